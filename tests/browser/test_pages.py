@@ -18,6 +18,7 @@ import pytest
 
 from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.readable import interval_text
 from quietmean.ledger import Account, Ledger
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
@@ -241,8 +242,6 @@ def test_paper_is_wide_enough(name: str, made: Made, browser: Any) -> None:
 @pytest.mark.parametrize("name", ["means", "survival", "many"])
 def test_every_estimate_has_both_intervals_in_the_tables(name: str, made: Made, browser: Any) -> None:
     """Of what the study found, not of what the page says."""
-    from quietmean.report.answers import interval_text
-
     page = opened(browser, made.address(name), "screen", "light")
     text = squeezed(" ".join(page.evaluate("[...document.querySelectorAll('td')].map(one => one.textContent)")))
     page.close()

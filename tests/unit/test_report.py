@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quietmean.core.readable import decimals_for, fixed, with_error
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, shown_parties, statement
-from quietmean.report.words import data_size, decimals_for, fixed, listed, power, rounded_up, with_error
+from quietmean.report.words import data_size, listed, power, rounded_up
 
 DELTA = 1e-6
 HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
@@ -258,7 +259,7 @@ def test_numbers_show_two_digits_of_their_error() -> None:
     assert with_error(48.314, 0.42) == "48.31 ± 0.42"
     assert with_error(-1234.6, 37.0) == "−1,235 ± 37"
     assert with_error(2.5, 0.0) == "2.5000 ± 0"
-    assert [decimals_for(error) for error in (0.0042, 1.2, 500.0)] == [4, 1, 0]
+    assert [decimals_for(error) for error in (0.0042, 1.2, 500.0)] == [4, 1, -1]
     assert fixed(-0.001, 2, sign=True) == "0.00"
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from quietmean.report.answers import answer_sections, p_text
+from quietmean.core.readable import p_text
+from quietmean.report.answers import answer_sections
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
@@ -89,7 +90,7 @@ def test_curves_are_monotone_for_the_eye_and_tables_are_linear() -> None:
 def test_sections_say_what_was_tested_and_without_noise() -> None:
     section = answer_sections(answers(1e-3, DRAWN), answers(0.0, DRAWN))[5]
     assert section["heads"][-1] == "without noise"
-    assert any(test.startswith("t-test: ") for test in section["tests"])
+    assert any(test.startswith("Welch's t test: t = ") for test in section["tests"])
     assert "% of the privacy budget" in section["method"]
     alone = answer_sections(answers(1e-3, PLAIN), None)[0]
     assert alone["heads"] == ["term", "estimate", "± noise", "95 % for the noise", "95 % for the population"]

@@ -17,6 +17,7 @@ from rich.status import Status
 
 from quietmean.core.codec import to_plain
 from quietmean.core.output import Output
+from quietmean.core.readable import for_terminal, interval_text, number_text
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -127,29 +128,22 @@ def progress(text: str) -> Iterator[Progress]:
         yield Progress(status)
 
 
-def number(value: float, error: float | None = None) -> str:
+def number(value: float, error: float = 0.0) -> str:
     """A number with as many digits as its error justifies."""
-    if math.isnan(value) or (error is not None and not math.isfinite(error)):
-        return "unknown"
-    if error is None or error <= 0:
-        return f"{value:.6g}"
-    digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:.{digits}f}"
+    return for_terminal(number_text(value, error))
 
 
 def interval_texts(found: Estimates) -> list[str]:
     """The interval of the population for each term, with as many digits as its width justifies."""
     if found.of_population is None:
         return ["" for _ in found.terms]
-    pairs = found.of_population.tolist()
-    return [
-        "" if math.isnan(low) or math.isnan(high) else f"{number(low, (high - low) / 4)} to {number(high, (high - low) / 4)}"
-        for low, high in pairs
-    ]
+    return ["" if any(map(math.isnan, ends)) else for_terminal(interval_text(ends)) for ends in found.of_population.tolist()]
 
 
 def print_statistics(document: dict[str, Any]) -> None:
     """Tests of all statistics, of how many records they are where values are missing, and what is flagged, in sentences."""
+    from quietmean.statistics import HypothesisTest
+
     for one in document["statistics"]:
         complete = one.get("completeness")
         if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
@@ -157,9 +151,7 @@ def print_statistics(document: dict[str, Any]) -> None:
             out.print(f"{one['name']}: {counts}", markup=False)
         for name, test in one.get("tests", {}).items():
             if test["p_value"] is not None:
-                shown = "< 0.001" if test["p_value"] < 0.001 else f"= {test['p_value']:.3f}"
-                degrees = ", ".join(f"{df:.4g}" for df in test["df"])
-                out.print(f"{one['name']}: {name} {test['statistic']:.4g}, df {degrees}, p {shown}", markup=False)
+                out.print(f"{one['name']}: {for_terminal(HypothesisTest.of_json(test).sentence(name))}", markup=False)
         for message in dict.fromkeys(one["messages"]):
             out.print(f"{one['name']}: {message}", markup=False)
 

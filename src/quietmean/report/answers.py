@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from quietmean.core.readable import UNKNOWN, decimals_for, fixed, interval_text, p_text, plain
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
-from quietmean.report.words import UNKNOWN, decimals_for, fixed, plain
 from quietmean.statistics import Answer
 
 # A longer table is scrolled on the screen.
@@ -85,31 +85,11 @@ def _number(value: float, decimals: int, error: float) -> str:
     return fixed(value, decimals) if math.isfinite(error) else UNKNOWN
 
 
-def interval_text(ends: Sequence[float]) -> str:
-    """Both ends, to two digits of their distance."""
-    low, high = ends
-    if math.isnan(low) or math.isnan(high):
-        return UNKNOWN
-    decimals = decimals_for((high - low) / 4)
-    shown = [fixed(end, decimals) if math.isfinite(end) else ("−∞" if end < 0 else "∞") for end in ends]
-    return f"{shown[0]} to {shown[1]}"
-
-
-def p_text(p_value: float) -> str:
-    """As journals print it."""
-    if math.isnan(p_value):
-        return UNKNOWN
-    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
-
-
 def _tests(answer: Answer) -> list[str]:
     found = []
     for name, test in answer.estimates.tests.items():
         if not math.isnan(test.p_value):
-            degrees = ", ".join(fixed(one, 0) if one >= 100 else plain(one, 3) for one in test.degrees)
-            p_value = p_text(test.p_value)
-            shown = p_value if p_value.startswith("<") else f"= {p_value}"
-            found.append(f"{name}: {fixed(test.statistic, 2)}, df {degrees}, p {shown}")
+            found.append(test.sentence(name))
     return found
 
 

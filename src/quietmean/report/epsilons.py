@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.readable import plain
 from quietmean.report.data import StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, NARROW, OVER, PAPER, RULE, WIDTH, house_style
-from quietmean.report.words import plain, rounded_up, short
+from quietmean.report.words import rounded_up, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

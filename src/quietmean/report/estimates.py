@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.readable import fixed, plain, with_error
 from quietmean.report.data import SMALLEST, StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, RULE, WIDTH, house_style
-from quietmean.report.words import fixed, plain, short, with_error
+from quietmean.report.words import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

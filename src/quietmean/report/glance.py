@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core import readable
 from quietmean.core.bounds import APriori
 from quietmean.ledger import Account
 from quietmean.privacy import PrivacyAnalysis
@@ -36,7 +37,7 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
     """The first estimates with the standard error of the noise; ``note``: what else there is."""
     most = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
     shown = [
-        f"{'' if len(names) == 1 else words.short(name, _LONGEST_NAME) + ' '}{words.with_error(value, error)}"
+        f"{'' if len(names) == 1 else words.short(name, _LONGEST_NAME) + ' '}{readable.with_error(value, error)}"
         for name, value, error in zip(names[:most], values, errors, strict=False)
     ]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
@@ -98,7 +99,7 @@ def what_is_left(account: Account | None, reason: str = "") -> Glance:
         return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a budget for the data (join --ledger).")
     left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
     frozen = " The account is frozen." if account.frozen is not None else ""
-    given = f"Of {words.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
+    given = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
     return Glance("What is left?", f"ε = {left}", given)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core import readable
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
 from quietmean.core.origin import study_and_party
@@ -263,9 +264,9 @@ class OfficerPage:
     def _released(self) -> dict[str, Any]:
         rows = []
         for one in self.stated.released[:_MOST_RELEASED]:
-            decimals = words.decimals_for(one.error)
-            error = words.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
-            shown = words.fixed(one.estimate, decimals) if math.isfinite(one.estimate) else "unknown"
+            decimals = readable.decimals_for(one.error)
+            error = readable.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
+            shown = readable.fixed(one.estimate, decimals) if math.isfinite(one.estimate) else "unknown"
             rows.append([one.name, shown, error])
         count = len(self.stated.released)
         heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
@@ -296,14 +297,15 @@ class OfficerPage:
         left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
-            ("Given", f"ε\u00a0=\u00a0{words.plain(budget.epsilon)} {at}, for all studies together"),
+            ("Given", f"ε\u00a0=\u00a0{readable.plain(budget.epsilon)} {at}, for all studies together"),
             ("Used", f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} {at}, reserved or settled"),
             ("Left", f"ε\u00a0=\u00a0{left} {at}"),
         ]
         if account.frozen is not None:
             rows.append(("Frozen", f"since {account.frozen.since}: {account.frozen.reason}"))
         used = (
-            f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} of {words.plain(budget.epsilon)} is used, {left} is left"
+            f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, "
+            f"{left} is left"
         )
         return {
             "heading": f"Budget: {used}",

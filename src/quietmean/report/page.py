@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from quietmean.core import readable
 from quietmean.core.domain import Neighbouring
 from quietmean.core.output import Output
+from quietmean.core.readable import interval_text
 from quietmean.report import glance, words
-from quietmean.report.answers import answer_sections, interval_text
+from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_ROWS, estimates_figure
@@ -195,21 +197,21 @@ def _answer_heads(report: StudyReport) -> dict[str, str]:
 
 def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
     estimate, error = float(report.estimate[place]), float(report.standard_error[place])
-    decimals = words.decimals_for(error)
+    decimals = readable.decimals_for(error)
     low, high = report.bounds[place]
     row = {
         "name": report.terms[place],
-        "estimate": words.fixed(estimate, decimals),
-        "error": words.fixed(error, decimals if error > 0 else 0),
+        "estimate": readable.fixed(estimate, decimals),
+        "error": readable.fixed(error, decimals if error > 0 else 0),
         "of_noise": interval_text(report.of_noise[place].tolist()),
-        "bounds": f"{words.plain(low)} to {words.plain(high)}",
+        "bounds": f"{readable.plain(low)} to {readable.plain(high)}",
     }
     if report.population is not None:
         row["of_population"] = interval_text(report.population[place].tolist())
     if report.truth is not None:
         truth = float(report.truth[place])
         difference = estimate - truth
-        row["truth"] = words.fixed(truth, decimals)
+        row["truth"] = readable.fixed(truth, decimals)
         # Of the rounded numbers, so that the row adds up.
         row["distance"] = _distance(difference, error)
     return row
@@ -217,8 +219,8 @@ def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
 
 def _distance(difference: float, error: float) -> str:
     if not math.isfinite(difference) or math.isnan(error):
-        return words.UNKNOWN
-    return f"{words.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
+        return readable.UNKNOWN
+    return f"{readable.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
 
 
 def _nouns(report: StudyReport) -> tuple[str, str]:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.readable import UNKNOWN, fixed, plain
 from quietmean.report.data import LARGEST, SMALLEST
 from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE, house_style
-from quietmean.report.words import UNKNOWN, fixed, plain, short
+from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.estimates import Z
 from quietmean.statistics.kinds.survival import QUANTILES

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 
+from quietmean.core.readable import plain
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
-UNKNOWN = "–"
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
     """To significant digits, never below the value: for epsilon."""
     if not math.isfinite(value):
-        return _not_finite(value)
+        return plain(value)
     if value == 0.0:
         return "0"
     places = digits - 1 - math.floor(math.log10(value))
@@ -32,46 +33,10 @@ def rounded_down(value: float, digits: int = 3) -> str:
     return f"{scaled / 10.0**places:,.{max(places, 0)}f}"
 
 
-def decimals_for(error: float) -> int:
-    """How many decimals show two significant digits of a standard error."""
-    if not (error > 0 and math.isfinite(error)):
-        return 4
-    return min(max(1 - math.floor(math.log10(error)), 0), 12)
-
-
-def fixed(value: float, decimals: int, sign: bool = False) -> str:
-    """With thousands separators and a true minus sign; what is not known is a dash."""
-    if not math.isfinite(value):
-        return _not_finite(value)
-    text = f"{value:{'+' if sign else ''},.{decimals}f}"
-    if float(text.replace(",", "")) == 0.0:
-        text = text.lstrip("+-")
-    return text.replace("-", "−")
-
-
-def _not_finite(value: float) -> str:
-    return UNKNOWN if math.isnan(value) else "∞" if value > 0 else "−∞"
-
-
-def with_error(estimate: float, error: float) -> str:
-    if math.isnan(estimate):
-        return "not known, the noise hides it"
-    decimals = decimals_for(error)
-    return f"{fixed(estimate, decimals)} ± {fixed(error, decimals if error > 0 else 0)}"
-
-
-def plain(value: float, digits: int = 6) -> str:
-    """As short as it can be: for bounds and targets."""
-    if not math.isfinite(value):
-        return _not_finite(value)
-    # No minus sign before zero.
-    return f"{value + 0.0:,.{digits}g}".replace("-", "−")
-
-
 def power(value: float) -> str:
     """1e-6 as 10⁻⁶."""
     if not math.isfinite(value):
-        return _not_finite(value)
+        return plain(value)
     mantissa, exponent = f"{value:.2e}".split("e")
     if -3 < int(exponent) < 3:
         return plain(value)

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 _LEAST_DEVIATIONS = 3.0
 # What half as many bins give says how much bins leave open only if these are some.
 LEAST_BINS = 12
+LOG_RANK_TEST = "log-rank test"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,4 +105,4 @@ def log_rank(curves: Curves) -> HypothesisTest | None:
     free = slice(0, arms - 1)
     covariance = (sampling + slopes @ curves.noise @ slopes.T)[free, free]
     statistic = float(score[free] @ np.linalg.pinv(covariance, hermitian=True) @ score[free])
-    return chi_squared_test(statistic, arms - 1.0)
+    return chi_squared_test(statistic, arms - 1.0, LOG_RANK_TEST)

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.readable import outcome_text
+
 Array = NDArray[np.float64]
 
 # The term of a statistic that is one number.
@@ -38,14 +40,43 @@ class Flag:
 
 @dataclass(frozen=True)
 class HypothesisTest:
-    """The test of a hypothesis: its ``statistic``, degrees of freedom, and p-value, with the noise counted in."""
+    """The test of a hypothesis: its ``statistic``, degrees of freedom, and p-value, with the noise counted in.
+
+    ``method``: its name in the literature, such as "Welch's t test"; ``symbol``: what its statistic is called, such as t;
+    ``about``: the column or term that it is of, where an answer has several.
+    """
 
     statistic: float
     degrees: tuple[float, ...]
     p_value: float
+    method: str = ""
+    symbol: str = ""
+    about: str = ""
+
+    def sentence(self, name: str) -> str:
+        """In one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
+        shown = outcome_text(self.method or name, self.symbol, self.statistic, self.degrees, self.p_value)
+        return f"{self.about}: {shown}" if self.about else shown
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From what :meth:`to_json` gives, and a receipt holds; of receipts of before without a name."""
+        return cls(
+            number_of(raw["statistic"]),
+            tuple(number_of(one) for one in raw["df"]),
+            number_of(raw["p_value"]),
+            *(str(raw.get(name, "")) for name in ("method", "symbol", "about")),
+        )
 
     def to_json(self) -> dict[str, Any]:
-        return {"statistic": known(self.statistic), "df": [known(one) for one in self.degrees], "p_value": known(self.p_value)}
+        return {
+            "method": self.method,
+            "symbol": self.symbol,
+            "about": self.about,
+            "statistic": known(self.statistic),
+            "df": [known(one) for one in self.degrees],
+            "p_value": known(self.p_value),
+        }
 
 
 @dataclass(frozen=True)
@@ -191,3 +222,8 @@ def known(value: float | Sequence[float]) -> Any:
     if isinstance(value, int | float):
         return None if math.isnan(value) else float(value)
     return None if any(math.isnan(one) for one in value) else [float(one) for one in value]
+
+
+def number_of(told: Any) -> float:
+    """A number from JSON: NaN for null, infinite for "inf"."""
+    return math.nan if told is None else float(told)

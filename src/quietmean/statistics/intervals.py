@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 # Times a threshold from which on chance hardly decides whether something is shown.
 _CLEAR = 1.5
+CHI_SQUARED = "chi-squared"
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
@@ -32,21 +33,22 @@ def t_quantile(degrees: float) -> float:
     return Z if math.isinf(degrees) else float(stdtrit(degrees, (1 + LEVEL) / 2))
 
 
-def t_test(estimate: float, error: float, degrees: float) -> HypothesisTest:
-    """That the true value is 0, both sides."""
+def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
+    """That the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
+    symbol = "z" if math.isinf(degrees) else "t"
     if not error > 0:
-        return HypothesisTest(math.nan, (degrees,), math.nan)
+        return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)
     ratio = estimate / error
     tail = float(ndtr(-abs(ratio))) if math.isinf(degrees) else float(stdtr(degrees, -abs(ratio)))
-    return HypothesisTest(ratio, (degrees,), 2 * tail)
+    return HypothesisTest(ratio, (degrees,), 2 * tail, method, symbol)
 
 
-def chi_squared_test(statistic: float, degrees: float) -> HypothesisTest:
-    return HypothesisTest(statistic, (degrees,), float(chdtrc(degrees, max(statistic, 0.0))))
+def chi_squared_test(statistic: float, degrees: float, method: str = "chi-squared test") -> HypothesisTest:
+    return HypothesisTest(statistic, (degrees,), float(chdtrc(degrees, max(statistic, 0.0))), method, CHI_SQUARED)
 
 
-def f_test(statistic: float, first: float, second: float) -> HypothesisTest:
-    return HypothesisTest(statistic, (first, second), float(fdtrc(first, second, max(statistic, 0.0))))
+def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
+    return HypothesisTest(statistic, (first, second), float(fdtrc(first, second, max(statistic, 0.0))), method, "F")
 
 
 def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:

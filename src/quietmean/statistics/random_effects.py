@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ class Pooled:
     @property
     def test(self) -> HypothesisTest:
         """That all sites have the same value."""
-        return chi_squared_test(self.statistic, self.degrees)
+        return chi_squared_test(self.statistic, self.degrees, "Cochran's Q test that sites are the same")
 
     @property
     def i_squared(self) -> float:
@@ -168,7 +168,7 @@ class AcrossSites:
             row = Row.normal(term, found.random, own, rest, limits, found.degrees)
             row = row.tested(found.degrees) if tested else row
         self.rows.append(row)
-        self.tests[f"Q {term}".strip()] = found.test
+        self.tests[f"Q {term}".strip()] = replace(found.test, about=term)
         between, name = math.sqrt(found.between), term or "all"
         self.heterogeneity[name] = {"tau": between, "i_squared": found.i_squared, "sites": float(found.sites)}
 

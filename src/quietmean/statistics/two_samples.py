@@ -125,4 +125,6 @@ class TwoSamples:
         own = np.diag(adds @ self.noise @ adds.T)
         ties = float((together**3 - 3 * together * own - together).sum())
         variance = (total + 1 - ties / (total * (total - 1))) / (12 * float(self.sizes.prod()))
-        return t_test(self.area - 0.5, math.sqrt(max(variance, 0.0) + spread(self.slopes, self.noise)), math.inf)
+        return t_test(
+            self.area - 0.5, math.sqrt(max(variance, 0.0) + spread(self.slopes, self.noise)), math.inf, "Mann-Whitney test"
+        )

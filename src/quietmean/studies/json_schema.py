@@ -126,7 +126,17 @@ def _result() -> dict[str, Schema]:
 
 def answer_schema() -> Schema:
     """Of one entry of ``statistics``."""
-    test = record({"statistic": nullable(NUMBER), "df": array(nullable(SIZE_OR_INF)), "p_value": nullable(NUMBER)})
+    test = record(
+        {
+            "method": described(TEXT, "what the test is called"),
+            "symbol": described(TEXT, "what its statistic is called: t, z, F, chi-squared"),
+            "about": described(TEXT, "the column or term that it is of, where an answer has several tests"),
+            "statistic": nullable(NUMBER),
+            "df": array(nullable(SIZE_OR_INF)),
+            "p_value": nullable(NUMBER),
+        },
+        optional=["method", "symbol", "about"],
+    )
     fields = {
         "name": described(TEXT, "as it was asked for"),
         "kind": TEXT,

@@ -12,7 +12,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.intervals import chi_squared_test, within
+from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
@@ -21,6 +21,7 @@ from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
+PEARSON = "Pearson's chi-squared test"
 RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
 
 
@@ -93,7 +94,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     rows, columns = table.shape
     if min(rows, columns) < 2:
         text = "noise hides all but one row or column of the table: independence is not tested"
-        return HypothesisTest(math.nan, (math.nan,), math.nan), [Flag("empty-margin", text)]
+        return HypothesisTest(math.nan, (math.nan,), math.nan, PEARSON, CHI_SQUARED), [Flag("empty-margin", text)]
     total = float(table.sum())
     row, column = table.sum(axis=1), table.sum(axis=0)
     degrees = float((rows - 1) * (columns - 1))
@@ -113,7 +114,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     flags = []
     if (expected.ravel() < _LEAST_EXPECTED * np.sqrt(np.maximum(np.diag(noise), 0.0))).any():
         flags.append(Flag("few-expected", "an expected count is within two standard deviations of the noise: the test is rough"))
-    return chi_squared_test(statistic, degrees), flags
+    return chi_squared_test(statistic, degrees, PEARSON), flags
 
 
 def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:

@@ -22,6 +22,7 @@ from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
 DIFFERENCE, SMD = "difference", "smd"
+WELCH_T, WELCH_ANOVA = "Welch's t test", "Welch's analysis of variance"
 # Noise deviations of the pooled variance below which a standardised difference is flagged.
 _LEAST_POOLED = 4.0
 
@@ -95,7 +96,7 @@ class GroupMeans(Statistic):
                 difference = rows[2]
                 error = math.sqrt(difference.noise + difference.sampling)
                 degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
-                tests["t-test"] = t_test(difference.value, error, degrees)
+                tests["t-test"] = t_test(difference.value, error, degrees, WELCH_T)
         if len(known) >= 2:
             tests["anova"] = welch_anova(list(known.values()))
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
@@ -158,14 +159,14 @@ def welch_anova(groups: list[Summary]) -> HypothesisTest:
     ]
     count = len(groups)
     if min(variances) <= 0:
-        return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan)
+        return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan, WELCH_ANOVA, "F")
     weights = 1 / np.array(variances)
     means = np.array([one.mean for one in groups])
     middle = float(weights @ means / weights.sum())
     loose = float(((1 - weights / weights.sum()) ** 2 / np.array(degrees)).sum())
     between = float(weights @ (means - middle) ** 2) / (count - 1)
     second = (count**2 - 1) / (3 * loose) if loose > 0 else 1e12
-    return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second)
+    return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second, WELCH_ANOVA)
 
 
 def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[Flag], parties: bool) -> Estimates:

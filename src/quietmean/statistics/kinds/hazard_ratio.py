@@ -103,7 +103,7 @@ class HazardRatio(Timed):
                 for term, log, (noisy, sampled, change) in zip(terms, slopes.tolist(), variances, strict=True)
             ],
             parties=parties,
-            tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)))},
+            tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)), "Wald's test of all hazard ratios")},
             summary=about,
             reason=PARTIES_DIFFER if parties else "",
             method="piecewise Poisson regression, half of the bin for who leaves in it; with the noise and the bins, log scale",

@@ -151,7 +151,7 @@ def _estimates(
     tested = zip(values.tolist(), error.tolist(), freedom, strict=True)
     both = (noise + sampling)[1:, 1:]
     wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / (len(terms) - 1)
-    tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, len(terms) - 1.0, degrees)}
+    tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, len(terms) - 1.0, degrees, "F test of all slopes")}
     return Estimates(
         terms,
         values,

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.comparison import Curves, extent, log_rank, too_few_bins
+from quietmean.statistics.comparison import LOG_RANK_TEST, Curves, extent, log_rank, too_few_bins
 from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, known
+from quietmean.statistics.intervals import CHI_SQUARED
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
@@ -100,7 +101,7 @@ def _not_reached(rows: list[Row], name: str, level: float) -> list[Flag]:
 
 def _compared(curves: Curves) -> tuple[dict[str, HypothesisTest], list[Flag]]:
     """The log-rank test, or why there is none."""
-    unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan)}
+    unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan, LOG_RANK_TEST, CHI_SQUARED)}
     if curves.coarse:
         return unknown, [Flag("few-bins", too_few_bins("the log-rank test"))]
     test = log_rank(curves.compared())

@@ -18,7 +18,7 @@ from quietmean.statistics.features import Axis, ColumnBlock, Table
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
-from quietmean.statistics.kinds.group_means import compared, welch_anova
+from quietmean.statistics.kinds.group_means import WELCH_T, compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
@@ -94,7 +94,7 @@ class Table1(Statistic):
                 found, test = _levels(released, column, feature, groups, flags)
             rows += found
             if test is not None:
-                tests[column.name] = test
+                tests[column.name] = replace(test, about=column.name)
         order = [*groups, SMD]
         rows.sort(key=lambda row: order.index(row.group))
         n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
@@ -187,7 +187,7 @@ def _numbers(
         return rows, welch_anova(known)
     difference = compared(found, column, [])[0]
     degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
-    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), degrees)
+    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), degrees, WELCH_T)
 
 
 def _mean(one: Summary | None, column: Column) -> Row:

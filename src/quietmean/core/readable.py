@@ -1,0 +1,136 @@
+"""Numbers, intervals, days and p-values as people read them: the one place where printed output, tables and pages get them from.
+
+An estimate has as many digits as two significant ones of its standard error leave; its interval has the same decimals. Texts
+are typeset: a true minus sign, a dash for what is not known. :func:`for_terminal` makes them plain.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+
+UNKNOWN = "–"
+_LEAST_P = 0.001
+# Of decimals, and of digits that are rounded away.
+_MOST_DECIMALS, _MOST_ROUNDED = 12, 15
+# Where no error says how many digits.
+_USUAL_DIGITS = 6
+_PLAIN = str.maketrans({"−": "-", "∞": "inf"})
+
+
+def decimals_for(error: float) -> int:
+    """How many decimals show two significant digits of a standard error; below 0 where it is above 100: tens, hundreds ..."""
+    if not (error > 0 and math.isfinite(error)):
+        return 4
+    # Of the error as it is shown: 0.0996 is 0.10.
+    exponent = int(f"{error:.1e}".partition("e")[2])
+    return min(max(1 - exponent, -_MOST_ROUNDED), _MOST_DECIMALS)
+
+
+def fixed(value: float, decimals: int, sign: bool = False) -> str:
+    """With thousands separators and a true minus sign; what is not known is a dash. Never a minus sign before zero."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    rounded = round(value, decimals) if decimals < 0 else value
+    text = f"{rounded:{'+' if sign else ''},.{max(decimals, 0)}f}"
+    if float(text.replace(",", "")) == 0.0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def plain(value: float, digits: int = _USUAL_DIGITS) -> str:
+    """As short as it can be: for bounds and targets."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    # No minus sign before zero.
+    return f"{value + 0.0:,.{digits}g}".replace("-", "−")
+
+
+def _not_finite(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else "∞" if value > 0 else "−∞"
+
+
+def number_text(value: float, error: float = 0.0) -> str:
+    """A number to two significant digits of its standard error; 0 for one that is exact, infinite where nothing is known."""
+    if math.isnan(value) or math.isnan(error) or math.isinf(error):
+        return UNKNOWN
+    return fixed(value, decimals_for(error)) if error > 0 else plain(value)
+
+
+def error_text(error: float) -> str:
+    """A standard error, to two significant digits."""
+    return number_text(error, error)
+
+
+def with_error(estimate: float, error: float) -> str:
+    """An estimate and its standard error."""
+    if math.isnan(estimate):
+        return "not known, the noise hides it"
+    decimals = decimals_for(error)
+    return f"{fixed(estimate, decimals)} ± {fixed(error, decimals if error > 0 else 0)}"
+
+
+def interval_text(ends: Sequence[float], error: float | None = None) -> str:
+    """Both ends, with the decimals of the estimate whose standard ``error`` is given, else to two digits of half their distance.
+
+    A dash where an end is not known.
+    """
+    low, high = ends
+    if math.isnan(low) or math.isnan(high):
+        return UNKNOWN
+    usable = error is not None and error > 0 and math.isfinite(error)
+    decimals = decimals_for(error if usable and error is not None else (high - low) / 4)
+    return f"{fixed(low, decimals)} to {fixed(high, decimals)}"
+
+
+def p_text(p_value: float) -> str:
+    """As journals print it: "0.034", "< 0.001"."""
+    if math.isnan(p_value):
+        return UNKNOWN
+    return f"< {_LEAST_P:g}" if p_value < _LEAST_P else f"{p_value:.3f}"
+
+
+def p_phrase(p_value: float) -> str:
+    """In a sentence: "p = 0.034", "p < 0.001"."""
+    shown = p_text(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def degrees_text(degrees: Sequence[float]) -> str:
+    """Degrees of freedom: "df 4,112", of an F "df 2, 57.3"; nothing where they are endless or not known."""
+    known = [fixed(one, 0) if one >= 100 else plain(one, 3) for one in degrees if math.isfinite(one)]
+    return f"df {', '.join(known)}" if known else ""
+
+
+def outcome_text(name: str, symbol: str, statistic: float, degrees: Sequence[float], p_value: float) -> str:
+    """A test in one line: "Welch's t test: t = 0.22, df 4,112, p = 0.830"."""
+    parts = [f"{symbol or 'statistic'} = {fixed(statistic, 2)}", degrees_text(degrees), p_phrase(p_value)]
+    return f"{name}: {', '.join(part for part in parts if part)}"
+
+
+def day_text(days: float, since: str, rounding: str = "nearest") -> str:
+    """The day that is so many ``days`` after ``since`` (YEAR-MONTH-DAY), as YEAR-MONTH-DAY; ``rounding``: nearest, down or up.
+
+    A dash for what is not known, and for days that no calendar has.
+    """
+    if not math.isfinite(days):
+        return _not_finite(days)
+    whole = {"down": math.floor, "up": math.ceil}.get(rounding, round)(days)
+    try:
+        return (datetime.date.fromisoformat(since) + datetime.timedelta(days=whole)).isoformat()
+    except (OverflowError, ValueError):
+        return UNKNOWN
+
+
+def days_text(ends: Sequence[float], since: str) -> str:
+    """An interval of days, outwards to whole ones."""
+    low, high = ends
+    if math.isnan(low) or math.isnan(high):
+        return UNKNOWN
+    return f"{day_text(low, since, 'down')} to {day_text(high, since, 'up')}"
+
+
+def for_terminal(text: str) -> str:
+    """The text of a number, or a sentence with some, in signs that every terminal has."""
+    return "unknown" if text == UNKNOWN else text.translate(_PLAIN)

@@ -1,0 +1,118 @@
+"""Numbers, days and p-values as people read them, whatever they are."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quietmean.core.readable import (
+    UNKNOWN,
+    day_text,
+    days_text,
+    decimals_for,
+    error_text,
+    fixed,
+    for_terminal,
+    interval_text,
+    number_text,
+    outcome_text,
+    p_phrase,
+    p_text,
+    plain,
+)
+
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+ERRORS = st.floats(1e-9, 1e12)
+# What no text of a number may have.
+WRONG = re.compile(r"nan|None|(?<![\d.])[-−]0(\.0+)?(?![\d.])", re.IGNORECASE)
+
+
+def value_of(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", "").replace("∞", "inf"))
+
+
+@given(value=ANY, error=ANY, decimals=st.integers(-12, 12))
+def test_no_number_is_printed_as_nan_or_minus_zero(value: float, error: float, decimals: int) -> None:
+    texts = [
+        fixed(value, decimals),
+        plain(value),
+        number_text(value, error),
+        error_text(error),
+        p_text(value),
+        p_phrase(value),
+        day_text(value, "2020-01-31"),
+        interval_text((min(value, error), max(value, error))),
+        interval_text((value, error), abs(value)),
+        outcome_text("t test", "t", value, (error,), value),
+    ]
+    assert [text for text in texts if WRONG.search(text) or not text] == []
+    assert [
+        text for text in map(for_terminal, texts) if "unknown" not in text and not text.isascii() and UNKNOWN not in text
+    ] == []
+
+
+@given(value=st.floats(-1e9, 1e9), error=ERRORS)
+def test_an_estimate_has_two_digits_of_its_standard_error(value: float, error: float) -> None:
+    """What is rounded away is at most a twentieth of the standard error, and what is left is no digit more than that needs."""
+    text = number_text(value, error)
+    step = 10.0 ** -decimals_for(error)
+    if error < 1e11 and error >= 1e-9:
+        assert abs(value_of(text) - value) <= step / 2 + 1e-6 * step + 1e-12 * abs(value)
+        assert step <= error / 9 < 12 * step
+    shown = value_of(error_text(error))
+    assert math.isclose(shown, float(f"{error:.1e}"), rel_tol=1e-9)
+
+
+@given(low=st.floats(-1e6, 1e6), width=st.floats(0, 1e6), error=st.floats(1e-6, 1e5))
+def test_an_interval_has_the_decimals_of_its_estimate(low: float, width: float, error: float) -> None:
+    ends = interval_text((low, low + width), error).split(" to ")
+    decimals = [len(end.partition(".")[2]) for end in (*ends, number_text(low, error))]
+    assert len(set(decimals)) == 1
+    assert [value_of(end) for end in ends] == sorted(value_of(end) for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (26324.2, 2869.74, "26,300"),
+        (0.0123, 0.00031, "0.01230"),
+        (-0.0004, 0.02, "0.000"),
+        (12.0, 0.0, "12"),
+        (3.25, math.inf, UNKNOWN),
+        (45.126, 0.0996, "45.13"),
+        (1e7, 3.0, "10,000,000.0"),
+    ],
+)
+def test_digits_follow_the_error(value: float, error: float, text: str) -> None:
+    assert number_text(value, error) == text
+
+
+def test_p_values_and_tests_as_journals_print_them() -> None:
+    assert [p_text(value) for value in (0.0, 0.0009, 0.001, 0.0421, 1.0)] == ["< 0.001", "< 0.001", "0.001", "0.042", "1.000"]
+    assert outcome_text("Welch's t test", "t", 0.22, (4112.2,), 0.83) == "Welch's t test: t = 0.22, df 4,112, p = 0.830"
+    assert outcome_text("F test", "F", 5.5, (2.0, 57.31), 1e-9) == "F test: F = 5.50, df 2, 57.3, p < 0.001"
+    assert outcome_text("Mann-Whitney test", "z", -0.001, (math.inf,), 0.999) == "Mann-Whitney test: z = 0.00, p = 0.999"
+
+
+@given(days=st.floats(-3e5, 2e6))
+def test_days_are_days_of_the_calendar_and_intervals_go_outwards(days: float) -> None:
+    first = datetime.date(1900, 3, 1)
+    for rounding, whole in (("nearest", round(days)), ("down", math.floor(days)), ("up", math.ceil(days))):
+        assert day_text(days, "1900-03-01", rounding) == (first + datetime.timedelta(days=whole)).isoformat()
+    low, high = days_text((days, days + 0.5), "1900-03-01").split(" to ")
+    assert low <= day_text(days, "1900-03-01") <= high
+
+
+def test_days_that_no_calendar_has_are_not_known() -> None:
+    assert [day_text(one, "2020-01-01") for one in (1e9, -1e9, math.nan, math.inf)] == [UNKNOWN, UNKNOWN, UNKNOWN, "∞"]
+    assert days_text((math.nan, 3.0), "2020-01-01") == UNKNOWN
+
+
+def test_names_keep_their_dashes_on_a_terminal() -> None:
+    assert for_terminal("0–10: t = −0.50") == "0–10: t = -0.50"
+    assert for_terminal(UNKNOWN) == "unknown"
