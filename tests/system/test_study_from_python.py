@@ -14,6 +14,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.protocols.execution import Execution
+from quietmean.statistics.tidy import TERM_COLUMNS
 from quietmean.studies.study import Study as StudyTerms
 from support.json_documents import faults
 
@@ -50,8 +51,8 @@ def test_it_answers_with_errors_and_what_it_cost(result: Any) -> None:
     assert result.missing == []
     assert result.names == ("0", "1", "2", "3")
     frame = result.to_frame()
-    assert frame.columns == ["statistic", "term", "estimate", "standard_error", "low", "high", "n"]
-    assert set(frame["statistic"]) == {"mean(age)", "proportion(smoker)", "crosstab(sex, smoker)"}
+    assert frame.columns == list(TERM_COLUMNS)
+    assert set(frame["name"]) == {"mean(age)", "proportion(smoker)", "crosstab(sex, smoker)"}
     assert "mean(age)" in result._repr_html_()
     assert "epsilon" in repr(result)
     with pytest.raises(qm.InputError, match=r"'mean\(agee\)' was not asked for \(did you mean 'mean\(age\)'\?\)"):

@@ -14,11 +14,12 @@ from quietmean.core.extras import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
 from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
-from quietmean.core.tables import Tabular, table_text
+from quietmean.core.tables import Kinds, Tabular
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
+from quietmean.statistics.tidy import TidyTerms, TidyTests
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party import Finished
 from quietmean.studies.study import Study
@@ -64,7 +65,10 @@ class StudyResult(Tabular):
         )
 
     def __repr__(self) -> str:
-        return f"{table_text(self.rows())}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
+        return f"{self._tidy!r}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
+
+    def _repr_html_(self) -> str:
+        return self._tidy._repr_html_()
 
     def __getitem__(self, statistic: str) -> Estimates:
         """The estimates of a statistic by its text. Raises :class:`InputError` for one that was not asked for."""
@@ -96,21 +100,22 @@ class StudyResult(Tabular):
         """The parties whose records are not in the result, those included without whom it began."""
         return [*(self.absent or ()), *self.outcome.missing(self.names)]
 
+    @property
+    def _tidy(self) -> TidyTerms:
+        return TidyTerms.of([answer.to_json() for answer in self.outcome.answers])
+
     def rows(self) -> list[dict[str, Any]]:
-        """One for each term: estimate, standard error of the noise, ends of the interval for the population, how many records."""
-        return [
-            {
-                "statistic": answer.statistic.text,
-                "term": term,
-                "estimate": float(answer.estimates.value[place]),
-                "standard_error": float(answer.estimates.standard_error[place]),
-                "low": _end(answer.estimates, place, 0),
-                "high": _end(answer.estimates, place, 1),
-                "n": float("nan") if answer.estimates.n is None else float(answer.estimates.n[place, 0]),
-            }
-            for answer in self.outcome.answers
-            for place, term in enumerate(answer.estimates.terms)
-        ]
+        """One for each term, with the names of R's broom: ``std.error``, ``conf.low`` and ``conf.high`` are of the population,
+        with the noise in them, and those of the noise alone begin with ``noise.``; None for what is not known."""
+        return self._tidy.rows()
+
+    def kinds(self) -> Kinds:
+        return self._tidy.kinds()
+
+    @property
+    def tests(self) -> TidyTests:
+        """The tests of all statistics, one row each: print it, or take its frame or CSV file."""
+        return TidyTests(self._tidy.documents)
 
     def to_json(self) -> dict[str, Any]:
         """As ``quietmean run --json`` prints it, without what only a command knows."""
@@ -151,8 +156,3 @@ class StudyResult(Tabular):
                 whose=whose,
             )
             write_study_report(report, Path(path), force)
-
-
-def _end(found: Estimates, place: int, end: int) -> float:
-    interval = found.of_population
-    return float("nan") if interval is None else float(interval[place][end])

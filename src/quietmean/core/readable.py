@@ -79,8 +79,10 @@ def interval_text(ends: Sequence[float], error: float | None = None) -> str:
     low, high = ends
     if math.isnan(low) or math.isnan(high):
         return UNKNOWN
-    usable = error is not None and error > 0 and math.isfinite(error)
-    decimals = decimals_for(error if usable and error is not None else (high - low) / 4)
+    stated = error if error is not None and 0 < error < math.inf else (high - low) / 4
+    if not 0 < stated < math.inf:
+        return f"{plain(low)} to {plain(high)}"
+    decimals = decimals_for(stated)
     return f"{fixed(low, decimals)} to {fixed(high, decimals)}"
 
 

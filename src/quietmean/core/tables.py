@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.extras import import_extra
+from quietmean.core.output import Output
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -15,10 +19,33 @@ if TYPE_CHECKING:
 Rows = Sequence[Mapping[str, Any]]
 
 
-def frame_of(rows: Rows) -> DataFrame:
-    """A Polars frame, one column for each key of the first row. Raises :class:`InputError` if Polars is not installed."""
-    frame: DataFrame = import_extra("polars", "tables", "making a data frame").DataFrame([dict(row) for row in rows])
+# The Python types of columns by name: of those that may be empty throughout.
+Kinds = Mapping[str, type]
+
+
+def frame_of(rows: Rows, kinds: Kinds | None = None) -> DataFrame:
+    """A Polars frame, one column for each key of the first row. Raises :class:`InputError` if Polars is not installed.
+
+    ``kinds``: where it has every column, the frame has them also without rows.
+    """
+    polars = import_extra("polars", "tables", "making a data frame")
+    found = [dict(row) for row in rows]
+    given: dict[str, Any] = {"schema_overrides": kinds} if found else {"schema": kinds}
+    frame: DataFrame = polars.DataFrame(found, infer_schema_length=None, **given)
     return frame
+
+
+def csv_bytes(rows: Rows, heads: Sequence[str]) -> bytes:
+    """The same as CSV (RFC 4180, UTF-8), exactly: numbers to the last digit, an empty cell for what is not known."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(heads)
+    writer.writerows([_exact(row[head]) for head in heads] for row in rows)
+    return text.getvalue().encode()
+
+
+def _exact(value: Any) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
 def table_text(rows: Rows) -> str:
@@ -55,9 +82,23 @@ class Tabular(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a row, with the same keys in each."""
 
+    def kinds(self) -> Kinds | None:
+        """The types of the columns, where some may be empty."""
+        return None
+
     def to_frame(self) -> DataFrame:
-        """The rows as a Polars frame."""
-        return frame_of(self.rows())
+        """The rows as a Polars frame. Raises :class:`InputError` if Polars is not installed."""
+        return frame_of(self.rows(), self.kinds())
+
+    def to_csv(self, path: str | Path, *, force: bool = False) -> None:
+        """The rows as a CSV file; with ``force`` in the place of an earlier one with the same heads.
+
+        Raises :class:`InputError` for another file that is there.
+        """
+        rows = self.rows()
+        content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
+        head = content.partition(b"\n")[0] + b"\n"
+        Output(Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force).write(content)
 
     def _repr_html_(self) -> str:
         return table_html(self.rows())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.readable import outcome_text
+from quietmean.core.tables import Kinds, Tabular
 
 Array = NDArray[np.float64]
 
@@ -102,8 +103,8 @@ class Completeness:
         return f"{self.present:,.0f} records have all values that it needs, {self.missing:,.0f} have not{error}"
 
 
-@dataclass(frozen=True, eq=False)
-class Estimates:
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates(Tabular):
     """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
 
     ``standard_error`` is that of the privacy noise: of the distance from what the same counted records give without noise.
@@ -113,7 +114,9 @@ class Estimates:
 
     ``population``: standard errors for the population of which the records are a random sample, the noise counted in.
     ``interval_noise`` and ``interval_population``: (terms, 2), at 95 %; otherwise the normal ones, cut at ``low`` and ``high``.
-    ``reason``: why there is no interval of the population. ``p_value``: by term, from the population's error.
+    ``reason``: why there is no interval of the population. ``p_value`` and ``test_statistic``: by term, of the test of the term,
+    from the population's error. ``since``: for each term the public day (YEAR-MONTH-DAY) that its value counts days from, ""
+    where it is none; nothing at all where no term is a day.
     ``summary``: further numbers about the whole, plain JSON data. ``groups``: for each term its group and its name there,
     where JSON has an object by group. ``headline``: the terms that a reader asks for first; all of them where there are none.
     ``resolution``: (terms, 2), how far below and above the estimate the answer for the same records without bins may lie; both
@@ -131,6 +134,8 @@ class Estimates:
     interval_noise: Array | None = None
     interval_population: Array | None = None
     p_value: Array | None = None
+    test_statistic: Array | None = None
+    since: tuple[str, ...] = ()
     tests: Mapping[str, HypothesisTest] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     groups: tuple[tuple[str, str], ...] = ()
@@ -149,6 +154,24 @@ class Estimates:
         arrays |= {name: np.array([one]) for name, one in more.items() if name.startswith("interval") and one is not None}
         values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
         return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each term, with the names of R's broom (:mod:`quietmean.statistics.tidy`)."""
+        return self._tidy().rows()
+
+    def kinds(self) -> Kinds | None:
+        return self._tidy().kinds()
+
+    def _tidy(self) -> Tabular:
+        from quietmean.statistics.tidy import TidyTerms
+
+        return TidyTerms.of([self.to_json()])
+
+    def __repr__(self) -> str:
+        return repr(self._tidy())
+
+    def _repr_html_(self) -> str:
+        return self._tidy()._repr_html_()
 
     @property
     def of_noise(self) -> Array:
@@ -183,7 +206,10 @@ class Estimates:
         """Plain JSON data of ``values``, shape (terms,) or (terms, 2): one, or an object by term; null for what is not known."""
         if values is None:
             return None
-        told = [known(one) for one in values.tolist()]
+        return self._nested([known(one) for one in values.tolist()])
+
+    def _nested(self, told: Sequence[Any]) -> Any:
+        """One of each term: one, or an object by term, or these by group."""
         if not self.groups:
             return told[0] if self.terms == (WHOLE,) else dict(zip(self.terms, told, strict=True))
         nested: dict[str, dict[str, Any]] = {group: {} for group, _ in self.groups}
@@ -194,6 +220,8 @@ class Estimates:
     def to_json(self) -> dict[str, Any]:
         """What 'statistics' of a result has for each: estimates, errors, intervals, flags."""
         told = {
+            "terms": list(self.terms),
+            **({"groups": [group for group, _ in self.groups]} if self.groups else {}),
             "estimate": self.by_term(self.value),
             "standard_error": self.by_term(self.standard_error),
             "standard_error_population": self.by_term(self.population),
@@ -201,6 +229,8 @@ class Estimates:
             "interval_population": self.by_term(self.of_population),
             "interval_level": LEVEL,
             "p_value": self.by_term(self.p_value),
+            "test_statistic": self.by_term(self.test_statistic),
+            **({"since": self._nested([day or None for day in self.since])} if self.since else {}),
             "flags": [flag.code for flag in self.flags],
             "messages": [flag.message for flag in self.flags],
             "flagged": [flag.to_json() for flag in self.flags],

@@ -150,5 +150,6 @@ class KnownLevels:
             interval_noise=filled(found.of_noise, anything),
             interval_population=filled(found.of_population, anything),
             p_value=filled(found.p_value, nothing),
+            test_statistic=filled(found.test_statistic, nothing),
             flags=flags,
         )

@@ -27,7 +27,8 @@ _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 @dataclass(frozen=True)
 class Row:
-    """One term: its value, standard errors of the noise and of the population, its range, two intervals, and its p-value.
+    """One term: its value, standard errors of the noise and of the population, its range, two intervals, its p-value, and
+    the statistic that this is of.
 
     ``group``: where JSON has an object by group, the group that the term is of. ``resolution``: how far below and above the value
     the one of records without bins may lie, which both intervals contain; None where nothing is binned.
@@ -42,6 +43,7 @@ class Row:
     of_noise: Interval
     of_population: Interval
     p_value: float = math.nan
+    statistic: float = math.nan
     group: str = ""
     resolution: Interval | None = None
 
@@ -67,9 +69,10 @@ class Row:
         value, more = math.exp(log), change or 0.0
         reaches = [Z * one + more, t_quantile(degrees) * both + more]
         ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
-        p_value = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees).p_value
+        test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees)
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
-        return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value, resolution=resolution)
+        found = cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], resolution=resolution)
+        return replace(found, p_value=test.p_value, statistic=test.statistic)
 
     def widened(self, below: float, above: float) -> Row:
         """The same where bins leave so much open below and above: both intervals are longer by it, within the range."""
@@ -87,7 +90,8 @@ class Row:
         """The same with the p-value of the test that it is 0, or as near to it as bins leave open."""
         below, above = self.resolution or (0.0, 0.0)
         nearest = max(self.value - below, 0.0) if self.value > 0 else min(self.value + above, 0.0)
-        return replace(self, p_value=t_test(nearest, self.error, degrees).p_value)
+        test = t_test(nearest, self.error, degrees)
+        return replace(self, p_value=test.p_value, statistic=test.statistic)
 
     def of(self, group: str) -> Row:
         """The same as a term of a group."""
@@ -106,8 +110,8 @@ def exp_or_infinite(power: float) -> float:
 
 def assembled(rows: Sequence[Row], *, parties: bool = False, flags: tuple[Flag, ...] = (), **more: Any) -> Estimates:
     """The estimates of all terms. ``parties``: nothing is said about a population of records; ``reason`` says why."""
-    value, noise, error, low, high, p_value = np.array(
-        [(row.value, row.noise, row.error, row.low, row.high, row.p_value) for row in rows], dtype=np.float64
+    value, noise, error, low, high, p_value, statistic = np.array(
+        [(row.value, row.noise, row.error, row.low, row.high, row.p_value, row.statistic) for row in rows], dtype=np.float64
     ).T
     grouped = any(row.group for row in rows)
     of_noise, of_population = (np.array([getattr(row, name) for row in rows]) for name in ("of_noise", "of_population"))
@@ -122,6 +126,7 @@ def assembled(rows: Sequence[Row], *, parties: bool = False, flags: tuple[Flag, 
         interval_noise=of_noise,
         interval_population=None if parties else of_population,
         p_value=None if parties or np.isnan(p_value).all() else p_value,
+        test_statistic=None if parties or np.isnan(p_value).all() else statistic,
         groups=tuple((row.group, row.term) for row in rows) if grouped else (),
         resolution=np.array([row.resolution or (0.0, 0.0) for row in rows]) if binned else None,
         flags=(*flags, *_coarse(rows, parties)),

@@ -324,6 +324,10 @@ class Statistic(Configured, ABC):
         """The terms that depend on a column; none stand for all of them."""
         return ()
 
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        """The terms that are values of a column, such as its mean: days, of one with dates. By default none."""
+        return ()
+
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""

@@ -235,7 +235,7 @@ class Workload:
         """What a statistic says, and which of it counts missing cells as the middle."""
         found = statistic.decode(released, self.declared)
         flags = [_filled_in(one, statistic.terms_of(one, found)) for one in self.filled_in(statistic)]
-        found = replace(found, flags=(*found.flags, *flags))
+        found = replace(found, flags=(*found.flags, *flags), since=_since(statistic, found, self.declared))
         # A statistic of many features says itself of how many records each term is.
         return found if found.n is not None else counted(found, statistic, released, self.declared)
 
@@ -258,6 +258,12 @@ class Workload:
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+
+
+def _since(statistic: Statistic, found: Estimates, columns: Columns) -> tuple[str, ...]:
+    """The day that each term counts from, where any is a day."""
+    first = {term: column.since for column in columns if column.since for term in statistic.days_of(column, found)}
+    return tuple(first.get(term, "") for term in found.terms) if first else ()
 
 
 def _filled_in(column: Column, terms: tuple[str, ...]) -> Flag:

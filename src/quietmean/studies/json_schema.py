@@ -140,6 +140,8 @@ def answer_schema() -> Schema:
     fields = {
         "name": described(TEXT, "as it was asked for"),
         "kind": TEXT,
+        "terms": described(array(TEXT), "the terms of all that is by term, in their order; with its group, where it has one"),
+        "groups": described(array(TEXT), "the group of each term, where what is by term is by group first"),
         "estimate": _by_term(NUMBER),
         "standard_error": described(_by_term(SIZE_OR_INF), "of the privacy noise"),
         "standard_error_population": _by_term(SIZE_OR_INF),
@@ -147,6 +149,8 @@ def answer_schema() -> Schema:
         "interval_population": described(_by_term(_INTERVAL), "for the population of which they are a random sample"),
         "interval_level": {"const": LEVEL},
         "p_value": _by_term(NUMBER),
+        "test_statistic": described(_by_term(NUMBER), "what the p-value of a term is of"),
+        "since": described(_by_term(TEXT), "the day that estimates and intervals count days from, where they are dates"),
         "flags": array(TEXT),
         "messages": described(array(TEXT), "the flags in words"),
         "flagged": described(
@@ -178,4 +182,4 @@ def answer_schema() -> Schema:
         "records": described(NUMBER, "so many are in it; an estimate where counts are private"),
         "true_value": described(_by_term(NUMBER), "run only: without noise"),
     }
-    return record(fields, optional=["tests", "summary", "reason", "true_value"])
+    return record(fields, optional=["groups", "since", "tests", "summary", "reason", "true_value"])

@@ -10,7 +10,7 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.intervals import near_threshold, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
@@ -47,7 +47,7 @@ class Correlation(OfColumns):
             flags += near_threshold(term, _clearance(found, i, j), (term,))
         noise, both = (np.array([row[place] for row in rows]) for place in (1, 2))
         intervals = [np.array([_fisher(row[0], row[place]) for row in rows]) for place in (1, 2)]
-        parties = columns.unit == PrivacyUnit.PARTY
+        parties, tested = columns.unit == PrivacyUnit.PARTY, [_test(row[0], row[2]) for row in rows]
         return Estimates(
             terms,
             np.array([row[0] for row in rows]),
@@ -57,7 +57,8 @@ class Correlation(OfColumns):
             population=None if parties else both,
             interval_noise=intervals[0],
             interval_population=None if parties else intervals[1],
-            p_value=None if parties else np.array([_p_value(row[0], row[2]) for row in rows]),
+            p_value=None if parties else np.array([one.p_value for one in tested]),
+            test_statistic=None if parties else np.array([one.statistic for one in tested]),
             flags=tuple(flags),
             reason=PARTIES if parties else "",
             method="covariances without the noise's part; Fisher's z with the noise in it; model-based: a normal distribution",
@@ -96,10 +97,11 @@ def _fisher(value: float, error: float) -> tuple[float, float]:
     return math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach)
 
 
-def _p_value(value: float, error: float) -> float:
+def _test(value: float, error: float) -> HypothesisTest:
+    """That there is no correlation, on the scale of Fisher's z."""
     if math.isnan(value) or abs(value) >= 1:
-        return math.nan
-    return t_test(math.atanh(value), error / (1 - value**2), math.inf).p_value
+        return HypothesisTest(math.nan, (math.inf,), math.nan)
+    return t_test(math.atanh(value), error / (1 - value**2), math.inf)
 
 
 STATISTIC = Correlation

@@ -76,6 +76,10 @@ class GroupMeans(Statistic):
             return ColumnBlock(column, by)
         return ColumnBlock(column, Crossed(by, site_column(self, columns, self.cluster, self.by, self.column)))
 
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        # Of two groups the last terms are a length, and one without a unit.
+        return tuple(term for term in estimates.terms if term not in (DIFFERENCE, SMD)) if column.name == self.column else ()
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
         column, groups = block.column, columns.category(self.by).categories

@@ -103,8 +103,11 @@ def _fit(
     values = change @ values + np.eye(count + 1)[0] * outcome.centre
     noise, sampling = change @ noise @ change.T, change @ sampling @ change.T
     total = float(found.covariance[count, count])
+    explained = 1 - unexplained / total if total > 0 else math.nan
     summary: dict[str, Any] = {
-        "r_squared": min(max(1 - unexplained / total, 0.0), 1.0) if total > 0 else None,
+        # Below 0, noise hides what is explained.
+        "r_squared": min(explained, 1.0) if explained >= 0 else None,
+        "adjusted_r_squared": 1 - (1 - min(explained, 1.0)) * (found.records - 1) / degrees if explained >= 0 else None,
         "sigma": math.sqrt(variance) * outcome.half,
         "df": degrees,
         "records": found.records,
@@ -148,7 +151,7 @@ def _estimates(
     error = np.sqrt([one + two for one, two in pairs])
     freedom = [degrees_of_freedom(one, two, degrees) for one, two in pairs]
     reach = np.array([t_quantile(one) for one in freedom]) * error
-    tested = zip(values.tolist(), error.tolist(), freedom, strict=True)
+    tested = [t_test(*one) for one in zip(values.tolist(), error.tolist(), freedom, strict=True)]
     both = (noise + sampling)[1:, 1:]
     wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / (len(terms) - 1)
     tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, len(terms) - 1.0, degrees, "F test of all slopes")}
@@ -160,7 +163,8 @@ def _estimates(
         np.full(len(terms), math.inf),
         population=None if parties else error,
         interval_population=None if parties else np.column_stack([values - reach, values + reach]),
-        p_value=None if parties else np.array([t_test(*one).p_value for one in tested]),
+        p_value=None if parties else np.array([one.p_value for one in tested]),
+        test_statistic=None if parties else np.array([one.statistic for one in tested]),
         tests=tests,
         flags=tuple(flags),
         headline=terms[1:],

@@ -9,7 +9,7 @@ from functools import partial
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import WHOLE, Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
@@ -48,6 +48,9 @@ class Mean(Statistic):
         if self.cluster is not None:
             return ColumnBlock(columns.number(self.column), site_column(self, columns, self.cluster, self.column))
         return ColumnBlock(columns.number(self.column), own_mean=columns.unit == PrivacyUnit.PARTY)
+
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return estimates.terms if column.name == self.column else ()
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)

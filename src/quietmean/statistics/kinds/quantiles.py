@@ -98,6 +98,9 @@ class Quantiles(Statistic):
     def _headline(self) -> tuple[str, ...]:
         return ("0.5",) if 0.5 in self.probabilities else ()
 
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return estimates.terms if column.name == self.column else ()
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, known = columns[self.column], cumulative(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY

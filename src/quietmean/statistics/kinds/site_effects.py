@@ -55,6 +55,9 @@ class SiteEffects(Statistic):
     def _block(self, columns: Columns) -> ColumnBlock:
         return ColumnBlock(columns.number(self.column), columns.category(self.by))
 
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return estimates.terms if column.name == self.column else ()
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
         sites = columns.category(self.by).categories

@@ -78,6 +78,10 @@ class Table1(Statistic):
         pairs = zip(estimates.terms, estimates.groups, strict=True)
         return tuple(term for term, (_, name) in pairs if name in names)
 
+    def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        pairs = zip(estimates.terms, estimates.groups, strict=True)
+        return tuple(term for term, (_, name) in pairs if name == f"{column.name} mean")
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, columns_of_rows = self._by(columns), self._rows(columns)
         groups = [ALL] if by is None else list(by.categories)

@@ -1,0 +1,131 @@
+"""Terms of answers as people read them: the same texts on the terminal, in tables and in notebooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quietmean.core.readable import (
+    UNKNOWN,
+    day_text,
+    days_text,
+    error_text,
+    fixed,
+    interval_text,
+    number_text,
+    p_text,
+)
+from quietmean.statistics.tidy import FEW, Interval, Term
+
+HIDDEN, NOT_REACHED = "hidden", "not reached"
+# Flags of terms without an estimate of which the interval says something.
+_BOUNDED = (FEW, "not-reached", "no-variance")
+# So many terms of one kind of flag are named in a note.
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The texts of a term: none is empty but ``p``, where nothing is tested, and ``n``, where it is not known."""
+
+    estimate: str
+    error: str
+    population: str
+    noise_error: str
+    noise: str
+    p: str
+    n: str
+
+
+def shown(term: Term) -> Shown:
+    """To two digits of the standard error of the population, or of the noise where nothing is known of a population.
+
+    Days are days of the calendar, and errors of these lengths. What noise hides is "< 7" where an upper end is known, else
+    "hidden".
+    """
+    digits = _digits(term)
+    return Shown(
+        _estimate(term, digits),
+        _length(term, term.error),
+        _interval(term, term.population, 0.0 if term.hidden else digits),
+        _length(term, term.noise_error),
+        _interval(term, term.noise, 0.0 if term.hidden else _usable(term.noise_error)),
+        "" if math.isnan(term.p_value) else p_text(term.p_value),
+        "" if math.isnan(term.n) else fixed(term.n, 0),
+    )
+
+
+def _estimate(term: Term, digits: float) -> str:
+    if "not-reached" in term.flags and math.isnan(term.estimate):
+        return NOT_REACHED
+    if term.hidden:
+        return _below(term)
+    return day_text(term.estimate, term.since) if term.since else number_text(term.estimate, digits)
+
+
+def _below(term: Term) -> str:
+    """What is known of a term that the noise hides."""
+    if term.upper is not None and term.counts:
+        return f"< {fixed(term.upper, 0)}"
+    high = term.population[1] if math.isfinite(term.population[1]) else term.noise[1]
+    # Rounded to what is not below it: the end is one of an interval.
+    return f"< {number_text(high * 1.005, high)}" if FEW in term.flags and 0 < high < math.inf else HIDDEN
+
+
+def _interval(term: Term, ends: Interval, digits: float) -> str:
+    if math.isnan(term.estimate) and not set(term.flags) & set(_BOUNDED):
+        return UNKNOWN
+    return days_text(ends, term.since) if term.since else interval_text(ends, digits or None)
+
+
+def _length(term: Term, error: float) -> str:
+    if math.isnan(term.estimate) or not _usable(error):
+        return "0" if error == 0 else UNKNOWN
+    return f"{error_text(error)} days" if term.since else error_text(error)
+
+
+def _digits(term: Term) -> float:
+    """The standard error that says how many digits there are; 0 where none is known."""
+    widths = ((ends[1] - ends[0]) / 4 for ends in (term.population, term.noise))
+    return next((one for one in (term.error, term.noise_error, *widths) if _usable(one)), 0.0)
+
+
+def _usable(error: float) -> float:
+    return error if 0 < error < math.inf else 0.0
+
+
+def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
+    """One row a term for a terminal or a notebook, with the columns that some term has."""
+    found = [shown(term) for term in terms]
+    named = len({term.name for term in terms}) > 1 or any(not term.term for term in terms)
+    columns = {
+        "statistic": [term.name for term in terms] if named else [],
+        "term": [term.term for term in terms] if any(term.term for term in terms) else [],
+        "estimate": [one.estimate for one in found],
+        "95 %": [one.population for one in found] if any(not math.isnan(term.population[0]) for term in terms) else [],
+        "± noise": [one.noise_error for one in found],
+        "p": [one.p for one in found],
+        "n": [one.n for one in found],
+        "flags": [", ".join(term.flags) for term in terms],
+    }
+    kept = {head: texts for head, texts in columns.items() if any(texts)}
+    return [{head: texts[place] for head, texts in kept.items()} for place in range(len(terms))]
+
+
+def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What flags say, in sentences, one for all flags of a code where these are many: the first one, and which others."""
+    by_code: dict[str, dict[str, list[str]]] = {}
+    for flag in flagged:
+        by_code.setdefault(str(flag["code"]), {}).setdefault(str(flag["message"]), []).extend(flag["terms"])
+    notes = []
+    for messages in by_code.values():
+        texts = list(messages)
+        if len(texts) <= _MOST_NAMED:
+            notes += texts
+            continue
+        terms = list(dict.fromkeys(term for text in texts[1:] for term in messages[text] if term))
+        more = f": {', '.join(terms[:_MOST_NAMED])}{' ...' if len(terms) > _MOST_NAMED else ''}" if terms else ""
+        notes.append(f"{texts[0]} (and so for {len(texts) - 1} more{more})")
+    return notes

@@ -1,0 +1,215 @@
+"""Answers as rows, one for each term and one for each test, with the names of R's broom: from the JSON of a result or a receipt.
+
+What frames, CSV files and tables say is what the JSON says: they are made from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from quietmean.core.tables import Kinds, Tabular, table_html, table_text
+from quietmean.statistics.estimates import WHOLE, HypothesisTest, number_of
+
+Interval = tuple[float, float]
+
+# The flag of a count that noise hides.
+FEW = "few"
+_ROUNDING = 1e-9
+_NOTHING: Interval = (math.nan, math.nan)
+_TEXTS = ("name", "term", "flag", "since")
+
+# The columns of rows by their types. std.error and conf are of the population, with the noise in them, and those of the noise
+# alone stand beside; since: the day that estimate and intervals count days from, where they are dates.
+TERM_COLUMNS: Kinds = {
+    name: str if name in _TEXTS else float
+    for name in (
+        *("name", "term", "estimate", "std.error", "conf.low", "conf.high", "statistic", "p.value", "n", "flag"),
+        *("noise.std.error", "noise.conf.low", "noise.conf.high", "since"),
+    )
+}
+TEST_COLUMNS: Kinds = {
+    "name": str,
+    "test": str,
+    "about": str,
+    "statistic": float,
+    "df": float,
+    "df.residual": float,
+    "p.value": float,
+    "method": str,
+}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of an answer: NaN for what is not known.
+
+    ``name`` and ``kind``: of the statistic; ``term``: with its ``group``, where it has one. ``error`` and ``population``: of the
+    population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
+    hides. ``since``: the day that the numbers count days from, "" where they are no days.
+    """
+
+    name: str
+    kind: str
+    group: str
+    term: str
+    estimate: float
+    error: float
+    population: Interval
+    noise_error: float
+    noise: Interval
+    statistic: float
+    p_value: float
+    n: float
+    flags: tuple[str, ...] = ()
+    upper: float | None = None
+    since: str = ""
+
+    @property
+    def own(self) -> str:
+        """The term within its group."""
+        return self.term[len(self.group) + 1 :] if self.group else self.term
+
+    @property
+    def hidden(self) -> bool:
+        """Does the noise hide it?"""
+        return math.isnan(self.estimate) or self.upper is not None
+
+    @property
+    def counts(self) -> bool:
+        """Is it, of what noise hides, a number of records itself? Else it is a part of one, or a rate."""
+        ends = (end for end in (self.population[1], self.noise[1]) if math.isfinite(end))
+        return any(max(math.ceil(end - _ROUNDING), 1) == self.upper for end in ends)
+
+    def row(self) -> dict[str, Any]:
+        """With the names of broom."""
+        numbers = (self.estimate, self.error, *self.population, self.statistic, self.p_value, self.n)
+        noise = (self.noise_error, *self.noise)
+        values = (self.name, self.term, *map(_known, numbers), ", ".join(self.flags) or None, *map(_known, noise))
+        return dict(zip(TERM_COLUMNS, (*values, self.since or None), strict=True))
+
+
+def terms_of(document: Mapping[str, Any]) -> list[Term]:
+    """The terms of one entry of 'statistics' in a result or a receipt, in their order."""
+    return [_term(document, group, own) for group, own in _names(document)]
+
+
+def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
+    label = f"{group} {own}" if group else own
+    about = [flag for flag in document.get("flagged", ()) if not flag["terms"] or label in flag["terms"]]
+    uppers = [float(flag["upper"]) for flag in about if flag["code"] == FEW and flag["upper"] is not None]
+
+    def told(field: str) -> Any:
+        return _at(document.get(field), group, own)
+
+    return Term(
+        str(document.get("name", "")),
+        str(document.get("kind", "")),
+        group or "",
+        label,
+        number_of(told("estimate")),
+        number_of(told("standard_error_population")),
+        _interval(told("interval_population")),
+        number_of(told("standard_error")),
+        _interval(told("interval_noise")),
+        number_of(told("test_statistic")),
+        number_of(told("p_value")),
+        number_of(told("n")),
+        tuple(dict.fromkeys(flag["code"] for flag in about)),
+        min(uppers, default=None),
+        str(told("since") or ""),
+    )
+
+
+def _names(document: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
+    """Group and name of each term: as stated, or as receipts of before have them."""
+    estimate, terms = document["estimate"], document.get("terms")
+    if terms is not None and "groups" in document:
+        for group, term in zip(document["groups"], terms, strict=True):
+            yield group, term[len(group) + 1 :] if group else term
+    elif terms is not None:
+        yield from ((None, term) for term in terms)
+    elif not isinstance(estimate, Mapping):
+        yield None, WHOLE
+    else:
+        for name, one in estimate.items():
+            yield from ((name, own) for own in one) if isinstance(one, Mapping) else [(None, name)]
+
+
+def _at(told: Any, group: str | None, own: str) -> Any:
+    """Of what is by term, that of one."""
+    if isinstance(told, Mapping) and group is not None:
+        told = told.get(group)
+    return told.get(own) if isinstance(told, Mapping) else told
+
+
+def _interval(told: Any) -> Interval:
+    return _NOTHING if told is None else (number_of(told[0]), number_of(told[1]))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TidyTests(Tabular):
+    """The tests of answers, one row each: ``name`` of the statistic, ``test`` and what it is ``about`` in it, degrees of freedom
+    (of an F the second ones as ``df.residual``), and its ``method``."""
+
+    documents: tuple[Mapping[str, Any], ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            _test_row(str(document.get("name", "")), name, HypothesisTest.of_json(raw))
+            for document in self.documents
+            for name, raw in document.get("tests", {}).items()
+        ]
+
+    def kinds(self) -> Kinds:
+        return TEST_COLUMNS
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def sentences(self) -> list[str]:
+        """Each known one in a line."""
+        tests = [(name, HypothesisTest.of_json(raw)) for one in self.documents for name, raw in one.get("tests", {}).items()]
+        return [test.sentence(name) for name, test in tests if not math.isnan(test.p_value)]
+
+
+def _test_row(statistic: str, name: str, test: HypothesisTest) -> dict[str, Any]:
+    degrees = [_known(one) for one in (*test.degrees, math.nan, math.nan)[:2]]
+    numbers = (_known(test.statistic), *degrees, _known(test.p_value))
+    return dict(zip(TEST_COLUMNS, (statistic, name, test.about or None, *numbers, test.method or name), strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TidyTerms(Tabular):
+    """The terms of answers, one row each, with the names of broom."""
+
+    documents: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, documents: Sequence[Mapping[str, Any]]) -> Self:
+        return cls(tuple(documents))
+
+    def terms(self) -> list[Term]:
+        return [term for document in self.documents for term in terms_of(document)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [term.row() for term in self.terms()]
+
+    def kinds(self) -> Kinds:
+        return TERM_COLUMNS
+
+    def __repr__(self) -> str:
+        from quietmean.statistics.printed import printed_rows
+
+        return table_text(printed_rows(self.terms()))
+
+    def _repr_html_(self) -> str:
+        from quietmean.statistics.printed import printed_rows
+
+        return table_html(printed_rows(self.terms()))
