@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from statsmodels.stats.rates import confint_poisson
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import decimals_for
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 
 Array = NDArray[np.float64]
@@ -114,20 +116,44 @@ def test_table_1_is_that_of_pandas() -> None:
 
 
 def test_table_1_is_printed() -> None:
-    table = exact("table-1(by=arm)").summary["table"]
-    assert table[0] == {"row": "N", "a": f"{(ARM == 0).sum()}", "b": f"{(ARM == 1).sum()}"}
+    summary = exact("table-1(by=arm)").summary
+    table = summary["table"]
+    assert summary["heads"] == {"a": f"a (n = {(ARM == 0).sum()})", "b": f"b (n = {(ARM == 1).sum()})"}
     age = AGE[(ARM == 0) & ~np.isnan(AGE)]
-    assert table[1]["a"] == f"{age.mean():.1f} ({age.std(ddof=1):.1f})"
-    assert {"p", "smd"} <= set(table[1])
+    decimals = decimals_for(age.std(ddof=1) / np.sqrt(len(age)))
+    assert table[0]["cells"]["a"] == f"{age.mean():.{decimals}f} ({age.std(ddof=1):.{decimals}f})"
+    assert {"p", "smd"} <= set(table[0])
     rows = [line["row"] for line in table]
-    assert rows[:3] == ["N", "age, mean (SD)", "age, missing, n (%)"]
+    assert rows[:2] == ["age, mean (SD)", "age, missing, n (%)"]
     assert "race = p, n (%)" in rows
     sick = ILL[ARM == 0]
     (ill,) = [line for line in table if line["row"] == "ill = yes, n (%)"]
-    assert ill["a"] == f"{sick.sum():.0f} ({100 * sick.mean():.1f})"
+    assert ill["cells"]["a"] in (f"{sick.sum():.0f} ({100 * sick.mean():.{decimals}f})" for decimals in (0, 1))
     told = exact("table-1()").to_json()
     assert list(told["estimate"]) == ["all"]
     assert told["estimate"]["all"]["age mean"] == pytest.approx(np.nanmean(AGE))
+
+
+def test_medians_of_table_1_are_those_of_the_records_up_to_a_bin() -> None:
+    found = exact("table-1(age, weight, ill, by=arm, medians=true)")
+    for place, arm in enumerate(("a", "b")):
+        for name, values, width in (("age", AGE, 100), ("weight", WEIGHT, 100)):
+            own = values[(place == ARM) & ~np.isnan(values)]
+            terms = ("lower quartile", "median", "upper quartile")
+            for term, exactly in zip(terms, np.quantile(own, [0.25, 0.5, 0.75]), strict=True):
+                assert abs(value(found, f"{arm} {name} {term}") - exactly) <= 1.5 * width / 256
+    lines = {line["row"]: line["cells"]["a"] for line in found.summary["table"]}
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+ to [\d.]+\]", lines["age, median [quartiles]"])
+    assert "ill, median [quartiles]" not in lines
+    assert found.n is not None
+    assert np.isfinite(found.n[[place for place, term in enumerate(found.terms) if "median" in term], 0]).all()
+
+
+def test_medians_have_a_share_of_their_own_and_change_no_table_without_them() -> None:
+    plain, more = (parse_statistic(read_text(f"table-1(age, race, by=arm{also})")) for also in ("", ", medians=true"))
+    assert "medians" not in plain.describe()
+    assert [one.total_share(COLUMNS) for one in (plain, more)] == [2.0, 3.0]
+    assert more.text == "table-1(age, race, by=arm, medians=true)"
 
 
 def test_a_row_of_table_1_is_a_question_of_its_own() -> None:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 
 UNKNOWN = "–"
+# What noise hides, and nothing is known of.
+HIDDEN = "hidden"
 _LEAST_P = 0.001
 # Of decimals, and of digits that are rounded away.
 _MOST_DECIMALS, _MOST_ROUNDED = 12, 15

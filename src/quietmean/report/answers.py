@@ -10,6 +10,7 @@ from quietmean.core.readable import UNKNOWN, decimals_for, fixed, interval_text,
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
 from quietmean.statistics import Answer
+from quietmean.statistics.printed import printed_table
 
 # A longer table is scrolled on the screen.
 _TALL = 16
@@ -33,7 +34,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
         "what": answer.statistic.summary,
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **(_printed(found.summary) or _table(answer, truth)),
-        "facts": told + _facts({name: one for name, one in found.summary.items() if name != "footnote"}),
+        "facts": told + _facts({name: one for name, one in found.summary.items() if name not in ("footnote", "heads")}),
         "tests": _tests(answer),
         "notes": [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in notes],
         "method": _method(answer),
@@ -47,13 +48,9 @@ def _method(answer: Answer) -> str:
 
 
 def _printed(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A table that the statistic prints itself, as lines of texts."""
-    lines = summary.get("table")
-    if not (isinstance(lines, Sequence) and lines and all(isinstance(line, Mapping) for line in lines)):
-        return None
-    heads = list(dict.fromkeys(head for line in lines for head in line))
-    rows = [[str(line.get(head, "")) for head in heads] for line in lines]
-    return {"heads": ["" if head == "row" else head for head in heads], "rows": rows, "tall": False}
+    """A table that the statistic prints itself."""
+    found = printed_table(summary)
+    return None if found is None else {"heads": list(found.heads), "rows": [list(row) for row in found.rows], "tall": False}
 
 
 def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:

@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 # Times a threshold from which on chance hardly decides whether something is shown.
 _CLEAR = 1.5
 CHI_SQUARED = "chi-squared"
+# The flag of a count that noise hides.
+FEW = "few"
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
@@ -81,7 +83,7 @@ def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str
     if estimate >= 2 * error:
         return []
     most = max(math.ceil(upper), 1)
-    return [Flag("few", f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
+    return [Flag(FEW, f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
 
 
 def most_of(count: float, error: float) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.readable import (
+    HIDDEN,
     UNKNOWN,
     day_text,
     days_text,
@@ -17,9 +18,10 @@ from quietmean.core.readable import (
     number_text,
     p_text,
 )
-from quietmean.statistics.tidy import FEW, Interval, Term
+from quietmean.statistics.intervals import FEW
+from quietmean.statistics.tidy import Interval, Term
 
-HIDDEN, NOT_REACHED = "hidden", "not reached"
+NOT_REACHED = "not reached"
 # Flags of terms without an estimate of which the interval says something.
 _BOUNDED = (FEW, "not-reached", "no-variance")
 # So many terms of one kind of flag are named in a note.
@@ -129,3 +131,42 @@ def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
         more = f": {', '.join(terms[:_MOST_NAMED])}{' ...' if len(terms) > _MOST_NAMED else ''}" if terms else ""
         notes.append(f"{texts[0]} (and so for {len(texts) - 1} more{more})")
     return notes
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table that a statistic prints itself: the first column names rows, the others have ``heads``; ``terms``: of each row."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    terms: tuple[tuple[str, ...], ...]
+
+
+# What may stand behind the groups.
+_BEHIND = {"p": "p", "smd": "SMD"}
+
+
+def printed_table(summary: Mapping[str, Any]) -> PrintedTable | None:
+    """The table in the summary of an answer, if it has one: lines with their cells, or of receipts of before, with texts."""
+    lines = summary.get("table")
+    if not (isinstance(lines, Sequence) and lines and all(isinstance(line, Mapping) for line in lines)):
+        return None
+    if not all(isinstance(line.get("cells"), Mapping) for line in lines):
+        heads = [head for head in dict.fromkeys(head for line in lines for head in line) if head != "row"]
+        rows = tuple((str(line.get("row", "")), *(str(line.get(head, "")) for head in heads)) for line in lines)
+        return PrintedTable(("", *heads), rows, ((),) * len(rows))
+    groups = list(dict.fromkeys(group for line in lines for group in line["cells"]))
+    behind = [key for key in _BEHIND if any(key in line for line in lines)]
+    named = summary.get("heads", {})
+    return PrintedTable(
+        ("", *(str(named.get(group, group)) for group in groups), *(_BEHIND[key] for key in behind)),
+        tuple(
+            (
+                str(line["row"]),
+                *(str(line["cells"].get(group, "")) for group in groups),
+                *(str(line.get(key, "")) for key in behind),
+            )
+            for line in lines
+        ),
+        tuple(tuple(line.get("terms", ())) for line in lines),
+    )

@@ -1,89 +1,151 @@
-"""Table 1 as it is printed: mean (SD), n (%), p-values and standardised differences, with what the noise adds below it."""
+"""Table 1 as it is printed: mean (SD), median [quartiles], n (%), p-values and standardised differences, with what the noise adds
+below it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from quietmean.core.readable import HIDDEN, day_text, decimals_for, error_text, fixed, p_text
 from quietmean.statistics.columns import MISSING, YES, Column
 from quietmean.statistics.estimates import Flag, HypothesisTest
+from quietmean.statistics.intervals import FEW
 from quietmean.statistics.rows import Row
 
-_LEAST_P = 0.001
+MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
+_SMD = "smd"
 
 
-def printed(
-    columns: Iterable[Column],
-    groups: Sequence[str],
-    rows: Iterable[Row],
-    tests: Mapping[str, HypothesisTest],
-    flags: Sequence[Flag],
-) -> list[dict[str, str]]:
-    """One object for each line, with ``row``, a text for each group, ``p`` and ``smd``."""
-    known = {(row.group, row.term): row for row in rows}
-    few = {term: f"fewer than {flag.upper:g}" for flag in flags if flag.code == "few" and flag.upper for term in flag.terms}
-    sizes = {group: known[group, "n"].value for group in groups}
-    lines = [{"row": "N", **{group: _count(sizes[group]) for group in groups}}]
-    for column in columns:
-        name = column.name
-        test, smd = tests.get(name), known.get(("smd", name))
-        first = {"p": _p_value(test)} if test is not None else {}
-        first |= {"smd": _number(smd.value, 2)} if smd is not None else {}
-        if column.numeric:
-            cells = {group: _mean(known[group, f"{name} mean"], known[group, f"{name} sd"]) for group in groups}
-            lines.append({"row": f"{name}, mean (SD)", **cells, **first})
-        else:
-            for place, level in enumerate((YES,) if column.boolean else column.categories):
-                shown = {}
-                for group in groups:
-                    shown[group] = few.get(f"{group} {name}:{level}") or _percent(
-                        known[group, f"{name}:{level}"], sizes[group], known.get((group, f"{name} {MISSING}"))
-                    )
-                lines.append({"row": f"{name} = {level}, n (%)", **shown, **(first if place == 0 else {})})
-        absent = {group: known.get((group, f"{name} {MISSING}")) for group in groups}
-        if any(row is not None for row in absent.values()):
-            texts = {
-                group: few.get(f"{group} {name} {MISSING}") or ("" if row is None else _percent(row, sizes[group], None))
-                for group, row in absent.items()
-            }
-            lines.append({"row": f"{name}, missing, n (%)", **texts})
-    return lines
+@dataclass(frozen=True)
+class Table1Text:
+    """What is printed: ``groups``, how many records each has, and the lines.
+
+    A line is plain JSON data: ``row``, the ``cells`` by group, perhaps ``p`` and ``smd``, and the ``terms`` that it shows.
+    """
+
+    groups: Sequence[str]
+    rows: Sequence[Row]
+    tests: Mapping[str, HypothesisTest]
+    flags: Sequence[Flag]
+
+    def summary(self, columns: Iterable[Column]) -> dict[str, Any]:
+        """``table``, its lines, and ``heads``, what stands above the column of each group."""
+        heads = {group: f"{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
+        return {"heads": heads, "table": [line for column in columns for line in self._lines(column)]}
+
+    @property
+    def _known(self) -> dict[tuple[str, str], Row]:
+        return {(row.group, row.term): row for row in self.rows}
+
+    @property
+    def _below(self) -> dict[str, str]:
+        """Of terms that noise hides, what their counts are below."""
+        few = [flag for flag in self.flags if flag.code == FEW]
+        return {term: f"< {fixed(flag.upper, 0)}" for flag in few if flag.upper for term in flag.terms}
+
+    def _lines(self, column: Column) -> list[dict[str, Any]]:
+        lines = self._of_numbers(column) if column.numeric else self._of_levels(column)
+        test, smd = self.tests.get(column.name), self._known.get((_SMD, column.name))
+        if test is not None:
+            lines[0]["p"] = p_text(test.p_value)
+        if smd is not None:
+            lines[0]["smd"] = fixed(smd.value, 2)
+        absent = f"{column.name} {MISSING}"
+        if any((group, absent) in self._known for group in self.groups):
+            lines.append(self._parts(f"{column.name}, missing, n (%)", absent, None))
+        return lines
+
+    def _line(self, row: str, terms: Sequence[str], cells: Mapping[str, str]) -> dict[str, Any]:
+        return {"row": row, "terms": [f"{group} {term}" for group in self.groups for term in terms], "cells": dict(cells)}
+
+    def _of_numbers(self, column: Column) -> list[dict[str, Any]]:
+        name, known = column.name, self._known
+        terms = (f"{name} mean", f"{name} sd")
+        cells = {group: _mean(known[group, terms[0]], known[group, terms[1]], column.since) for group in self.groups}
+        lines = [self._line(f"{name}, mean (SD)", terms, cells)]
+        quantiles = [f"{name} {one}" for one in (MEDIAN, *QUARTILES)]
+        if any((group, quantiles[0]) in known for group in self.groups):
+            cells = {group: _median([known[group, term] for term in quantiles], column.since) for group in self.groups}
+            lines.append(self._line(f"{name}, median [quartiles]", quantiles, cells))
+        return lines
+
+    def _of_levels(self, column: Column) -> list[dict[str, Any]]:
+        return [
+            self._parts(f"{column.name} = {level}, n (%)", f"{column.name}:{level}", f"{column.name} {MISSING}")
+            for level in ((YES,) if column.boolean else column.categories)
+        ]
+
+    def _parts(self, row: str, term: str, missing: str | None) -> dict[str, Any]:
+        """Numbers and percentages: of the present values, or of all records."""
+        known, below, cells = self._known, self._below, {}
+        for group in self.groups:
+            part = known.get((group, term))
+            absent = None if missing is None else known.get((group, missing))
+            shown = "" if part is None else _percent(part, known[group, "n"].value, absent)
+            cells[group] = below.get(f"{group} {term}", shown)
+        return self._line(row, [term], cells)
 
 
 def footnote(columns: Iterable[Column], groups: Sequence[str], rows: Sequence[Row], compared: bool) -> str:
-    """What the noise adds to a mean and to a percentage."""
-    means = {row.term: max(other.noise for other in rows if other.term == row.term) for row in rows if row.term.endswith(" mean")}
-    parts = [row.noise for row in rows if ":" in row.term and math.isfinite(row.noise)]
-    told = [f"of the {term.removesuffix(' mean')} mean {_number(error, 2)}" for term, error in means.items()]
-    told += [f"of a percentage {_number(100 * max(parts), 1)} points"] if parts else []
-    noise = f"Privacy noise has a standard deviation of at most: {'; '.join(told)}." if told else ""
+    """What the noise adds to a mean, to a percentage and to a number of records."""
+    told = []
+    for column in columns:
+        noise = max((row.noise for row in rows if row.term == f"{column.name} mean" and _is_error(row.noise)), default=0.0)
+        told += [f"of the {column.name} mean {error_text(noise)}{' days' if column.since else ''}"] if noise else []
+    parts = max((row.noise for row in rows if ":" in row.term and _is_error(row.noise)), default=0.0)
+    told += [f"of a percentage {error_text(100 * parts)} points"] if parts else []
+    sizes = max((row.noise for row in rows if row.term == "n" and _is_error(row.noise)), default=0.0)
+    told += [f"of a number of records {error_text(sizes)}"] if sizes else []
+    noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(told)}." if told else ""
     tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if len(groups) > 1 else ""
-    return noise + tests + (" SMD: standardised difference, second group minus first." if compared else "")
+    return noise_of_all + tests + (" SMD: standardised difference, second group minus first." if compared else "")
 
 
-def _count(value: float) -> str:
-    return "-" if math.isnan(value) else f"{max(value, 0.0):.0f}"
+def _is_error(noise: float) -> bool:
+    return 0 < noise < math.inf
 
 
-def _number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+def _size(row: Row) -> str:
+    """How many records a group has, or what their number is below where the noise hides it."""
+    if math.isnan(row.value):
+        return HIDDEN
+    if row.noise > 0 and row.value < 2 * row.noise:
+        return f"< {fixed(max(math.ceil(row.of_population[1]), 1), 0)}"
+    return f"= {fixed(max(row.value, 0.0), 0)}"
 
 
-def _mean(mean: Row, deviation: Row) -> str:
-    digits = 1 if abs(mean.high - mean.low) >= 10 else 2
-    return "-" if math.isnan(mean.value) else f"{mean.value:.{digits}f} ({_number(deviation.value, digits)})"
+def _mean(mean: Row, deviation: Row, since: str) -> str:
+    """Both with two digits of the mean's standard error; of dates a day, and days."""
+    if math.isnan(mean.value):
+        return HIDDEN
+    decimals = _decimals(mean)
+    spread = fixed(deviation.value, decimals)
+    return f"{day_text(mean.value, since)} ({spread} days)" if since else f"{fixed(mean.value, decimals)} ({spread})"
+
+
+def _median(rows: Sequence[Row], since: str) -> str:
+    """With its quartiles, as the median's standard error allows."""
+    if any(math.isnan(row.value) for row in rows):
+        return HIDDEN
+    decimals = _decimals(rows[0])
+    median, low, high = (day_text(row.value, since) if since else fixed(row.value, decimals) for row in rows)
+    return f"{median} [{low} to {high}]"
+
+
+def _decimals(row: Row) -> int:
+    """Of a value: by its standard error, else by its size."""
+    if _is_error(row.error):
+        return decimals_for(row.error)
+    return decimals_for(abs(row.value) / 100) if row.value and math.isfinite(row.value) else 0
 
 
 def _percent(part: Row, size: float, missing: Row | None) -> str:
     """A part of the present values of a group, or of all its records."""
     if math.isnan(part.value) or math.isnan(size):
-        return "-"
+        return HIDDEN
     counted = size * (1.0 - missing.value) if missing is not None and not math.isnan(missing.value) else size
     value = min(max(part.value, 0.0), 1.0)
-    return f"{max(counted * value, 0.0):.0f} ({100 * value:.1f})"
-
-
-def _p_value(test: HypothesisTest) -> str:
-    if math.isnan(test.p_value):
-        return "-"
-    return f"< {_LEAST_P:g}" if test.p_value < _LEAST_P else f"{test.p_value:.3f}"
+    decimals = min(max(decimals_for(100 * part.error), 0), 1) if _is_error(part.error) else 1
+    return f"{fixed(max(counted * value, 0.0), 0)} ({fixed(100 * value, decimals)})"

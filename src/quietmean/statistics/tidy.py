@@ -12,11 +12,10 @@ from typing import Any, Self
 
 from quietmean.core.tables import Kinds, Tabular, table_html, table_text
 from quietmean.statistics.estimates import WHOLE, HypothesisTest, number_of
+from quietmean.statistics.intervals import FEW
 
 Interval = tuple[float, float]
 
-# The flag of a count that noise hides.
-FEW = "few"
 _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")

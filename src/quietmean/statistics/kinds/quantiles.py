@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,22 +52,31 @@ class Cumulative:
         return variances
 
 
-def cumulative(released: Released, feature: PrefixTable) -> Cumulative | None:
-    """What a prefix table says, or None where noise hides whether anything is present."""
-    cells, covariance = released.mean(feature), released.covariance(feature)
+def cumulative(released: Released, feature: PrefixTable, group: int = 0) -> Cumulative | None:
+    """What a prefix table says of one of its groups, or None where noise hides whether anything is present there."""
+    own = slice(group * feature.cells, (group + 1) * feature.cells)
+    cells, covariance = released.mean(feature)[own], released.covariance(feature)[own, own]
     # What is missing has the last cell.
     present, total = float(cells[:-1].sum()), max(float(covariance[:-1, :-1].sum()), 0.0)
     if present <= LEAST_PRESENT * math.sqrt(total):
         return None
     places = np.arange(len(feature.axis.edges))
-    own = covariance.cumsum(axis=0).cumsum(axis=1)[places, places]
+    sums = covariance.cumsum(axis=0).cumsum(axis=1)[places, places]
     cross = covariance[:, :-1].sum(axis=1).cumsum()[places]
-    return Cumulative(feature.axis, cells.cumsum()[places], present, own, cross, total)
+    return Cumulative(feature.axis, cells.cumsum()[places], present, sums, cross, total)
 
 
-def prefix_table(column: Column, edges: tuple[float, ...] | None, bins: int | None) -> PrefixTable:
-    """Of bins (a, b]: what they add up to are the parts of values of at most each edge."""
-    return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, closed="right"))
+def prefix_table(
+    column: Column, edges: tuple[float, ...] | None, bins: int | None, by: Column | None = None, usual: int = USUAL_BINS
+) -> PrefixTable:
+    """Of bins (a, b]: what they add up to are the parts of values of at most each edge; in each level of ``by``."""
+    return PrefixTable(Axis.of(column, edges, bins, usual, closed="right"), None if by is None else Axis(by))
+
+
+def quantile_rows(known: Cumulative, probabilities: Sequence[float], by_record: float) -> list[tuple[Row, tuple[Flag, ...]]]:
+    """Each quantile with its flags. ``by_record``: 1 over the weight of all records, or 0 where nothing is sampled."""
+    smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
+    return [_quantile(known, smooth, one, by_record) for one in probabilities]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -108,9 +118,7 @@ class Quantiles(Statistic):
             terms = tuple(f"{one:g}" for one in self.probabilities)
             limits = [(column.low, column.high)] * len(terms)
             return nothing_present(f"column {column.name!r}", terms, limits, headline=self._headline)
-        smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
-        by_record = 0.0 if parties else 1 / released.weight
-        found = [_quantile(known, smooth, one, by_record) for one in self.probabilities]
+        found = quantile_rows(known, self.probabilities, 0.0 if parties else 1 / released.weight)
         return assembled(
             [row for row, _ in found],
             parties=parties,

@@ -14,20 +14,23 @@ from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import records_of
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
-from quietmean.statistics.features import Axis, ColumnBlock, Table
+from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import WELCH_T, compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
+from quietmean.statistics.kinds.quantiles import cumulative, prefix_table, quantile_rows
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
-from quietmean.statistics.table_1_text import footnote, printed
+from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
 
 ALL, SMD, SIZE = "all", "smd", "n"
 # Levels whose variance is not above this hardly occur.
 _NO_VARIANCE = 1e-6
+# Bins of medians, and the probabilities.
+_BINS, _QUARTERS = 256, (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -37,7 +40,8 @@ class Table1(Statistic):
 
     Of two groups also standardised mean differences, the second minus the first. Each column has a test: Welch's t or analysis of
     variance, or chi-squared, with the noise counted in; nothing is corrected for their number. Every column has a whole
-    ``share``: a table of ten columns takes as much of the budget as ten statistics. ``summary`` has the table as it is printed.
+    ``share``: a table of ten columns takes as much of the budget as ten statistics. ``medians`` adds ``age median`` and its
+    quartiles, at a share of their own. ``summary`` has the table as it is printed.
     """
 
     name = "table-1"
@@ -47,11 +51,17 @@ class Table1(Statistic):
 
     columns: tuple[str, ...] = names_field("the columns, by default all that are declared", "columns")
     by: str | None = parameter(None, help="the column whose levels are the groups")
+    medians: bool = parameter(
+        False,
+        help="the median and quartiles of each column of numbers, too, which take as much of the budget as its mean",
+        written=lambda value: value.medians,
+    )
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
-        by = self._by(columns)
-        found = tuple(self._feature(column, by) for column in self._rows(columns))
+        by, asked = self._by(columns), self._rows(columns)
+        found: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
+        found += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
         counted = by is None or any(isinstance(one, Table) for one in found)
         # Tables know how many records each group has; blocks know only how many have a value.
         return found if counted or by is None else (*found, Table((Axis(by),)))
@@ -73,6 +83,10 @@ class Table1(Statistic):
             return ColumnBlock(column, by)
         return Table((Axis(column),) if by is None else (Axis(by), Axis(column)))
 
+    def _prefixes(self, column: Column, by: Column | None) -> PrefixTable:
+        """Of as many bins as their noise allows in a group: who asks for more asks for quantiles."""
+        return prefix_table(column, None, None, by, _BINS)
+
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         names = (column.name, f"{column.name} mean", f"{column.name} sd")
         pairs = zip(estimates.terms, estimates.groups, strict=True)
@@ -80,7 +94,8 @@ class Table1(Statistic):
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         pairs = zip(estimates.terms, estimates.groups, strict=True)
-        return tuple(term for term, (_, name) in pairs if name == f"{column.name} mean")
+        names = [f"{column.name} {one}" for one in ("mean", MEDIAN, *QUARTILES)]
+        return tuple(term for term, (_, name) in pairs if name in names)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, columns_of_rows = self._by(columns), self._rows(columns)
@@ -94,6 +109,7 @@ class Table1(Statistic):
             feature = self._feature(column, by)
             if isinstance(feature, ColumnBlock):
                 found, test = _numbers(released, feature, groups, sizes, flags)
+                found += _quantiles(released, self._prefixes(column, by), groups, flags) if self.medians else []
             else:
                 found, test = _levels(released, column, feature, groups, flags)
             rows += found
@@ -103,7 +119,7 @@ class Table1(Statistic):
         rows.sort(key=lambda row: order.index(row.group))
         n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
         text: dict[str, Any] = {
-            "table": printed(columns_of_rows, groups, rows, tests, flags),
+            **Table1Text(groups, rows, tests, flags).summary(columns_of_rows),
             "footnote": footnote(columns_of_rows, groups, rows, SMD in {row.group for row in rows}),
         }
         return assembled(
@@ -127,7 +143,8 @@ class Table1(Statistic):
             ):
                 whole = (size.part * weight, size.error * weight)
                 present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
-                names = (f"{column.name} mean", f"{column.name} sd", *(f"{column.name}:{level}" for level in column.categories))
+                own = ("mean", "sd", MEDIAN, *QUARTILES)
+                names = (*(f"{column.name} {one}" for one in own), *(f"{column.name}:{level}" for level in column.categories))
                 counts |= {(group, name): present for name in names} | {
                     (group, f"{column.name} {MISSING}"): whole,
                     (group, SIZE): whole,
@@ -192,6 +209,24 @@ def _numbers(
     difference = compared(found, column, [])[0]
     degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
     return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), degrees, WELCH_T)
+
+
+def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
+    """Median and quartiles in each group; what they say goes to ``flags``."""
+    column, found = feature.axis.column, []
+    names = [f"{column.name} {one}" for one in (QUARTILES[0], MEDIAN, QUARTILES[1])]
+    for place, group in enumerate(groups):
+        known = cumulative(released, feature, place)
+        terms = tuple(f"{group} {name}" for name in names)
+        if known is None:
+            text = f"{column.name} in {group}: too few values for the noise, no median"
+            flags.append(Flag("nothing-present", text, terms))
+            found += [Row.unknown(name, (column.low, column.high)).of(group) for name in names]
+            continue
+        for name, term, (row, told) in zip(names, terms, quantile_rows(known, _QUARTERS, 1 / released.weight), strict=True):
+            found.append(replace(row, term=name).of(group))
+            flags += [replace(flag, message=f"{column.name} in {group}: {flag.message}", terms=(term,)) for flag in told]
+    return found
 
 
 def _mean(one: Summary | None, column: Column) -> Row:
