@@ -72,6 +72,7 @@ WRITTEN = {
     "combine --receipt": "combine by-file.sealed south.contribution --receipt PLACE",
     "combine --out": "combine by-file.sealed south.contribution --out PLACE",
     "certify --report": "certify other.receipt.json --report PLACE",
+    "certify --table": "certify other.receipt.json --table PLACE.docx",
     "plan --out": "plan --parties 3 --protocol local-dp --out PLACE",
     "schema --out": "schema result --out PLACE",
     "ledger --ledger": "ledger --ledger PLACE --account ages --budget 1 1e-6",
@@ -83,6 +84,10 @@ DERIVED = {
     "NAME.report.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.report.html"),
     "NAME.privacy.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.privacy.html"),
     "NAME.format.toml of data": ("data slashes.csv dated.toml --write-format", "slashes.format.toml"),
+    **{
+        f"tables{end} of certify": (f"certify other.receipt.json --table place{end}", f"place{end}")
+        for end in (".tex", ".html", ".csv")
+    },
     "STORE.vectors": (f"{JOIN} --no-ledger --store n.store", "n.store.vectors"),
     "NAME.result.json of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),
     "NAME.report.html of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.report.html"),
@@ -250,7 +255,9 @@ def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> Non
 
 @pytest.mark.parametrize("option", WRITTEN)
 def test_nothing_is_lost(option: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    place = site.folder / "place"
+    # Some files are known by the ends of their names.
+    (name,) = [word for word in shlex.split(WRITTEN[option]) if "PLACE" in word]
+    place = site.folder / name.replace("PLACE", "place")
     for kind in KINDS:
         fits = FITTING.get((option, kind))
         if fits in ("always", "early"):

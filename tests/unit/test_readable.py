@@ -95,7 +95,7 @@ def test_digits_follow_the_error(value: float, error: float, text: str) -> None:
 def test_p_values_and_tests_as_journals_print_them() -> None:
     assert [p_text(value) for value in (0.0, 0.0009, 0.001, 0.0421, 1.0)] == ["< 0.001", "< 0.001", "0.001", "0.042", "1.000"]
     assert outcome_text("Welch's t test", "t", 0.22, (4112.2,), 0.83) == "Welch's t test: t = 0.22, df 4,112, p = 0.830"
-    assert outcome_text("F test", "F", 5.5, (2.0, 57.31), 1e-9) == "F test: F = 5.50, df 2, 57.3, p < 0.001"
+    assert outcome_text("F test", "F", 5.5, (2.0, 57.31), 1e-9) == "F test: F = 5.50, df 2 and 57.3, p < 0.001"
     assert outcome_text("Mann-Whitney test", "z", -0.001, (math.inf,), 0.999) == "Mann-Whitney test: z = 0.00, p = 0.999"
 
 

@@ -127,10 +127,10 @@ def test_what_a_test_is_called() -> None:
     two = finished("group-means(x, by=yes)", "table-1(x, cause, by=yes)").answers
     sentences = TidyTests(tuple(one.to_json() for one in two)).sentences()
     assert [sentence.partition(" = ")[0] for sentence in sentences] == [
-        "Welch's t test: t",
         "Welch's analysis of variance: F",
-        "x: Welch's t test: t",
+        "Welch's t test: t",
         "cause: Pearson's chi-squared test: chi-squared",
+        "x: Welch's t test: t",
     ]
 
 

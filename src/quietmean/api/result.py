@@ -23,6 +23,7 @@ from quietmean.statistics.tidy import TidyTerms, TidyTests
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party import Finished
 from quietmean.studies.study import Study
+from quietmean.studies.tables import write_tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,6 +126,14 @@ class StudyResult(Tabular):
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean certify`` reads."""
         self.outcome.save_receipt(Path(path), self.origin)
+
+    def to_table(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the answers as tables for people, Table 1, coefficients and so on, with what they cost below: to a Word document
+        (.docx), LaTeX (.tex), HTML or CSV, by the end of the name; with ``force`` in the place of earlier tables.
+
+        Raises :class:`InputError` for another file that is there, for another end of the name, and without the extra.
+        """
+        write_tables(self.outcome.to_json(), Path(path), force, option="")
 
     def save_report(self, path: str | Path, *, force: bool = False) -> None:
         """Write the page with figures and tables; with ``force`` in the place of another report.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.certify import DELTA, parse_parties, read_observations
-from quietmean.cli.console import epsilon_text, out, print_json, progress
+from quietmean.cli.console import out, print_json, progress
 from quietmean.core.json_file import read_json
+from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.simulation import AttackResult

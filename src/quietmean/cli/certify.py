@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.console import (
-    epsilon_text,
     gate_sentence,
     out,
     print_a_priori,
@@ -26,8 +25,10 @@ from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
+from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
+from quietmean.core.readable import epsilon_text
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
@@ -56,6 +57,7 @@ def command(
     prior_sd: float | None = None,
     matrix: Annotated[bool, Parameter(negative="")] = False,
     report: Path | None = None,
+    table: Path | None = None,
     ledger: Path | None = None,
     account: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -90,6 +92,9 @@ def command(
     report
         Also write a page (HTML): first for who answers for the data, in words, then with reasons, what protects the worst-off
         party and who could harm it.
+    table
+        Also write the result in the receipt as tables: Table 1, coefficients and so on. FILE.docx (Word), FILE.tex (LaTeX),
+        FILE.html or FILE.csv.
     ledger
         Show on that page what is left of a budget in this ledger.
     account
@@ -120,6 +125,7 @@ def command(
         if not isinstance(happened, Execution):
             raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
         certificate_page_at(report, happened, saying.force).require_free()
+    tables = None if table is None else _tables(table, raw, report)
     balance = _balance(report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     record = _gate_of(raw, happened, hints or {})
@@ -157,6 +163,30 @@ def command(
             write_certificate_report(happened, report, delta=delta, stated=stated, force=saying.force, **explained)
             if not json:
                 out.print(f"explained in {report}", markup=False)
+    if tables is not None:
+        place, content = tables
+        with only_shown(f"table {table}", warn):
+            place.write(content)
+            if not json:
+                out.print(f"tables in {table}", markup=False)
+
+
+def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:
+    """Where they go, and what they are, before anything is computed.
+
+    Raises :class:`InputError` where there is no result, or the file could not be written.
+    """
+    from quietmean.studies.tables import tables_at, tables_bytes
+
+    place = tables_at(table, saying.force)
+    result = raw.get("result")
+    if not (isinstance(result, Mapping) and result.get("statistics")):
+        raise InputError("this file has no result to make tables of: give the receipt of a study, or leave --table out")
+    if report is not None and report.resolve() == table.resolve():
+        raise InputError(f"the page and the tables would be one file, {table}: name another with --table")
+    content = tables_bytes(result, table)
+    place.require_free(content)
+    return place, content
 
 
 def _refuse_without_effect(explicit: bool, **options: object) -> None:

@@ -17,7 +17,7 @@ from rich.status import Status
 
 from quietmean.core.codec import to_plain
 from quietmean.core.output import Output
-from quietmean.core.readable import for_terminal, interval_text, number_text
+from quietmean.core.readable import epsilon_text, for_terminal, interval_text, number_text
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -154,11 +154,6 @@ def print_statistics(document: dict[str, Any]) -> None:
                 out.print(f"{one['name']}: {for_terminal(HypothesisTest.of_json(test).sentence(name))}", markup=False)
         for message in dict.fromkeys(one["messages"]):
             out.print(f"{one['name']}: {message}", markup=False)
-
-
-def epsilon_text(epsilon: float) -> str:
-    """Rounded up: privacy is never overstated."""
-    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
 def choice_document(choice: Choice) -> dict[str, Any]:

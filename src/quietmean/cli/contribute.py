@@ -9,8 +9,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, output, print_json, tell_notes, tell_owner, warn
+from quietmean.cli.console import out, output, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.core.readable import epsilon_text
 
 
 def command(

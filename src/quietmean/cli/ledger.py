@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, print_json, printable
+from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account, Entry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, output, print_json, progress, warn
+from quietmean.cli.console import err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import plan_study
@@ -17,6 +17,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
+from quietmean.core.readable import epsilon_text
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity

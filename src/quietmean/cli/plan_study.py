@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, warn
+from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
+from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan

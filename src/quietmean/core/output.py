@@ -45,8 +45,9 @@ class Output:
     force: bool = False
     private: bool = False
 
-    def require_free(self) -> None:
-        """Before anything is computed. Raises :class:`InputError` where the file could not be written."""
+    def require_free(self, content: bytes | None = None) -> None:
+        """Before anything is computed. Raises :class:`InputError` where the file could not be written; ``content``: what is to be
+        written, where that is known already, which may be there."""
         folder = self.path.parent
         if not folder.is_dir():
             raise self._impossible(f"no folder {folder}")
@@ -54,7 +55,7 @@ class Output:
             raise InputError(
                 f"{self.what} cannot be written to folder {folder} (no right): name another place with {self.option}"
             )
-        self._replaced(None)
+        self._replaced(content)
 
     def write(self, content: bytes) -> None:
         """Whole or not at all, and durable when this returns. Raises :class:`InputError` where :meth:`require_free` does."""

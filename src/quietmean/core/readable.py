@@ -102,9 +102,9 @@ def p_phrase(p_value: float) -> str:
 
 
 def degrees_text(degrees: Sequence[float]) -> str:
-    """Degrees of freedom: "df 4,112", of an F "df 2, 57.3"; nothing where they are endless or not known."""
+    """Degrees of freedom: "df 4,112", of an F "df 2 and 57.3"; nothing where they are endless or not known."""
     known = [fixed(one, 0) if one >= 100 else plain(one, 3) for one in degrees if math.isfinite(one)]
-    return f"df {', '.join(known)}" if known else ""
+    return f"df {' and '.join(known)}" if known else ""
 
 
 def outcome_text(name: str, symbol: str, statistic: float, degrees: Sequence[float], p_value: float) -> str:
@@ -133,6 +133,11 @@ def days_text(ends: Sequence[float], since: str) -> str:
     if math.isnan(low) or math.isnan(high):
         return UNKNOWN
     return f"{day_text(low, since, 'down')} to {day_text(high, since, 'up')}"
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Rounded up: privacy is never overstated."""
+    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
 def for_terminal(text: str) -> str:

@@ -34,7 +34,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
         "what": answer.statistic.summary,
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **(_printed(found.summary) or _table(answer, truth)),
-        "facts": told + _facts({name: one for name, one in found.summary.items() if name not in ("footnote", "heads")}),
+        "facts": told + _facts({name: one for name, one in found.summary.items() if name not in ("footnote", "heads", "groups")}),
         "tests": _tests(answer),
         "notes": [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in notes],
         "method": _method(answer),

@@ -116,21 +116,42 @@ def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
     return [{head: texts[place] for head, texts in kept.items()} for place in range(len(terms))]
 
 
+@dataclass(frozen=True)
+class Note:
+    """What flags say in a sentence, and the terms that it is about; none of them stand for the whole answer."""
+
+    text: str
+    terms: tuple[str, ...]
+
+
 def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
     """What flags say, in sentences, one for all flags of a code where these are many: the first one, and which others."""
-    by_code: dict[str, dict[str, list[str]]] = {}
+    return [note.text for note in marked_notes(flagged)]
+
+
+def marked_notes(flagged: Iterable[Mapping[str, Any]]) -> list[Note]:
+    """The same with the terms that each is about."""
+    by_code: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for flag in flagged:
-        by_code.setdefault(str(flag["code"]), {}).setdefault(str(flag["message"]), []).extend(flag["terms"])
+        by_code.setdefault(str(flag["code"]), {}).setdefault(str(flag["message"]), []).append(flag)
     notes = []
     for messages in by_code.values():
-        texts = list(messages)
-        if len(texts) <= _MOST_NAMED:
-            notes += texts
+        if len(messages) <= _MOST_NAMED:
+            notes += [Note(text, _terms(flags)) for text, flags in messages.items()]
             continue
-        terms = list(dict.fromkeys(term for text in texts[1:] for term in messages[text] if term))
-        more = f": {', '.join(terms[:_MOST_NAMED])}{' ...' if len(terms) > _MOST_NAMED else ''}" if terms else ""
-        notes.append(f"{texts[0]} (and so for {len(texts) - 1} more{more})")
+        first, *others = messages
+        more = [term for text in others for term in _terms(messages[text])]
+        named = f": {', '.join(more[:_MOST_NAMED])}{' ...' if len(more) > _MOST_NAMED else ''}" if more else ""
+        every = [flag for flags in messages.values() for flag in flags]
+        notes.append(Note(f"{first} (and so for {len(others)} more{named})", _terms(every)))
     return notes
+
+
+def _terms(flags: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Of all of them; none if one is about the whole answer."""
+    if any(not flag["terms"] for flag in flags):
+        return ()
+    return tuple(dict.fromkeys(term for flag in flags for term in flag["terms"] if term))
 
 
 @dataclass(frozen=True)
@@ -155,7 +176,7 @@ def printed_table(summary: Mapping[str, Any]) -> PrintedTable | None:
         heads = [head for head in dict.fromkeys(head for line in lines for head in line) if head != "row"]
         rows = tuple((str(line.get("row", "")), *(str(line.get(head, "")) for head in heads)) for line in lines)
         return PrintedTable(("", *heads), rows, ((),) * len(rows))
-    groups = list(dict.fromkeys(group for line in lines for group in line["cells"]))
+    groups = summary.get("groups") or list(dict.fromkeys(group for line in lines for group in line["cells"]))
     behind = [key for key in _BEHIND if any(key in line for line in lines)]
     named = summary.get("heads", {})
     return PrintedTable(

@@ -31,9 +31,13 @@ class Table1Text:
     flags: Sequence[Flag]
 
     def summary(self, columns: Iterable[Column]) -> dict[str, Any]:
-        """``table``, its lines, and ``heads``, what stands above the column of each group."""
+        """``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each."""
         heads = {group: f"{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
-        return {"heads": heads, "table": [line for column in columns for line in self._lines(column)]}
+        return {
+            "groups": list(self.groups),
+            "heads": heads,
+            "table": [line for column in columns for line in self._lines(column)],
+        }
 
     @property
     def _known(self) -> dict[tuple[str, str], Row]:

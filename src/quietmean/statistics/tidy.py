@@ -160,11 +160,13 @@ class TidyTests(Tabular):
     documents: tuple[Mapping[str, Any], ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        return [
-            _test_row(str(document.get("name", "")), name, HypothesisTest.of_json(raw))
-            for document in self.documents
-            for name, raw in document.get("tests", {}).items()
-        ]
+        return [_test_row(statistic, name, test) for statistic, name, test in self._tests()]
+
+    def _tests(self) -> Iterator[tuple[str, str, HypothesisTest]]:
+        """In the order of their names, as receipts have them."""
+        for document in self.documents:
+            for name, raw in sorted(document.get("tests", {}).items()):
+                yield str(document.get("name", "")), name, HypothesisTest.of_json(raw)
 
     def kinds(self) -> Kinds:
         return TEST_COLUMNS
@@ -174,8 +176,7 @@ class TidyTests(Tabular):
 
     def sentences(self) -> list[str]:
         """Each known one in a line."""
-        tests = [(name, HypothesisTest.of_json(raw)) for one in self.documents for name, raw in one.get("tests", {}).items()]
-        return [test.sentence(name) for name, test in tests if not math.isnan(test.p_value)]
+        return [test.sentence(name) for _, name, test in self._tests() if not math.isnan(test.p_value)]
 
 
 def _test_row(statistic: str, name: str, test: HypothesisTest) -> dict[str, Any]:

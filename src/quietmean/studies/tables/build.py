@@ -1,0 +1,178 @@
+"""The tables of a result, from its JSON or that of a receipt: a Table 1 as it is, of all else one line for each term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quietmean.core.readable import HIDDEN, UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
+from quietmean.statistics.estimates import number_of
+from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown
+from quietmean.statistics.tidy import Term, TidyTests, terms_of
+from quietmean.studies.tables.model import Line, Table, mark
+
+# So many terms that noise hides have a line each; more have one together.
+_MOST_HIDDEN = 3
+_MOST_NAMED = 6
+_INTERCEPT, _AUC = "(Intercept)", "auc"
+# What the estimates of a kind are called, where all its terms are the same.
+_ESTIMATES = {
+    "linear-regression": "coefficient",
+    "logistic-regression": "log odds ratio",
+    "hazard-ratio": "hazard ratio",
+    "restricted-mean": "restricted mean",
+    "correlation": "correlation",
+    "mean": "mean",
+    "group-means": "mean",
+    "site-effects": "mean",
+    "quantiles": "value",
+    "proportion": "proportion",
+    "histogram": "count",
+}
+# Numbers about the whole that stand below.
+_FACTS = {
+    "r_squared": "R\u00b2",
+    "adjusted_r_squared": "adjusted R\u00b2",
+    "sigma": "residual standard deviation",
+    "i_squared": "I\u00b2",
+    "tau_squared": "\u03c4\u00b2",
+}
+
+
+def tables_of(result: Mapping[str, Any]) -> list[Table]:
+    """One for each statistic of a result, with what it cost below."""
+    cost = _privacy(result)
+    return [_table(document, cost) for document in result["statistics"]]
+
+
+def _table(document: Mapping[str, Any], cost: str) -> Table:
+    printed = printed_table(document.get("summary", {}))
+    notes = [*TidyTests((document,)).sentences()] if printed is None else []
+    notes += [*_facts(document.get("summary", {})), *_about(document), cost]
+    if printed is not None:
+        return _as_printed(document, printed, notes)
+    return _by_term(document, notes)
+
+
+def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Sequence[str]) -> Table:
+    footnotes = _Footnotes(document)
+    lines = [Line(cells, footnotes.about(terms)) for cells, terms in zip(printed.rows, printed.terms, strict=True)]
+    below = document["summary"].get("footnote", "")
+    methods = dict.fromkeys(row["method"] for row in TidyTests((document,)).rows() if row["p.value"] is not None)
+    tests = [f"p: {', '.join(methods)}."] if methods else []
+    return Table.of(document["name"], printed.heads, lines, footnotes.all, [*([below] if below else []), *tests, *notes])
+
+
+def _by_term(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
+    footnotes, terms = _Footnotes(document), terms_of(document)
+    hidden = [term for term in terms if shown(term).estimate == HIDDEN]
+    together = hidden if len(hidden) > _MOST_HIDDEN else []
+    columns = _columns(document, terms)
+    lines = [
+        Line((term.term or document["name"], *(texts[place] for texts in columns.values())), footnotes.about((term.term,)))
+        for place, term in enumerate(terms)
+        if term not in together
+    ]
+    if together:
+        names = ", ".join(term.term for term in together[:_MOST_NAMED])
+        more = f" and {len(together) - _MOST_NAMED} more" if len(together) > _MOST_NAMED else ""
+        marks = footnotes.about([term.term for term in together])
+        lines.append(Line((f"hidden by the noise: {names}{more}", *(UNKNOWN for _ in columns)), marks))
+    return Table.of(document["name"], ("", *columns), lines, footnotes.all, notes)
+
+
+def _columns(document: Mapping[str, Any], terms: Sequence[Term]) -> dict[str, list[str]]:
+    """The texts of all terms by the head of their column; those that none has are left out."""
+    texts, level = [shown(term) for term in terms], f"{100 * float(document.get('interval_level', 0.95)):g} %"
+    sampled = any(not math.isnan(term.population[0]) for term in terms)
+    found = {_ESTIMATES.get(str(document.get("kind")), "estimate"): [one.estimate for one in texts]}
+    if sampled:
+        found[f"{level} interval"] = [one.population for one in texts]
+    else:
+        found[f"{level} for the noise alone"] = [one.noise for one in texts]
+    if document.get("kind") == "logistic-regression":
+        found |= _odds_ratios(terms, level)
+    if any(one.p for one in texts):
+        found["p"] = [one.p or UNKNOWN for one in texts]
+    if any(one.n for one in texts):
+        found["n"] = [one.n or UNKNOWN for one in texts]
+    return found
+
+
+def _odds_ratios(terms: Sequence[Term], level: str) -> dict[str, list[str]]:
+    """Of the slopes of a logistic regression, with the intervals that these have."""
+    ratios, intervals = [], []
+    for term in terms:
+        ends = term.noise if math.isnan(term.population[0]) else term.population
+        if term.term in (_INTERCEPT, _AUC) or not math.isfinite(term.estimate):
+            ratios.append(UNKNOWN)
+            intervals.append(UNKNOWN)
+            continue
+        low, ratio, high = (_power(one) for one in (ends[0], term.estimate, ends[1]))
+        # As many digits as the lower half of the interval allows: the upper one may be endless.
+        error = (ratio - low) / 2
+        ratios.append(number_text(ratio, error if math.isfinite(error) else 0.0))
+        intervals.append(interval_text((low, high), error))
+    return {"odds ratio": ratios, f"{level} of it": intervals}
+
+
+def _power(log: float) -> float:
+    try:
+        return math.exp(log)
+    except OverflowError:
+        return math.inf
+
+
+class _Footnotes:
+    """What is flagged in an answer, with a mark for each that is about some of its terms, in the order of the lines."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._notes = marked_notes(document.get("flagged", ()))
+        self._marks: dict[int, str] = {}
+
+    def about(self, terms: Sequence[str]) -> tuple[str, ...]:
+        """The marks of those about any of the terms."""
+        places = [place for place, note in enumerate(self._notes) if set(note.terms) & set(terms)]
+        return tuple(sorted(self._marks.setdefault(place, mark(len(self._marks))) for place in places))
+
+    @property
+    def all(self) -> list[tuple[str, str]]:
+        """Those with a mark, and then the others without one."""
+        others = [place for place in range(len(self._notes)) if place not in self._marks]
+        return [(self._marks.get(place, ""), f"{self._notes[place].text}.") for place in (*self._marks, *others)]
+
+
+def _facts(summary: Mapping[str, Any]) -> list[str]:
+    told = [(key, name, summary.get(key)) for key, name in _FACTS.items()]
+    known = [
+        f"{name} {fixed(float(value), 3) if key.endswith('r_squared') else plain(float(value), 3)}"
+        for key, name, value in told
+        if isinstance(value, int | float)
+    ]
+    return [f"{', '.join(known)}."] if known else []
+
+
+def _about(document: Mapping[str, Any]) -> list[str]:
+    """Of how many records it is, how intervals were made, and why there is none for a population."""
+    complete, found = document.get("completeness"), []
+    if complete and complete["present"] is not None:
+        missing = f" ({fixed(complete['missing'], 0)} have not)" if complete["missing"] else ""
+        found.append(f"n: records that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
+    if document.get("reason"):
+        found.append(f"No interval of the population: {document['reason']}.")
+    method = str(document.get("method", ""))
+    return [*found, f"{method[:1].upper()}{method[1:]}."] if method else found
+
+
+def _privacy(result: Mapping[str, Any]) -> str:
+    """What the whole study cost: all its tables together."""
+    certificate, delta = result.get("certificate", {}), number_of(result["delta"])
+    promised, cost = (epsilon_text(number_of(result[name])) for name in ("epsilon_a_priori", "epsilon"))
+    unit, adversary = certificate.get("unit", "unit"), certificate.get("adversary", "")
+    who = f", against {adversary}" if adversary else ""
+    return (
+        f"Differentially private: \u03b5 \u2264 {promised} at \u03b4 = {delta:g} for one {unit} whatever happens, "
+        f"\u03b5 = {cost} given who took part{who}; all answers of the study together. "
+        "Noise is part of all intervals and p-values."
+    )

@@ -1,0 +1,426 @@
+"""Tables of results in documents: every kind of statistic in every format, read again from the document, with hostile names."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import docx
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from quietmean.cli.main import main
+from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.errors import InputError
+from quietmean.studies import StudyOutcome
+from quietmean.studies.tables import FORMATS, Line, Table, tables_of, write_tables
+from quietmean.studies.tables.model import clean, mark
+from quietmean.studies.tables.rendered import latex
+from quietmean.studies.tables.writing import MADE_BY
+from support.odd_answers import odd_answers
+from support.outcomes import EVERY_KIND, finished
+
+# What no text for people may have.
+WRONG = re.compile(r"\bnan\b|\bNone\b|\binf\b|(?<![\d.e])[-\u2212]0(\.0+)?(?![\d.])|\bdict\b|\['")
+NOISES = (1e-3, 0.3, 30.0)
+TABLE_1 = "table-1(by=arm, medians=true)"
+TEXTS = (*EVERY_KIND, TABLE_1, "crosstab(yes, cause)", "mean(x, cluster=cause)", "rates(yes, x, by=yes)")
+# As names of columns and levels; each stands for itself in every format but for what is not seen.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a & b_c % d # e $ f { } ~ ^ \\ g",
+    "line one\nline two\ttab",
+    "=1+1",
+    "@sum(a1)",
+    "-- --- ---- [x] | \" ' `",
+    "\u05d2\u05d9\u05dc \u202eevil\u202c \u0639\u0645\u0631",
+    "\x00\x07\x1b[31m",
+    "long " * 80,
+    "\\input{/etc/passwd} \\end{longtable}",
+    "]]> &amp; &#60; <<a>> <%b%> {{c}}",
+    "\ud800 \ufffe",
+)
+
+
+@cache
+def outcome(noise: float) -> StudyOutcome:
+    return finished(*TEXTS, noise=noise)
+
+
+@cache
+def document(noise: float) -> dict[str, Any]:
+    return outcome(noise).to_json()
+
+
+def renamed(told: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(told, Mapping):
+        return {change(str(name)): renamed(one, change) for name, one in told.items()}
+    if isinstance(told, list | tuple):
+        return [renamed(one, change) for one in told]
+    return change(told) if isinstance(told, str) else told
+
+
+def hostile(name: str) -> dict[str, Any]:
+    """A result whose columns, levels and groups have this name in theirs."""
+    found = document(0.3)
+    kept = [one for one in found["statistics"] if one["kind"] in ("table-1", "group-means", "linear-regression", "crosstab")]
+
+    def change(text: str) -> str:
+        return re.sub(r"\bnobody\b|\bcause\b|\barm\b", lambda one: f"{name}{one[0]}", text)
+
+    return {**found, "statistics": [renamed(one, change) for one in kept]}
+
+
+# --- each format, read again ---
+
+Read = list[tuple[list[list[str]], list[str]]]
+
+
+def read_word(path: Path) -> Read:
+    """Of each table its rows of texts; and all paragraphs."""
+    found = docx.Document(str(path))
+    paragraphs = [one.text for one in found.paragraphs]
+    return [([[cell.text for cell in row.cells] for row in table.rows], paragraphs) for table in found.tables]
+
+
+class _Page(HTMLParser):
+    """Tables, paragraphs, and every tag of a page; what is in a style is no text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tables: list[list[list[str]]] = []
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        if tag not in ("meta", "br", "link"):
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag in ("p", "caption"):
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open or "th" in self.open:
+            self.tables[-1][-1][-1] += data
+        elif "p" in self.open or "caption" in self.open:
+            self.texts[-1] += data
+
+
+def read_page(path: Path) -> Read:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    assert page.open == []
+    assert page.tags <= set(
+        "html head meta title style body table caption thead tbody tr th td bdi sup p em".split()  # noqa: SIM905
+    )
+    return [(rows, page.texts) for rows in page.tables]
+
+
+def read_csv(path: Path) -> Read:
+    content = path.read_text(encoding="utf-8")
+    assert content.startswith("\ufeff")
+    rows = list(csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline="")))
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row)
+    blocks: list[list[list[str]]] = [[]]
+    for row in rows:
+        if row:
+            blocks[-1].append([cell.removeprefix("'") for cell in row])
+        else:
+            blocks.append([])
+    texts = [cell for row in rows for cell in row]
+    assert blocks[-1] == [[MADE_BY]]
+    # A title, the heads, and as many lines as have as many cells.
+    return [([row for row in block[1:] if len(row) == len(block[1])], texts) for block in blocks[:-1]]
+
+
+COMMANDS = {
+    r"\textbackslash{}": "\\", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\%": "%", r"\_": "_",
+    r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|",
+    r"\textquotedbl{}": '"', r"\textasciigrave{}": "`", "{[}": "[", "{]}": "]", "-{}": "-", "$-$": "\u2212",
+    r"\textendash{}": "\u2013", r"$\pm$": "\u00b1", r"$\infty$": "\u221e", r"$\leq$": "\u2264", r"$\geq$": "\u2265",
+    r"\textsuperscript{2}": "\u00b2", r"$\varepsilon$": "\u03b5", r"$\delta$": "\u03b4", r"$\tau$": "\u03c4",
+}  # fmt: skip
+_COMMAND = re.compile("|".join(map(re.escape, sorted(COMMANDS, key=len, reverse=True))))
+_MARK = re.compile(r"\\textsuperscript\{([a-z,]+)\}")
+# What LaTeX would read as a command where a text is meant.
+_SPECIAL = re.compile(r"[\\{}$&#%_^~]")
+
+
+def of_latex(text: str) -> str:
+    """What LaTeX prints; fails for anything in it that is no letter, and none of the commands for signs."""
+    kept = _COMMAND.sub("", _MARK.sub("", text))
+    assert not _SPECIAL.search(kept), kept
+    assert "--" not in kept
+    return _COMMAND.sub(lambda one: COMMANDS[one[0]], text)
+
+
+def read_latex(path: Path) -> Read:
+    content = path.read_text(encoding="utf-8")
+    commented = [line for line in content.splitlines() if line.startswith("%")]
+    assert commented[0] == f"% {MADE_BY}"
+    bare = re.sub(r"\\[{}]", "", content)
+    depth = 0
+    for sign in bare:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        assert depth >= 0
+    assert depth == 0
+    assert content.count(r"\begin{longtable}") == content.count(r"\end{longtable}")
+    found = []
+    for block in content.split(r"\begin{longtable}")[1:]:
+        body, below = block.split(r"\end{longtable}")
+        columns = re.match(r"\{(lr*)\}\n", body)
+        assert columns is not None
+        rows = []
+        for line in body.splitlines():
+            if line.endswith(r" \\") and not line.startswith("\\caption"):
+                cells = re.split(r"(?<!\\)&", _MARK.sub("", line.removesuffix(r" \\")))
+                assert len(cells) == len(columns[1])
+                rows.append([of_latex(cell.strip()) for cell in cells])
+        texts = [of_latex(_MARK.sub("", line.removesuffix(r"\par"))) for line in below.splitlines() if line.endswith(r"\par")]
+        found.append((rows, texts))
+    return found
+
+
+READERS = {".docx": read_word, ".html": read_page, ".csv": read_csv, ".tex": read_latex}
+
+
+def check(result: Mapping[str, Any], folder: Path, end: str) -> None:
+    """The document says what the tables say, cell by cell and note by note."""
+    path = folder / f"tables{end}"
+    path.unlink(missing_ok=True)
+    write_tables(result, path)
+    tables, read = tables_of(result), READERS[end](path)
+    assert len(read) == len(tables) == len(result["statistics"])
+    for table, (rows, texts) in zip(tables, read, strict=True):
+        assert [[plain(cell) for cell in row[1:]] for row in rows] == [
+            [plain(cell) for cell in cells[1:]] for cells in (table.heads, *(line.cells for line in table.lines))
+        ]
+        for row, line in zip(rows, (Line(table.heads), *table.lines), strict=True):
+            assert plain(row[0]).startswith(plain(line.cells[0]))
+        everything = "\n".join(map(plain, texts))
+        for note in (*table.notes, *(text for _, text in table.footnotes)):
+            assert plain(note) in everything
+
+
+def plain(text: str) -> str:
+    """Without the differences of spaces that formats have."""
+    return " ".join(text.split())
+
+
+def texts_of(table: Table) -> list[str]:
+    cells = [cell for line in table.lines for cell in line.cells]
+    return [table.title, *table.heads, *cells, *table.notes, *(text for _, text in table.footnotes)]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("end", FORMATS)
+def test_every_statistic_in_every_format(end: str, noise: float, tmp_path: Path) -> None:
+    found = document(noise)
+    for table in tables_of(found):
+        for text in texts_of(table):
+            assert not WRONG.search(text), text
+        assert all(cell for line in table.lines for cell in line.cells[:2])
+        assert all(len(line.cells) == len(table.heads) for line in table.lines)
+    check(found, tmp_path, end)
+
+
+@pytest.mark.parametrize("place", range(len(TEXTS)))
+@settings(max_examples=2, deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate))
+@given(data=st.data())
+def test_nothing_odd_is_in_a_table(place: int, data: st.DataObject) -> None:
+    told = data.draw(odd_answers(outcome(0.3).answers[place])).to_json()
+    (table,) = tables_of({**document(0.3), "statistics": [told]})
+    for text in texts_of(table):
+        assert not WRONG.search(text), text
+
+
+@pytest.mark.parametrize("end", FORMATS)
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_texts(name: str, end: str, tmp_path: Path) -> None:
+    found = hostile(name)
+    assert any(clean(name).split(" ")[0] in text for table in tables_of(found) for text in texts_of(table))
+    check(found, tmp_path, end)
+
+
+@given(text=st.text(max_size=40))
+def test_latex_prints_what_was_said(text: str) -> None:
+    shown = clean(text)
+    assert plain(of_latex(latex(shown).replace("~", " "))) == plain(shown.replace("\u00a0", " "))
+
+
+def test_a_text_for_documents_has_only_what_is_seen() -> None:
+    assert clean("a\nb\tc") == "a b c"
+    assert clean("\u202eabc\u202c\x00\ud800") == "abc\ufffd\ufffd"
+    assert [mark(place) for place in (0, 25, 26, 52)] == ["a", "z", "aa", "aaa"]
+
+
+def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
+    for end in FORMATS:
+        path = tmp_path / f"tables{end}"
+        write_tables(document(0.3), path)
+        before = path.read_bytes()
+        # Of a receipt, whose keys are sorted.
+        write_tables(json.loads(canonical_json(to_plain(document(0.3)))), path)
+        assert path.read_bytes() == before
+
+
+def test_tables_take_the_place_of_tables_only(tmp_path: Path) -> None:
+    for end in FORMATS:
+        path = tmp_path / f"tables{end}"
+        path.write_bytes(b"something else")
+        with pytest.raises(InputError, match="nothing is overwritten"):
+            write_tables(document(0.3), path, force=True)
+        path.unlink()
+        write_tables(document(0.3), path)
+        with pytest.raises(InputError, match="exists already"):
+            write_tables(document(30.0), path)
+        write_tables(document(30.0), path, force=True)
+
+
+def table_of(text: str, noise: float) -> Table:
+    found = document(noise)
+    (place,) = [place for place, one in enumerate(TEXTS) if one == text]
+    return tables_of({**found, "statistics": [found["statistics"][place]]})[0]
+
+
+def test_table_1_has_groups_with_their_numbers() -> None:
+    table = table_of(TABLE_1, 0.3)
+    assert table.heads[0] == ""
+    assert re.fullmatch(r"a \(n = [\d,]+\)", table.heads[1])
+    assert re.fullmatch(r"nobody \(n < \d+\)", table.heads[3])
+    assert table.heads[4] == "p"
+    rows = {line.cells[0]: line for line in table.lines}
+    assert re.fullmatch(r"[\d.]+ \([\d.]+\)", rows["x, mean (SD)"].cells[1])
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+ to [\d.]+\]", rows["x, median [quartiles]"].cells[1])
+    assert re.fullmatch(r"\d+ \([\d.]+\)", rows["cause = p, n (%)"].cells[1])
+    assert re.fullmatch(r"< \d+", rows["y, missing, n (%)"].cells[1])
+    assert rows["x, mean (SD)"].cells[3] == "hidden"
+    assert rows["x, mean (SD)"].marks == ("a",)
+    # Many hidden cells are one footnote, not one each.
+    assert len(table.footnotes) <= 4
+    assert "p: Pearson's chi-squared test, Welch's analysis of variance." in table.notes
+
+
+def test_a_table_says_what_the_study_cost() -> None:
+    for table in tables_of(document(0.3)):
+        promised = r"Differentially private: \u03b5 \u2264 [\d.]+ at \u03b4 = 1e-06 for one record whatever happens, .*p-values\."
+        assert re.fullmatch(promised, table.notes[-1])
+
+
+def test_ratios_have_their_names() -> None:
+    logistic = table_of("logistic-regression(yes ~ x + arm)", 1e-3)
+    assert logistic.heads == ("", "log odds ratio", "95 % for the noise alone", "odds ratio", "95 % of it", "n")
+    slope = next(line for line in logistic.lines if line.cells[0] == "x")
+    assert abs(float(slope.cells[3]) - 1) < 0.1
+    assert table_of("rates(yes, x, by=yes)", 0.3).heads[1] == "estimate"
+    assert [head for head in table_of("hazard-ratio(x, yes, by=arm, bins=4)", 0.3).heads if "ratio" in head] == ["hazard ratio"]
+    assert table_of("linear-regression(y ~ x + arm)", 0.3).heads[1:4] == ("coefficient", "95 % interval", "p")
+
+
+def test_one_line_for_many_hidden_terms() -> None:
+    (table,) = tables_of(finished("roc(risk, yes, bins=4)", noise=100.0).to_json())
+    lines = [line for line in table.lines if line.cells[0].startswith("hidden by the noise: ")]
+    assert len(lines) == 1
+    assert "more" in lines[0].cells[0]
+    assert not any("hidden" in line.cells[1:] for line in table.lines)
+
+
+# --- the command ---
+
+
+def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = 0
+    try:
+        main(shlex.split(line))
+    except SystemExit as end:
+        code = int(end.code or 0)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+@pytest.fixture
+def receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "receipt.json"
+    finished("table-1(by=arm)", "linear-regression(y ~ x + arm)").save_receipt(path)
+    return path
+
+
+@pytest.mark.parametrize("end", FORMATS)
+def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, errors = attempt(f"certify receipt.json --table table1{end}", capsys)
+    assert (code, errors) == (0, "")
+    assert f"tables in table1{end}" in out
+    read = READERS[end](receipt.with_name(f"table1{end}"))
+    assert [len(rows) > 4 for rows, _ in read] == [True, False] or len(read) == 2
+    # Again the same is no mistake, and JSON stays one document.
+    code, out, errors = attempt(f"certify receipt.json --table table1{end} --json", capsys)
+    assert (code, errors) == (0, "")
+    assert "max_epsilon" in json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--table table1.pdf", "tables cannot be written to table1.pdf: let its name end with .docx, .tex, .html or .csv"),
+        ("--table table1", "tables cannot be written to table1: let its name end with"),
+        ("--table nowhere/table1.csv", "no folder nowhere"),
+        ("--table page.html --report page.html", "would be one file"),
+    ],
+)
+def test_one_sentence_before_anything_is_computed(
+    options: str, told: str, receipt: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, errors = attempt(f"certify receipt.json {options}", capsys)
+    assert (code, out) == (2, "")
+    assert told in errors
+    assert len(errors.splitlines()) == 1
+    assert [one.name for one in receipt.parent.iterdir()] == ["receipt.json"]
+
+
+def test_a_file_without_a_result_has_no_tables(receipt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = json.loads(receipt.read_text())
+    del raw["result"]
+    receipt.write_text(json.dumps(raw))
+    code, out, errors = attempt("certify receipt.json --table table1.csv", capsys)
+    assert (code, out) == (2, "")
+    assert "no result to make tables of" in errors
+
+
+def test_what_is_missing_is_said_with_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name: str, *more: Any, **kept: Any) -> Any:
+        if name.split(".")[0] in ("docx", "jinja2"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
+        return real(name, *more, **kept)
+
+    monkeypatch.setattr("quietmean.core.extras.import_module", without)
+    for end in (".docx", ".tex", ".html"):
+        with pytest.raises(InputError, match=r"needs the extra 'documents'.*quietmean\[documents\]"):
+            write_tables(document(0.3), tmp_path / f"tables{end}")
+    write_tables(document(0.3), tmp_path / "tables.csv")
+    assert html.escape("<") not in (tmp_path / "tables.csv").read_text(encoding="utf-8")
