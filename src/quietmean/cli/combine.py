@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
     choice_document,
-    number,
     out,
     print_json,
     print_privacy,
-    print_statistics,
     printable,
     saying,
     warn,
@@ -132,14 +131,8 @@ def _is_of(receipt: Path, content: bytes) -> bool:
 
 
 def _show(study: Study, found: Combined, document: dict[str, Any]) -> None:
-    from quietmean.statistics import combined as all_terms
-
     out.print(printable(found.headline), markup=False)
-    terms = all_terms(found.outcome.answers)
-    for name, estimate, error in zip(terms.terms, terms.value, terms.standard_error, strict=True):
-        text = f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}"
-        out.print(text, markup=False)
-    print_statistics(document)
+    print_answers(found.outcome.answers, document)
     print_privacy(document, study)
     for note in document["notes"]:
         out.print(note, markup=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,11 @@ from rich.status import Status
 
 from quietmean.core.codec import to_plain
 from quietmean.core.output import Output
-from quietmean.core.readable import epsilon_text, for_terminal, interval_text, number_text
+from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
-    from quietmean.statistics import Encoded, Estimates
+    from quietmean.statistics import Encoded
     from quietmean.studies.study import Study
 
 
@@ -126,34 +125,6 @@ def progress(text: str) -> Iterator[Progress]:
         return
     with err.status(text) as status:
         yield Progress(status)
-
-
-def number(value: float, error: float = 0.0) -> str:
-    """A number with as many digits as its error justifies."""
-    return for_terminal(number_text(value, error))
-
-
-def interval_texts(found: Estimates) -> list[str]:
-    """The interval of the population for each term, with as many digits as its width justifies."""
-    if found.of_population is None:
-        return ["" for _ in found.terms]
-    return ["" if any(map(math.isnan, ends)) else for_terminal(interval_text(ends)) for ends in found.of_population.tolist()]
-
-
-def print_statistics(document: dict[str, Any]) -> None:
-    """Tests of all statistics, of how many records they are where values are missing, and what is flagged, in sentences."""
-    from quietmean.statistics import HypothesisTest
-
-    for one in document["statistics"]:
-        complete = one.get("completeness")
-        if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
-            counts = f"{complete['present']:,.0f} records have all values that it needs, {complete['missing']:,.0f} have not"
-            out.print(f"{one['name']}: {counts}", markup=False)
-        for name, test in one.get("tests", {}).items():
-            if test["p_value"] is not None:
-                out.print(f"{one['name']}: {for_terminal(HypothesisTest.of_json(test).sentence(name))}", markup=False)
-        for message in dict.fromkeys(one["messages"]):
-            out.print(f"{one['name']}: {message}", markup=False)
 
 
 def choice_document(choice: Choice) -> dict[str, Any]:

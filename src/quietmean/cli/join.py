@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
     choice_document,
-    number,
     out,
     print_choice,
     print_json,
     print_not_counted,
     print_privacy,
-    print_statistics,
     printable,
     warn,
 )
@@ -212,12 +211,7 @@ def command(
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
-    from quietmean.statistics import combined
-
-    found = combined(outcome.answers)
-    for name, estimate, error in zip(found.terms, found.value, found.standard_error, strict=True):
-        out.print(f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}")
-    print_statistics(document)
+    print_answers(outcome.answers, document)
     print_choice(document)
     print_privacy(document, study)
     out.print(

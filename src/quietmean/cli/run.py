@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from quietmean.cli.answers import print_answers
 from quietmean.cli.columns import declared
 from quietmean.cli.console import (
     Progress,
     choice_document,
-    interval_texts,
-    number,
     out,
     print_choice,
     print_json,
     print_not_counted,
     print_privacy,
-    print_statistics,
     progress,
     tell_notes,
     tell_owner,
@@ -36,7 +34,6 @@ from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
-    from quietmean.statistics import Answer
     from quietmean.studies.local import LocalStudy
     from quietmean.studies.study import Study
 
@@ -320,36 +317,9 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 
-def _first_places(answers: Sequence[Answer]) -> dict[int, str]:
-    """Where the terms of each statistic begin among those of all."""
-    sizes = [len(one.estimates.terms) for one in answers]
-    starts = itertools.accumulate(sizes, initial=0)
-    return {start: one.statistic.text for start, one in zip(starts, answers, strict=False)}
-
-
 def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from quietmean.statistics import column_means, combined
-
-    outcome, found = local.outcome, combined(local.outcome.answers)
-    table = Table(box=None, pad_edge=False)
-    only_means = len(column_means(outcome.answers)) == len(outcome.answers)
-    what, answer = ("column", "mean") if only_means else ("statistic", "answer")
-    for title in (what, f"private {answer}", "standard error", "95 % for the population", f"true {answer} (local mode only)"):
-        table.add_column(title, justify="left" if title == what else "right", overflow="fold")
-    intervals = interval_texts(found)
-    # A statistic stands once, above its terms.
-    heads = {} if only_means else _first_places(outcome.answers)
-    terms = found.terms if only_means else [f"  {term}" for one in outcome.answers for term in one.estimates.terms]
-    rows = zip(terms, found.value, found.standard_error, intervals, combined(local.truth).value, strict=True)
-    for place, (name, estimate, error, interval, truth) in enumerate(rows):
-        if place in heads:
-            table.add_row(escape(heads[place]))
-        table.add_row(escape(name), number(estimate, error), number(error, error), interval, number(truth, error))
-    out.print(table)
-    print_statistics(document)
+    outcome = local.outcome
+    print_answers(outcome.answers, document)
     out.print()
     print_choice(document)
     print_privacy(document, study)

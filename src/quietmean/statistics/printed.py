@@ -26,6 +26,8 @@ NOT_REACHED = "not reached"
 _BOUNDED = (FEW, "not-reached", "no-variance")
 # So many terms of one kind of flag are named in a note.
 _MOST_NAMED = 3
+# So many terms that noise hides have a line each; more have one together, which names some.
+_MOST_HIDDEN, _MOST_NAMED_HIDDEN = 3, 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def shown(term: Term) -> Shown:
     Days are days of the calendar, and errors of these lengths. What noise hides is "< 7" where an upper end is known, else
     "hidden".
     """
-    digits = _digits(term)
+    digits = error_of_digits(term)
     return Shown(
         _estimate(term, digits),
         _length(term, term.error),
@@ -88,7 +90,7 @@ def _length(term: Term, error: float) -> str:
     return f"{error_text(error)} days" if term.since else error_text(error)
 
 
-def _digits(term: Term) -> float:
+def error_of_digits(term: Term) -> float:
     """The standard error that says how many digits there are; 0 where none is known."""
     widths = ((ends[1] - ends[0]) / 4 for ends in (term.population, term.noise))
     return next((one for one in (term.error, term.noise_error, *widths) if _usable(one)), 0.0)
@@ -96,6 +98,16 @@ def _digits(term: Term) -> float:
 
 def _usable(error: float) -> float:
     return error if 0 < error < math.inf else 0.0
+
+
+def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
+    """The terms that have a line each, and one line for all that the noise hides, where these are many."""
+    hidden = [term for term in terms if shown(term).estimate == HIDDEN]
+    if len(hidden) <= _MOST_HIDDEN:
+        return list(terms), ""
+    more = f" and {len(hidden) - _MOST_NAMED_HIDDEN} more" if len(hidden) > _MOST_NAMED_HIDDEN else ""
+    names = ", ".join(term.term for term in hidden[:_MOST_NAMED_HIDDEN])
+    return [term for term in terms if term not in hidden], f"hidden by the noise: {names}{more}"
 
 
 def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:

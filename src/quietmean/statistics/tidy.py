@@ -47,7 +47,8 @@ class Term:
 
     ``name`` and ``kind``: of the statistic; ``term``: with its ``group``, where it has one. ``error`` and ``population``: of the
     population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
-    hides. ``since``: the day that the numbers count days from, "" where they are no days.
+    hides. ``since``: the day that the numbers count days from, "" where they are no days. ``truth``: without noise,
+    where a local run knows it.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Term:
     flags: tuple[str, ...] = ()
     upper: float | None = None
     since: str = ""
+    truth: float = math.nan
 
     @property
     def own(self) -> str:
@@ -119,6 +121,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         tuple(dict.fromkeys(flag["code"] for flag in about)),
         min(uppers, default=None),
         str(told("since") or ""),
+        number_of(told("true_value")),
     )
 
 

@@ -6,15 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
+from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.estimates import number_of
-from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown
+from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown, together
 from quietmean.statistics.tidy import Term, TidyTests, terms_of
 from quietmean.studies.tables.model import Line, Table, mark
 
-# So many terms that noise hides have a line each; more have one together.
-_MOST_HIDDEN = 3
-_MOST_NAMED = 6
 _INTERCEPT, _AUC = "(Intercept)", "auc"
 # What the estimates of a kind are called, where all its terms are the same.
 _ESTIMATES = {
@@ -66,19 +63,16 @@ def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Seque
 
 def _by_term(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
     footnotes, terms = _Footnotes(document), terms_of(document)
-    hidden = [term for term in terms if shown(term).estimate == HIDDEN]
-    together = hidden if len(hidden) > _MOST_HIDDEN else []
+    kept, hidden = together(terms)
     columns = _columns(document, terms)
     lines = [
         Line((term.term or document["name"], *(texts[place] for texts in columns.values())), footnotes.about((term.term,)))
         for place, term in enumerate(terms)
-        if term not in together
+        if term in kept
     ]
-    if together:
-        names = ", ".join(term.term for term in together[:_MOST_NAMED])
-        more = f" and {len(together) - _MOST_NAMED} more" if len(together) > _MOST_NAMED else ""
-        marks = footnotes.about([term.term for term in together])
-        lines.append(Line((f"hidden by the noise: {names}{more}", *(UNKNOWN for _ in columns)), marks))
+    if hidden:
+        marks = footnotes.about([term.term for term in terms if term not in kept])
+        lines.append(Line((hidden, *(UNKNOWN for _ in columns)), marks))
     return Table.of(document["name"], ("", *columns), lines, footnotes.all, notes)
 
 

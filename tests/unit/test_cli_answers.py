@@ -1,0 +1,61 @@
+"""What commands print of answers: every kind of statistic, hidden or not, with and without the truth."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from quietmean.cli.answers import print_answers
+from quietmean.statistics import Column, Columns
+from support.outcomes import EVERY_KIND, finished, truth_of
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal on which no line is folded."""
+    monkeypatch.setattr("quietmean.cli.answers.out", Console(width=240, soft_wrap=True, highlight=False))
+
+
+WRONG = re.compile(r"\bnan\b|\bNone\b|(?<![\d.e])-0(\.0+)?(?![\d.])|[−–]")
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("noise", [0.01, 1.0, 60.0])
+@pytest.mark.parametrize("texts", [EVERY_KIND, ("mean(x)", "mean(y)")], ids=["every kind", "means"])
+def test_nothing_odd_is_printed(texts: tuple[str, ...], noise: float, local: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = finished(*texts, noise=noise)
+    document = outcome.to_json()
+    if local:
+        for entry, answer in zip(document["statistics"], truth_of(outcome), strict=True):
+            entry["true_value"] = answer.estimates.by_term(answer.estimates.value)
+    print_answers(outcome.answers, document)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if WRONG.search(line)] == []
+    assert ("local mode only" in lines[0]) == local
+    if len(texts) == 2:
+        assert [line.split()[0] for line in lines[1:3]] == ["x", "y"]
+        assert lines[0].startswith("column")
+    # One line for many flags of a kind, and one for many terms that the noise hides.
+    assert sum(line.startswith("roc(") and "hidden by the noise" in line for line in lines) == (noise == 60.0 and len(texts) > 2)
+    assert sum(line.startswith("crosstab(") for line in lines) <= 6
+
+
+def test_dates_and_tests_are_printed_as_people_read_them(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = Columns(
+        [
+            Column.model_validate({"name": "seen", "low": "2019-01-01", "high": "2023-12-31"}),
+            Column(name="arm", levels=("a", "b")),
+        ]
+    )
+    rng = np.random.default_rng(4)
+    records = np.column_stack([rng.uniform(700, 800, 900), rng.integers(0, 2, 900)])
+    outcome = finished("group-means(seen, by=arm)", columns=columns, records=records, noise=0.01)
+    print_answers(outcome.answers, outcome.to_json())
+    lines = capsys.readouterr().out.splitlines()
+    # The last day of an interval may be the one after.
+    assert re.match(r"  a +2021-0\d-\d\d +\S+ days +2021-0\d-\d\d to 2021-0\d-\d\d", lines[2])
+    assert re.match(r"  difference +-?[\d.]+ ", lines[4])
+    assert any("Welch's t test: t = " in line for line in lines)
