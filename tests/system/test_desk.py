@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -27,7 +28,9 @@ from quietmean.studies.audit import AuditLog, Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.sealed import Sealed
+from quietmean.studies.tables import tables_of
 from support.meeting import AGES, meet
+from support.outcomes import finished
 from support.site_policy import write_policy
 
 HEADERS = ("content-security-policy", "x-frame-options", "referrer-policy", "cache-control", "x-content-type-options")
@@ -184,6 +187,27 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
     page = browser.ask("/")[1] + browser.ask("/study/%3Ci%3E.sealed")[1]
     assert "&lt;script&gt;alert(1)" in page
     assert not any(raw in page for raw in ("<script>alert", "<i>", "<b>", "\u202e"))
+
+
+def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path) -> None:
+    """As tables, under the name of the study, whatever somebody has made of the file."""
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
+    outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
+    status, page, _ = browser.ask("/result/found")
+    assert status == 200
+    assert "<h1>ages &amp; &lt;b&gt;wards&lt;/b&gt;</h1>" in page
+    for table in tables_of(outcome.to_json()):
+        for cell in (cell for line in table.lines for cell in line.cells):
+            assert escape(cell, quote=False) in page
+    assert "Differentially private" in page
+    raw = json.loads((tmp_path / "found.receipt.json").read_text())
+    raw["result"]["statistics"][0]["estimate"] = 7
+    raw["result"]["statistics"][1] = "<script>"
+    (tmp_path / "changed.receipt.json").write_text(json.dumps(raw))
+    status, page, _ = browser.ask("/result/changed")
+    assert (status, "<table" in page, "<script>" in page) == (200, False, False)
 
 
 def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:

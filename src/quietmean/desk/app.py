@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
@@ -25,6 +26,7 @@ from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.audit import verify
 from quietmean.studies.party import OwnerApproval, Policy
+from quietmean.studies.tables import Table, tables_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -170,9 +172,14 @@ class Desk:
         if name not in self.shelf.results():
             return self.missing(request)
         own = [page for page in self.shelf.pages() if page.startswith(f"{name}.")]
-        return await self._page(
-            request, "result.html", lambda: {"name": name, "receipt": self.shelf.receipt(name), "pages": own, "field": _field}
-        )
+
+        def content() -> dict[str, Any]:
+            receipt = self.shelf.receipt(name)
+            return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
+                "tables": _tables(receipt)
+            }
+
+        return await self._page(request, "result.html", content)
 
     async def report(self, request: Request) -> Response:
         path = self.shelf.pages().get(request.path_params["name"])
@@ -302,6 +309,20 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise InputError("the last day is no date: write it as 2030-12-31") from None
+
+
+def _title(receipt: dict[str, Any]) -> Any:
+    """The name of the study, which may be asked for with its columns or alone; None where the receipt does not say."""
+    asked = _field(receipt, "origin", "study")
+    return asked.get("study") if isinstance(asked, dict) else asked
+
+
+def _tables(receipt: dict[str, Any]) -> list[Table]:
+    """What was found; nothing for a receipt of a study without a result, and one that somebody has changed."""
+    result = receipt.get("result")
+    with suppress(InputError):
+        return tables_of(result) if isinstance(result, dict) else []
+    return []
 
 
 def _field(document: Any, *path: str) -> Any:

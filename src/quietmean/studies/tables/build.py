@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.estimates import number_of
 from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown, together
@@ -38,9 +39,13 @@ _FACTS = {
 
 
 def tables_of(result: Mapping[str, Any]) -> list[Table]:
-    """One for each statistic of a result, with what it cost below."""
-    cost = _privacy(result)
-    return [_table(document, cost) for document in result["statistics"]]
+    """One for each statistic of a result, with what it cost below. Raises :class:`InputError` for what is no result."""
+    try:
+        cost = _privacy(result)
+        return [_table(document, cost) for document in result["statistics"]]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        # Receipts are files that anybody may have changed.
+        raise InputError("the result in this file is not as receipts have it: ask for the receipt that the study wrote") from None
 
 
 def _table(document: Mapping[str, Any], cost: str) -> Table:
