@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from quietmean.core.readable import HIDDEN, day_text, decimals_for, error_text, fixed, p_text
@@ -18,7 +19,7 @@ MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
 _SMD = "smd"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table1Text:
     """What is printed: ``groups``, how many records each has, and the lines.
 
@@ -39,11 +40,11 @@ class Table1Text:
             "table": [line for column in columns for line in self._lines(column)],
         }
 
-    @property
+    @cached_property
     def _known(self) -> dict[tuple[str, str], Row]:
         return {(row.group, row.term): row for row in self.rows}
 
-    @property
+    @cached_property
     def _below(self) -> dict[str, str]:
         """Of terms that noise hides, what their counts are below."""
         few = [flag for flag in self.flags if flag.code == FEW]
@@ -55,11 +56,17 @@ class Table1Text:
         if test is not None:
             lines[0]["p"] = p_text(test.p_value)
         if smd is not None:
-            lines[0]["smd"] = fixed(smd.value, 2)
+            lines[0]["smd"] = HIDDEN if math.isnan(smd.value) else fixed(smd.value, 2)
         absent = f"{column.name} {MISSING}"
         if any((group, absent) in self._known for group in self.groups):
             lines.append(self._parts(f"{column.name}, missing, n (%)", absent, None))
         return lines
+
+    def _decimals(self, term: str, scale: float = 1.0) -> int:
+        """Of a term in all groups: as the largest standard error allows; where none is known, by the size."""
+        rows = [row for group in self.groups if (row := self._known.get((group, term))) and not math.isnan(row.value)]
+        errors = [row.error for row in rows if _is_error(row.error)] or [abs(row.value) / 100 for row in rows if row.value]
+        return decimals_for(max(errors) * scale) if errors else 0
 
     def _line(self, row: str, terms: Sequence[str], cells: Mapping[str, str]) -> dict[str, Any]:
         return {"row": row, "terms": [f"{group} {term}" for group in self.groups for term in terms], "cells": dict(cells)}
@@ -67,11 +74,13 @@ class Table1Text:
     def _of_numbers(self, column: Column) -> list[dict[str, Any]]:
         name, known = column.name, self._known
         terms = (f"{name} mean", f"{name} sd")
-        cells = {group: _mean(known[group, terms[0]], known[group, terms[1]], column.since) for group in self.groups}
+        decimals = self._decimals(terms[0])
+        cells = {group: _mean(known[group, terms[0]], known[group, terms[1]], decimals, column.since) for group in self.groups}
         lines = [self._line(f"{name}, mean (SD)", terms, cells)]
         quantiles = [f"{name} {one}" for one in (MEDIAN, *QUARTILES)]
         if any((group, quantiles[0]) in known for group in self.groups):
-            cells = {group: _median([known[group, term] for term in quantiles], column.since) for group in self.groups}
+            decimals = self._decimals(quantiles[0])
+            cells = {group: _median([known[group, term] for term in quantiles], decimals, column.since) for group in self.groups}
             lines.append(self._line(f"{name}, median [quartiles]", quantiles, cells))
         return lines
 
@@ -84,21 +93,23 @@ class Table1Text:
     def _parts(self, row: str, term: str, missing: str | None) -> dict[str, Any]:
         """Numbers and percentages: of the present values, or of all records."""
         known, below, cells = self._known, self._below, {}
+        decimals = self._decimals(term, 100.0)
         for group in self.groups:
             part = known.get((group, term))
             absent = None if missing is None else known.get((group, missing))
-            shown = "" if part is None else _percent(part, known[group, "n"].value, absent)
+            shown = "" if part is None else _percent(part, known[group, "n"].value, absent, min(max(decimals, 0), 1))
             cells[group] = below.get(f"{group} {term}", shown)
         return self._line(row, [term], cells)
 
 
-def footnote(columns: Iterable[Column], groups: Sequence[str], rows: Sequence[Row], compared: bool) -> str:
+def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Row], compared: bool) -> str:
     """What the noise adds to a mean, to a percentage and to a number of records."""
     told = []
     for column in columns:
         noise = max((row.noise for row in rows if row.term == f"{column.name} mean" and _is_error(row.noise)), default=0.0)
         told += [f"of the {column.name} mean {error_text(noise)}{' days' if column.since else ''}"] if noise else []
-    parts = max((row.noise for row in rows if ":" in row.term and _is_error(row.noise)), default=0.0)
+    levels = {f"{column.name}:{level}" for column in columns for level in column.categories}
+    parts = max((row.noise for row in rows if row.term in levels and _is_error(row.noise)), default=0.0)
     told += [f"of a percentage {error_text(100 * parts)} points"] if parts else []
     sizes = max((row.noise for row in rows if row.term == "n" and _is_error(row.noise)), default=0.0)
     told += [f"of a number of records {error_text(sizes)}"] if sizes else []
@@ -120,36 +131,26 @@ def _size(row: Row) -> str:
     return f"= {fixed(max(row.value, 0.0), 0)}"
 
 
-def _mean(mean: Row, deviation: Row, since: str) -> str:
+def _mean(mean: Row, deviation: Row, decimals: int, since: str) -> str:
     """Both with two digits of the mean's standard error; of dates a day, and days."""
     if math.isnan(mean.value):
         return HIDDEN
-    decimals = _decimals(mean)
-    spread = fixed(deviation.value, decimals)
+    spread = HIDDEN if math.isnan(deviation.value) else fixed(deviation.value, decimals)
     return f"{day_text(mean.value, since)} ({spread} days)" if since else f"{fixed(mean.value, decimals)} ({spread})"
 
 
-def _median(rows: Sequence[Row], since: str) -> str:
+def _median(rows: Sequence[Row], decimals: int, since: str) -> str:
     """With its quartiles, as the median's standard error allows."""
     if any(math.isnan(row.value) for row in rows):
         return HIDDEN
-    decimals = _decimals(rows[0])
     median, low, high = (day_text(row.value, since) if since else fixed(row.value, decimals) for row in rows)
     return f"{median} [{low} to {high}]"
 
 
-def _decimals(row: Row) -> int:
-    """Of a value: by its standard error, else by its size."""
-    if _is_error(row.error):
-        return decimals_for(row.error)
-    return decimals_for(abs(row.value) / 100) if row.value and math.isfinite(row.value) else 0
-
-
-def _percent(part: Row, size: float, missing: Row | None) -> str:
+def _percent(part: Row, size: float, missing: Row | None, decimals: int) -> str:
     """A part of the present values of a group, or of all its records."""
     if math.isnan(part.value) or math.isnan(size):
         return HIDDEN
     counted = size * (1.0 - missing.value) if missing is not None and not math.isnan(missing.value) else size
     value = min(max(part.value, 0.0), 1.0)
-    decimals = min(max(decimals_for(100 * part.error), 0), 1) if _is_error(part.error) else 1
     return f"{fixed(max(counted * value, 0.0), 0)} ({fixed(100 * value, decimals)})"
