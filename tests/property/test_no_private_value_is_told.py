@@ -201,7 +201,7 @@ def _telling_columns(place: str, wanted: Collection[str], names: Sequence[str]) 
     return InputError(f"column {min(wanted)!r} of {place} is not there: it has {', '.join(names)}")
 
 
-def _telling_cells(table: Table, cells: Any, *more: Any) -> Any:
+def _telling_cells(cells: Any, *more: Any) -> Any:
     raise InputError(f"cannot read {cells.values[0]!r}")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import itertools
+import math
 import sqlite3
 import zipfile
 from collections.abc import Callable
@@ -17,7 +19,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import read_columns
+from quietmean.studies.data import delimited, read_columns
+from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.sources import parties_of_table
 
 COLUMNS = Columns(
@@ -383,12 +386,69 @@ def test_what_is_said_of_a_file_must_make_sense(content: str, said: str, words: 
         read_columns(f"{tmp_path / 't.csv'}{said}", Columns([Column(name="age", low=0, high=1)]))
 
 
-def test_rows_without_a_party_are_named(tmp_path: Path) -> None:
+def test_rows_without_a_party_are_in_nobodys_records(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("age,clinic\n1,a\n2,\n3,b\n")
     columns = Columns([Column(name="age", low=0, high=9)])
-    with pytest.raises(InputError, match=r"column 'clinic' of t.csv is empty in line 3: name the party"):
+    path.write_text("age,clinic\n1,a\n2,\n3,b\n4,\n5,a\n")
+    told: list[str] = []
+    names, records = parties_of_table(path, columns, None, "clinic", told.append)
+    assert names == ["a", "b"]
+    assert [part.ravel().tolist() for part in records] == [[1, 5], [3]]
+    assert told == ["t.csv, column 'clinic': 2 rows name no party and are in nobody's records (lines 3, 5)"]
+    path.write_text("age,clinic\n1,\n")
+    with pytest.raises(InputError, match="column 'clinic' names no party: at least 2 are needed"):
         parties_of_table(path, columns, None, "clinic")
+
+
+@pytest.mark.parametrize(
+    ("said", "ages"), [("", [NAN, NAN, 3]), ("#rownames=true", [61, 62, NAN]), ("#rownames=false", [1, 2, 3])]
+)
+def test_names_of_rows_as_r_writes_them(said: str, ages: list[float], tmp_path: Path) -> None:
+    """Its heading has no name for them: where the last cell is empty nobody knows what the first one is, unless it is said."""
+    path = tmp_path / "t.csv"
+    path.write_text('"age","sex"\n"1",61,\n"2",62,\n3,m\n')
+    told: list[str] = []
+    columns = Columns([Column(name="age", low=0, high=110)])
+    np.testing.assert_array_equal(read_columns(f"{path}{said}", columns, told.append).ravel(), ages)
+    assert [said in ("", "#rownames=true")] == [any("rownames=true" in one or "no number" in one for one in told)]
+
+
+def test_a_delimiter_behind_the_last_name_stands_behind_the_last_cell(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age;sex;\n61;m;\n62;;\n63;m;;;\n64;m\n65;m;x\n")
+    columns = Columns([Column(name="age", low=0, high=110)])
+    np.testing.assert_array_equal(read_columns(path, columns).ravel(), [61, 62, 63, 64, NAN])
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "shift_jis", "gb18030", "utf-7", "iso2022_jp"]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_row_of_any_bytes_says_nothing_about_the_next(encoding: str, end: str, tmp_path: Path) -> None:
+    """Half a sign, the first byte of a sign of two, a shift to other signs that is never taken back."""
+    columns = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
+    path = tmp_path / "t.csv"
+    lines = [f"{line}{end}".encode(encoding) for line in ("age;arm", "61;a", "62;b", "63;a")]
+    ending = end.encode(encoding)
+    for odd in (b"x", b"\x81", b"\x1b$B", b"+", b"62", b"\x00", b"\xff\xfe\xff", b"6;b\xd8", b'"', b"\x0a\x01", b"\xd8"):
+        path.write_bytes(lines[0] + lines[1] + odd + ending + lines[3])
+        values = read_columns(f"{path}#encoding={encoding}", columns)
+        assert values[0].tolist() == [61, 0]
+        assert values[-1].tolist() == [63, 0], odd
+        assert len(values) == 3
+
+
+def test_a_record_beyond_all_bounds_is_one_of_missing_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its end lies to the pieces that are read at once."""
+    columns = Columns([Column(name="age", low=0, high=110)])
+    monkeypatch.setattr(bytes_of_texts, "MOST_RECORD", 40)
+    monkeypatch.setattr(delimited, "_HEAD", 8)
+    for chunk, size, end in itertools.product((7, 16, 64), range(30, 56), ("\n", "\r\n")):
+        monkeypatch.setattr(bytes_of_texts, "_CHUNK", chunk)
+        (tmp_path / "t.csv").write_bytes(f"age{end}61{end}{'6' * size}{end}62{end}63".encode())
+        values = read_columns(tmp_path / "t.csv", columns).ravel().tolist()
+        assert [values[0], *values[2:]] == [61, 62, 63]
+        assert math.isnan(values[1]) == (size > 40), (chunk, size)
 
 
 @pytest.mark.parametrize(

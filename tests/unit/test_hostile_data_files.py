@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import subprocess
 import sys
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,8 +59,13 @@ def test_a_process_that_reads_a_workbook_may_end_as_it_likes(tmp_path: Path, mon
     pytest.importorskip("python_calamine")
     (tmp_path / "t.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(4096))
     much = "from quietmean.core.portability import limit_memory; limit_memory(2**30); bytearray(2**31)"
-    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much):
-        monkeypatch.setattr("quietmean.studies.data.workbook._READ_OTHER", program)
+    run = subprocess.run
+    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much, "print('no sheets')"):
+
+        def other(command: list[str], program: str = program, **options: Any) -> Any:
+            return run([command[0], "-c", program], **options)
+
+        monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", other)
         with pytest.raises(InputError, match=r"t\.xls cannot be read as a workbook: save it anew"):
             read_columns(tmp_path / "t.xls", AGE)
 
@@ -104,6 +111,7 @@ def test_a_bomb_takes_no_more_memory_than_is_stated(tmp_path: Path) -> None:
     import tracemalloc
 
     with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
+        file.write(b"age\n")
         for _ in range(40):
             file.write(bytes(2**20))
     tracemalloc.start()

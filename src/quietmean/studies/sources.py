@@ -21,8 +21,8 @@ def parties_of_table(
     """Names and records of each party; the records have shape (rows, columns), as in :func:`read_columns`.
 
     ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n.
-    ``tell`` gets sentences for the owner of the data. Raises :class:`InputError` unless exactly one of the two is given, for a
-    row without a party, and for less than two parties or more parties than rows.
+    A row that names no party is in nobody's records. ``tell`` gets sentences for the owner of the data. Raises
+    :class:`InputError` unless exactly one of the two is given, and for less than two parties or more parties than rows.
     """
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
@@ -34,7 +34,7 @@ def parties_of_table(
     table = read_table(source, wanted, tell)
     values = values_of(table, columns, location_of(source), tell)
     if parties is None or party_column is not None:
-        return _by_column(table, party_column or "", values)
+        return _by_column(table, party_column or "", values, tell)
     if len(values) < parties:
         raise InputError(f"{len(values)} rows cannot be split over {parties} parties: choose at most {len(values)} parties")
     width = len(str(parties - 1))
@@ -51,15 +51,15 @@ def parties_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | 
     return names, [read_columns(source, columns, tell or (lambda sentence: None)) for source in sources]
 
 
-def _by_column(table: Table, party_column: str, values: NDArray[np.float64]) -> Parts:
-    texts = [text_of_cell(cell) for cell in table.column(party_column).values]
-    nobody = [row for row, text in enumerate(texts) if text is None]
+def _by_column(table: Table, party_column: str, values: NDArray[np.float64], tell: Tell) -> Parts:
+    rows: dict[str, list[int]] = {}
+    nobody: list[int] = []
+    for row, cell in enumerate(table.column(party_column).values):
+        text = text_of_cell(cell)
+        (nobody if text is None else rows.setdefault(text, [])).append(row)
     if nobody:
-        raise InputError(
-            f"column {party_column!r} of {table.place} is empty in {table.where(nobody)}: name the party that each row belongs to"
-        )
-    holder = np.array(texts)
-    names = sorted(set(holder.tolist()))
-    if len(names) < 2:
-        raise InputError(f"column {party_column!r} names only one party: at least 2 are needed")
-    return names, [values[holder == name] for name in names]
+        is_in = "rows name no party and are" if len(nobody) > 1 else "row names no party and is"
+        tell(f"{table.place}, column {party_column!r}: {len(nobody)} {is_in} in nobody's records ({table.where(nobody)})")
+    if len(rows) < 2:
+        raise InputError(f"column {party_column!r} names {'only one' if rows else 'no'} party: at least 2 are needed")
+    return sorted(rows), [values[rows[name]] for name in sorted(rows)]

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, order_said
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.table import Cells, Stored, Table, plain_name
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.table import Cells, Table, plain_name
+from quietmean.studies.data.text import Tell, text_of_bytes
 
 # How programs and people write that nothing is known, in small letters. A declared level of that name comes first.
 MISSING_TEXTS = frozenset(
@@ -28,7 +27,9 @@ MISSING_TEXTS = frozenset(
 )
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 # Larger numbers than this are no codes and no levels; and what stands for a cell that has no text.
-_LARGEST_WHOLE, _STRANGE = 1e300, "\N{REPLACEMENT CHARACTER}"
+_LARGEST_WHOLE, STRANGE = 1e300, "\N{REPLACEMENT CHARACTER}"
+# Bytes of numpy's numbers that Python has, too.
+_LARGEST_ITEM = 8
 # What is said of cells that are not understood.
 _STRANGE_WORDS = {
     "numbers": "no number and count as missing",
@@ -36,19 +37,15 @@ _STRANGE_WORDS = {
     "truth": "neither true nor false",
     "levels": "none of the declared levels",
 }
-_SHAPES = {
-    "numbers": (Stored.NUMBERS, Stored.MIXED),
-    "dates": (Stored.DATES, Stored.MIXED),
-}
 
 
 def floats_of(table: Table, column: Column, numerals: Numerals, location: Location, tell: Tell) -> NDArray[np.float64]:
-    """The values of one column of the file, (rows,). Raises :class:`InputError` for a column that cannot hold such values."""
+    """The values of one column of the file, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
     cells = table.column(column.name)
     if not column.numeric:
         values = _levels(cells, column)
     else:
-        values = _days(table, cells, column, location) if column.since else _numbers(table, cells, column, numerals)
+        values = _days(cells, column, location) if column.since else _numbers(cells, numerals)
         if column.missing_codes:
             values = np.where(_coded(cells.values, values, column), np.nan, values)
     if strange := strange_rows(cells, values, column):
@@ -80,7 +77,7 @@ def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> l
     """Rows whose cell is not understood: no value, no level, and none of the usual spellings or declared codes of missing."""
     if not column.numeric:
         return [int(row) for row in np.flatnonzero(values < 0)]
-    if cells.stored is not Stored.MIXED:
+    if isinstance(cells.values, np.ndarray) and not column.since:
         return []
     codes = {plain_name(code) for code in column.missing_codes}
 
@@ -93,8 +90,8 @@ def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> l
 
 def is_empty(cell: Any) -> bool:
     """Does a library say that nothing is in it? Some have values that are not equal to themselves, or to nothing at all."""
-    if cell is None:
-        return True
+    if cell is None or cell is STRANGE:
+        return cell is None
     try:
         return bool(cell != cell)
     # pandas' NA, of which no comparison is true or false; arrays; and whatever else a cell does.
@@ -102,40 +99,64 @@ def is_empty(cell: Any) -> bool:
         return not isinstance(cell, Iterable)
 
 
-def text_of_cell(cell: Any) -> str | None:
-    """As it is compared with levels and names of parties; None if it is empty. A whole number has no decimals."""
-    if is_empty(cell):
-        return None
-    if isinstance(cell, bool | np.bool_):
-        return "true" if cell else "false"
-    if isinstance(cell, float | np.floating | Decimal):
-        whole = math.isfinite(cell) and abs(float(cell)) < _LARGEST_WHOLE and cell == int(cell)
-        return f"{cell:.0f}" if whole else str(cell)
-    if isinstance(cell, datetime.date):
-        return cell.isoformat()
+def plain(cell: Any) -> Any:
+    """What is in a cell of any library: None, a truth value, whole number, float, Decimal, date, time or text; or STRANGE.
+
+    Bytes are a text, as they are in a file of text. It never fails, and looks at nothing but the cell.
+    """
+    if isinstance(cell, str | bool | int | float):
+        return None if cell != cell else cell
     try:
-        return plain_name(cell) or None
+        if is_empty(cell):
+            return None
+        if isinstance(cell, np.datetime64):
+            day = cell.astype("datetime64[D]").item()
+            return day if isinstance(day, datetime.date) else STRANGE
+        if isinstance(cell, np.bool_ | np.integer | np.floating) and not isinstance(cell, np.timedelta64):
+            return cell.item() if cell.dtype.itemsize <= _LARGEST_ITEM else float(cell)
+        if isinstance(cell, complex | np.complexfloating):
+            return float(cell.real) if cell.imag == 0 else STRANGE
+        if isinstance(cell, bytes):
+            return text_of_bytes(cell)
+        return cell if isinstance(cell, Decimal | datetime.date) else str(cell)
     # Whatever it is, and however it is written: it is one cell.
     except Exception:
-        return _STRANGE
+        return STRANGE
 
 
-def _numbers(table: Table, cells: Cells, column: Column, numerals: Numerals) -> NDArray[np.float64]:
-    if cells.stored is Stored.NUMBERS:
+def text_of_cell(cell: Any) -> str | None:
+    """As it is compared with levels and names of parties; None if it is empty. A whole number has no decimals."""
+    cell = plain(cell)
+    if cell is None:
+        return None
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float | Decimal):
+        whole = math.isfinite(cell) and abs(float(cell)) < _LARGEST_WHOLE and cell == int(cell)
+        return f"{cell:.0f}" if whole else str(cell)
+    try:
+        return cell.isoformat() if isinstance(cell, datetime.date) else plain_name(cell) or None
+    # A whole number of more digits than Python writes; a date that is none.
+    except ValueError:
+        return STRANGE
+
+
+def _numbers(cells: Cells, numerals: Numerals) -> NDArray[np.float64]:
+    if isinstance(cells.values, np.ndarray):
         return np.array(cells.values, dtype=np.float64)
-    _require("numbers", table, cells, column)
 
     @cache
-    def value(text: str) -> float:
+    def of_text(text: str) -> float:
         found = numerals.value(text.strip())
         return np.nan if found is None else found
 
-    def number(cell: Any) -> float:
+    def value(cell: Any) -> float:
+        cell = plain(cell)
         if isinstance(cell, str):
-            return value(cell)
-        return _float(cell) if isinstance(cell, int | float | Decimal | np.number) and not isinstance(cell, bool) else np.nan
+            return of_text(cell)
+        return _float(cell) if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) else math.nan
 
-    return np.array([number(cell) for cell in cells.values], dtype=np.float64)
+    return np.array([value(cell) for cell in cells.values], dtype=np.float64)
 
 
 def _float(number: Any) -> float:
@@ -147,9 +168,8 @@ def _float(number: Any) -> float:
         return math.nan
 
 
-def _days(table: Table, cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
+def _days(cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
     """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
-    _require("dates", table, cells, column)
     order, start = order_said(location), days_of(datetime.date.fromisoformat(column.since))
 
     @cache
@@ -158,22 +178,30 @@ def _days(table: Table, cells: Cells, column: Column, location: Location) -> NDA
         return math.nan if day is None else days_of(day) - start
 
     def value(cell: Any) -> float:
-        if isinstance(cell, str):
-            return of_text(cell)
-        return days_of(cell) - start if isinstance(cell, datetime.date) and not is_empty(cell) else math.nan
+        cell = plain(cell)
+        if isinstance(cell, datetime.date):
+            return _days_between(cell, start)
+        # A number may be a date without signs between its parts: 20240131.
+        text = text_of_cell(cell)
+        return math.nan if text is None else of_text(text)
 
     return np.array([value(cell) for cell in cells.values], dtype=np.float64)
 
 
-def _require(what: str, table: Table, cells: Cells, column: Column) -> None:
-    if cells.stored not in _SHAPES[what]:
-        raise InputError(f"column {column.name!r} of {table.place} is of type {cells.type}: choose a column of {what}")
+def _days_between(day: datetime.date, start: float) -> float:
+    try:
+        return days_of(day) - start
+    # Libraries have dates that Python has not.
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
     """Which cells hold a code for missing, as a text, or as the same number or day."""
     texts = {plain_name(code) for code in column.missing_codes}
-    named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
+    named = np.zeros(len(values), dtype=bool)
+    if not isinstance(cells, np.ndarray):
+        named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
     if column.since:
         start = days_of(datetime.date.fromisoformat(column.since))
         days = [days_of(day) - start for code in texts if (day := date_of(code, "")) is not None]
@@ -205,11 +233,11 @@ def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     return np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
 
 
-def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[float, float]:
+def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[Decimal, float]:
     """Places of levels, NaN for codes, by the number that they are; none where two are the same: ``01``, ``1``."""
     declared = [(_meaning(text), place) for text, place in {**known, **dict.fromkeys(codes, math.nan)}.items()]
     numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
-    places: dict[float, float] = {}
+    places: dict[Decimal, float] = {}
     for meaning, place in numbers:
         before = places.setdefault(meaning, place)
         if before != place and not (math.isnan(before) and math.isnan(place)):
@@ -217,9 +245,9 @@ def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[floa
     return places
 
 
-def _meaning(text: str) -> float | None:
+def _meaning(text: str) -> Decimal | None:
     """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases."""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def _is_code(text: str, column: Column) -> bool:

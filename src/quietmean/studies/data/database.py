@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -13,10 +14,13 @@ from urllib.parse import quote
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
-from quietmean.studies.data.location import Location
+from quietmean.studies.data.location import Location, short_bytes
 from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, plain_name, too_many_cells
+from quietmean.studies.data.text import text_of_bytes
 
 _CHUNK = 65_536
+# Types of DuckDB whose cells are all known to Python; any others are read as texts.
+_PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE")
 # A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
 _CLOSED = {
     "enable_external_access": "false",
@@ -47,7 +51,8 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             found = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
             heading = [column[0] for column in found]
             kept = [name for name in heading if plain_name(name) in {plain_name(one) for one in wanted}]
-            listed = ", ".join(map(_quoted, kept)) or "NULL"
+            types = {column[0]: str(column[1]) for column in found}
+            listed = ", ".join(_handed_over(_quoted(name), types[name], kind) for name in kept) or "NULL"
             # Of columns with the same name none is read: the table refuses them.
             everything = f"SELECT {listed} FROM {chosen}"  # noqa: S608
             rows = _fetched(base.execute(everything), len(kept), location) if heading == _once(heading) else []
@@ -77,6 +82,15 @@ def _fetched(cursor: Any, width: int, location: Location) -> list[Any]:
     return rows
 
 
+def _handed_over(column: str, kind: str, base: str) -> str:
+    """A column as it is selected, so that no cell of it is more than Python can hold, or needs another library."""
+    if base == "sqlite":
+        return column
+    if kind.startswith("TIMESTAMP"):
+        return f"TRY_CAST({column} AS TIMESTAMP)"
+    return column if _PLAIN.fullmatch(kind) else f"TRY_CAST({column} AS VARCHAR)"
+
+
 def _once(heading: list[str]) -> list[str]:
     return list(dict.fromkeys(heading))
 
@@ -88,6 +102,8 @@ def _sqlite(path: Path) -> Any:
     mode = "immutable=1" if as_it_stands else "mode=ro"
     base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", uri=True)
     base.execute("PRAGMA trusted_schema = OFF")
+    # A text may hold any bytes, whatever the file says of them.
+    base.text_factory = text_of_bytes
     return base
 
 
@@ -104,7 +120,7 @@ def _query_of(location: Location) -> str:
     if "table" in location.said:
         raise InputError(f"both #table= and #query= are said of {location.name}: leave one out")
     try:
-        text = Path(said).read_text(encoding="utf-8")
+        text = short_bytes(Path(said)).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"file {said} with the query for {location.name} cannot be read: check the path") from None
     return f"({text.strip().rstrip(';')})"

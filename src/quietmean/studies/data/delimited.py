@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-import re
+import itertools
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import DELIMITERS, Location
-from quietmean.studies.data.table import Table, heading_absent, of_rows, plain_name
-from quietmean.studies.data.text import Tell, cell_text
+from quietmean.studies.data.table import MOST_CELLS, Cells, Table, heading_absent, plain_name, require_distinct, too_many_cells
+from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, cell_text, too_large, unpacked
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -27,55 +27,98 @@ _HEADING_LINES = 50
 _ORDER = ("semicolon", "tab", "comma", "pipe")
 # What spreadsheets write above a table to say what is between its columns.
 _HINT = "sep="
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+# So much of a text is looked at to see that it is none.
+_LOOK = 4096
+
+
+# Of a longer cell only so much is kept: it is no number, date or level.
+_LONGEST_CELL = 2**15
+# The names of the columns are looked for in so many bytes.
+_HEAD = 2**20
 
 
 @dataclass(frozen=True)
 class _Heading:
-    """``line``: on which it stands; ``place``: where what is below it begins; ``end``: of it, and so of each record."""
+    """``line``: on which it stands; ``place``: where what is below it begins; ``end``: of it, and so of each record.
+
+    ``closed``: does a delimiter stand behind its last name?
+    """
 
     names: tuple[str, ...]
     delimiter: str
     line: int
     place: int
     end: str
+    closed: bool
 
 
-def read_delimited(text: str, location: Location, wanted: Collection[str], tell: Tell) -> Table:
-    """The table in a text. Raises :class:`InputError` if the ``wanted`` columns are named in none of its first lines.
+# Cells, line, and whether a quotation mark was left open; no cells where there are more than are kept.
+_Record: TypeAlias = tuple[list[str] | None, int, bool]
 
-    ``tell`` gets sentences for the owner of the data alone.
+
+def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> Table:
+    """The ``wanted`` columns of a file of text.
+
+    Raises :class:`InputError` if they are named in none of its first lines, and for more cells than are read. ``tell`` gets
+    sentences for the owner of the data alone.
     """
-    location.only("a text", {"delimiter", "encoding", "multiline", "skip"})
-    heading = _find_heading(text, location, {plain_name(name) for name in wanted})
+    location.only("a text", {"delimiter", "encoding", "multiline", "rownames", "skip"})
+    chunks = unpacked(location.path)
+    head = b""
+    while len(head) < 2 * _HEAD and (chunk := next(chunks, b"")):
+        head += chunk
+    encoding, mark = Encoding.of(head, location)
+    head = head[mark:]
+    names = {plain_name(name) for name in wanted}
+    heading = _find_heading(encoding, head, location, names)
+    below = itertools.chain([head[heading.place :]], chunks)
     multiline = location.said.get("multiline") == "true"
-    records = (_records_of_lines if multiline else _records)(text[heading.place :], heading)
-    width = len(heading.names)
-    rows: list[list[str | None]] = []
+    records = (_records_of_lines if multiline else _records)(encoding, below, heading, location)
+    places = [place for place, name in enumerate(heading.names) if name in names]
+    columns: dict[int, list[str | None]] = {place: [] for place in places}
     lines: list[int] = []
     longer = left_open = 0
-    for cells, line, is_open in records:
-        while len(cells) > width and not cells[-1].strip():
-            # Programs write a delimiter behind the last field, too.
-            cells.pop()
-        longer, left_open = longer + (len(cells) > width), left_open + is_open
-        lacking = width - len(cells)
-        rows.append([None] * width if lacking < 0 else [*map(cell_text, cells), *[None] * lacking])
+    for found, line, is_open in records:
+        cells = None if found is None else _fitting(found, heading, location)
+        longer, left_open = longer + (cells is None), left_open + is_open
+        for place, column in columns.items():
+            column.append(cell_text(cells[place][:_LONGEST_CELL]) if cells is not None and place < len(cells) else None)
         lines.append(line)
+        if len(lines) * max(len(places), 1) > MOST_CELLS:
+            raise too_many_cells(location.name)
     if longer:
         tell(
-            f"{location.name}: {longer} records have more cells than the {width} columns have names, and count as missing; if "
-            "rows have names, as R writes them, write them without (row.names = FALSE)"
+            f"{location.name}: {longer} records have more cells than the {len(heading.names)} columns have names, and count as "
+            f"missing; if the first cell is the name of its row, as R writes it, say {location.name}#rownames=true, and if a "
+            f"delimiter stands behind the last cell, {location.name}#rownames=false"
         )
     if left_open:
         tell(
             f"{location.name}: {left_open} records end within a quotation mark; if cells have several lines, say "
             f"{location.name}#multiline=true"
         )
-    return of_rows(location.name, heading.names, rows, lines, word="line", delimiter=heading.delimiter)
+    return Table(
+        location.name, heading.names, lines, lambda place: Cells(columns[place]), word="line", delimiter=heading.delimiter
+    )
 
 
-def _find_heading(text: str, location: Location, names: set[str]) -> _Heading:
+def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[str] | None:
+    """The cells below the names; None where they are more.
+
+    Empty ones behind the last fall away, as programs write a delimiter there, too. A single one may also be that of a last
+    column, where a row begins with its name: unless the heading ends so, or it was said, nobody knows.
+    """
+    width, said = len(heading.names), location.said.get("rownames")
+    if said == "true":
+        cells = cells[1:]
+    elif said is None and not heading.closed and len(cells) == width + 1:
+        return None
+    while len(cells) > width and not cells[-1].strip():
+        cells.pop()
+    return None if len(cells) > width else cells
+
+
+def _find_heading(encoding: Encoding, head: bytes, location: Location, names: set[str]) -> _Heading:
     """The first of the first lines in which all ``names`` stand, with the delimiter that was said, or the first that does.
 
     Raises :class:`InputError` if there is none; it says which name is absent.
@@ -83,10 +126,9 @@ def _find_heading(text: str, location: Location, names: set[str]) -> _Heading:
     said = DELIMITERS.get(location.said.get("delimiter", ""))
     delimiters = [said] if said else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
-    for line, matched in enumerate(_LINE.finditer(text), 1):
-        if line > location.skip + _HEADING_LINES or matched.start() == len(text):
+    for line, (content, end, place) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
+        if line > location.skip + _HEADING_LINES:
             break
-        content = matched[1]
         if line <= location.skip:
             continue
         if not said and content.lower().startswith(_HINT):
@@ -95,16 +137,17 @@ def _find_heading(text: str, location: Location, names: set[str]) -> _Heading:
         ways = [(delimiter, _names_in(content, delimiter)) for delimiter in delimiters]
         for delimiter, found in ways:
             if names <= set(found):
+                require_distinct(location.name, found)
                 # A name alone is a line of any text; nothing is between cells then.
                 between = "" if len(found) == 1 and not said else delimiter
-                return _Heading(found, between, line, matched.end(), matched[2] or "\n")
+                return _Heading(found, between, line, place, end, bool(between) and content.rstrip().endswith(between))
         widest = widest or max((found for _, found in ways), key=len)
-    raise _no_table(text, location) or heading_absent(location.name, names, widest)
+    raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names, widest)
 
 
 def _no_table(text: str, location: Location) -> InputError | None:
     """What is no table at all, by its first signs."""
-    start = text[:4096].lstrip()
+    start = text.lstrip()
     if not start:
         return InputError(f"{location.name} is empty: its first row must hold the names of its columns")
     if start[0] == "<":
@@ -126,26 +169,35 @@ def _names_in(line: str, delimiter: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _records(text: str, heading: _Heading) -> Iterator[tuple[list[str], int, bool]]:
-    """Cells, line, and whether a quotation mark was left open, of each record but empty lines: it ends with its line."""
+def _records(encoding: Encoding, below: Iterable[bytes], heading: _Heading, location: Location) -> Iterator[_Record]:
+    """Each record but empty lines: it ends with its line."""
     line = heading.line + 1
-    for record in text.split(heading.end):
-        if record:
+    for record in encoding.records(below, heading.end):
+        if record is None:
+            yield None, line, False
+        elif record:
             cells, is_open = _fields(record, heading.delimiter)
             yield cells, line, is_open
-        line += 1 + (record.count("\n") if heading.end == "\r\n" else 0)
+        line += 1 + (record.count("\n") if record is not None and heading.end == "\r\n" else 0)
 
 
-def _records_of_lines(text: str, heading: _Heading) -> Iterator[tuple[list[str], int, bool]]:
-    """The same where a cell between quotation marks may have several lines, as its owner said."""
-    reader = _reader(text, heading.delimiter)
+def _records_of_lines(encoding: Encoding, below: Iterable[bytes], heading: _Heading, location: Location) -> Iterator[_Record]:
+    """The same where a cell between quotation marks may have several lines, as its owner said: all of the text at once."""
+    raw = bytearray()
+    for chunk in below:
+        raw += chunk
+        if len(raw) > MOST_UNPACKED:
+            raise too_large(location.name)
+    reader = _reader(encoding.decode(bytes(raw)), heading.delimiter)
+    del raw
     while True:
         line = heading.line + 1 + reader.line_num
         try:
             record = next(reader, None)
         except csv.Error:
             # A field that is longer than the library takes.
-            record = [""] * (len(heading.names) + 1)
+            yield None, line, False
+            continue
         if record is None:
             return
         if record:

@@ -8,15 +8,18 @@ of its rows is looked at: by these, else by its kind and its header.
 
 from __future__ import annotations
 
-import tomllib
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+# Of a query, or of what is said of a file.
+_LONGEST_TEXT = 2**20
 # What may be said of a file; the values of those that have a choice.
 _CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": ("comma", "point"),
@@ -25,6 +28,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "dates": ("day-first", "month-first"),
     "encoding": (),
     "multiline": ("true", "false"),
+    "rownames": ("true", "false"),
     "skip": (),
     "sheet": (),
     "table": (),
@@ -86,6 +90,22 @@ class Location:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
 
 
+def is_plain(path: Path) -> bool:
+    """Is it a file, and no pipe, socket or device, of which nobody knows when it ends? Raises :class:`OSError` for none."""
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def short_bytes(path: Path) -> bytes:
+    """What a person wrote into a file. Raises :class:`OSError` for one that is longer than anybody writes, or is none."""
+    if not is_plain(path):
+        raise OSError
+    with path.open("rb") as file:
+        raw = file.read(_LONGEST_TEXT + 1)
+    if len(raw) > _LONGEST_TEXT:
+        raise OSError
+    return raw
+
+
 def format_file(path: Path) -> Path:
     """Where it may be said how a data file is written: ``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
     return path.with_name(f"{_stem(path)}.format.toml")
@@ -105,14 +125,15 @@ def _in_format_file(path: Path) -> dict[str, str]:
     if not path.name:
         return {}
     beside = format_file(path)
+    unreadable = InputError(
+        f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
+    )
     try:
-        raw = tomllib.loads(beside.read_text("utf-8"))
+        raw = decode_toml(short_bytes(beside), lambda reason: unreadable)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise InputError(
-            f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
-        ) from None
+    except OSError:
+        raise unreadable from None
     wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
     if wrong:
         raise InputError(f"{wrong[0]} of {beside.name} is no text, number or truth value: write for example {wrong[0]} = 'comma'")

@@ -17,7 +17,7 @@ from quietmean.statistics import Column, Columns
 from quietmean.studies.data.cells import floats_of, is_unclear, kind_of, strange_rows, text_of_cell
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.reading import Source, location_of, read_table, values_of
+from quietmean.studies.data.reading import Source, location_of, read_file, read_table, values_of
 from quietmean.studies.data.table import Table
 
 # Of spellings that are not understood, so many are shown; of rows at either end; and of the signs of a cell.
@@ -83,6 +83,9 @@ class Preview:
         proposed, gained = _proposal(table, read, location, understood)
         if any("multiline=true" in note for note in notes):
             proposed = {**proposed, "multiline": "true"}
+        if any("rownames=true" in note for note in notes):
+            named, more = _names_of_rows(location, read, sum(understood))
+            proposed, gained = {**proposed, **named}, gained + more
         rows = range(table.height)
         first, last = (tuple(_row(table, read, row) for row in part) for part in (rows[:_ROWS], rows[_ROWS:][-_ROWS:]))
         return cls(table.place, table.height, tuple(shown), first, last, proposed, gained, tuple(notes))
@@ -170,6 +173,17 @@ def _proposal(
         if min(gains, default=0) >= 0 and sum(gains) > best.get(name, (0, ""))[0]:
             best[name] = sum(gains), value
     return {name: value for name, (_, value) in best.items()}, sum(gain for gain, _ in best.values())
+
+
+def _names_of_rows(location: Location, columns: Sequence[Column], understood: int) -> tuple[dict[str, str], int]:
+    """Whether rows begin with their names, where more cells are understood then; and how many more."""
+    gains = {}
+    for said in ("true", "false"):
+        other = replace(location, said={**location.said, "rownames": said})
+        table = read_file(other, [column.name for column in columns])
+        gains[said] = sum(_understood(table, columns, other)) - understood
+    best = max(gains, key=lambda said: gains[said])
+    return ({"rownames": best}, gains[best]) if gains[best] > 0 else ({}, 0)
 
 
 def _row(table: Table, columns: Sequence[Column], row: int) -> tuple[str, ...]:

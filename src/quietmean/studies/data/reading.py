@@ -17,11 +17,11 @@ from quietmean.studies.data.cells import floats_of
 from quietmean.studies.data.database import read_database
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.frames import read_columnar, table_of_frame
-from quietmean.studies.data.location import Location
+from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Table, require_column
-from quietmean.studies.data.text import MOST_UNPACKED, Tell, text_of, unpacked
-from quietmean.studies.data.workbook import read_workbook, sheets_of_excel, sheets_of_others
+from quietmean.studies.data.text import MOST_UNPACKED, Tell
+from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
@@ -85,10 +85,16 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
     """The table with the ``wanted`` columns, by what the file begins with. Raises :class:`InputError` if there is none."""
     if not isinstance(source, Path | str):
         return table_of_frame(source)
-    location = Location.of(source)
+    return read_file(Location.of(source), wanted, tell)
+
+
+def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody) -> Table:
+    """The same of a file of which something is said."""
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
     try:
+        if not is_plain(location.path):
+            raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
         return _read_file(location, wanted, tell)
     except FileNotFoundError:
         raise InputError(f"file {location.path} does not exist: check the path") from None
@@ -101,21 +107,21 @@ def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> Table
     with location.path.open("rb") as file:
         first = file.read(_LOOK)
     if first.startswith(_PARQUET):
-        return read_columnar(location, "parquet")
+        return read_columnar(location, "parquet", wanted)
     if first.startswith(_ARROW):
-        return read_columnar(location, "arrow")
+        return read_columnar(location, "arrow", wanted)
     if first.startswith(_SQLITE):
         return read_database(location, "sqlite", wanted)
     if first[_DUCKDB] == b"DUCK":
         return read_database(location, "duckdb", wanted)
     if first.startswith(_OLD_OFFICE):
-        return read_workbook(location, wanted, sheets_of_others)
+        return read_workbook(location, wanted, OTHER)
     if first.startswith(_ZIP):
         return _read_zip(location, wanted)
     kind = _BINARY.get(location.path.suffix.lower())
     if kind is not None and b"\0" in first:
         raise InputError(f"file {location.name} cannot be read as a table: it is no {kind} file, or damaged")
-    return read_delimited(text_of(unpacked(location.path), location), location, wanted, tell)
+    return read_delimited(location, wanted, tell)
 
 
 def _read_zip(location: Location, wanted: Collection[str]) -> Table:
@@ -126,7 +132,7 @@ def _read_zip(location: Location, wanted: Collection[str]) -> Table:
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         # Cut off; the reader of workbooks says so.
-        return read_workbook(location, wanted, sheets_of_others)
+        return read_workbook(location, wanted, OTHER)
     if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
         raise InputError(f"{location.name} is a zip archive: unpack it, and give the table in it")
     if size > MOST_UNPACKED:
@@ -134,7 +140,7 @@ def _read_zip(location: Location, wanted: Collection[str]) -> Table:
             f"{location.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the "
             "table as CSV"
         )
-    return read_workbook(location, wanted, sheets_of_excel if "xl/workbook.xml" in inside else sheets_of_others)
+    return read_workbook(location, wanted, EXCEL if "xl/workbook.xml" in inside else OTHER)
 
 
 def _transformed(column: Column, columns: Columns, found: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:

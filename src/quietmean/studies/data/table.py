@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,25 +19,11 @@ MOST_CELLS = 2**27
 _MOST_NAMED = 3
 
 
-class Stored(Enum):
-    """What a source says of the cells of a column."""
-
-    # Each cell is what it is: a text, number, truth value, date or None.
-    MIXED = "mixed"
-    NUMBERS = "numbers"
-    TRUTH = "truth"
-    DATES = "dates"
-    OTHER = "other"
-
-
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column: float64 of shape (rows,) with NaN for missing where they are NUMBERS, else plain objects."""
+    """The cells of one column: plain objects, or float64 of shape (rows,) with NaN for missing where all are numbers."""
 
     values: Sequence[Any] | NDArray[np.float64] = field(repr=False)
-    stored: Stored = Stored.MIXED
-    # How the source calls the type, for messages.
-    type: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,13 +43,7 @@ class Table:
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` if two columns have the same name."""
-        seen: dict[str, int] = {}
-        for place, name in enumerate(self.names, 1):
-            if name and seen.setdefault(name, place) != place:
-                raise InputError(
-                    f"columns {seen[name]} and {place} of {self.place} have the same name: give each column a name of its own in "
-                    "the first row"
-                )
+        require_distinct(self.place, self.names)
 
     @property
     def height(self) -> int:
@@ -80,6 +59,17 @@ class Table:
         shown = ", ".join(str(self.lines[row]) for row in rows[:_MOST_NAMED])
         more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
         return f"{self.word}{'s' if len(rows) > 1 else ''} {shown}{more}"
+
+
+def require_distinct(place: str, names: Sequence[str]) -> None:
+    """Raises :class:`InputError` if two columns of a source have the same name."""
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if name and seen.setdefault(name, number) != number:
+            raise InputError(
+                f"columns {seen[name]} and {number} of {place} have the same name: give each column a name of its own in the "
+                "first row"
+            )
 
 
 def require_column(table: Table, column: str) -> None:

@@ -1,65 +1,132 @@
-"""Bytes of a file as text: compression, byte order marks, encodings."""
+"""Files of text as records: compression, byte order marks, encodings.
+
+The end of a record is found in the bytes, wherever they stand, and each record is then text by itself: one that is no text in the
+encoding of its file, or has half a sign too many, says nothing about the next.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 
 _GZIP = b"\x1f\x8b"
+_UTF_8 = "utf-8"
 _MARKS = [
-    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF8, _UTF_8),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
+# Bytes between the beginnings of two signs, where an end of line has more than one.
+_WIDE = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 # A small file may unpack to any size: no more than so many bytes are made of it.
 MOST_UNPACKED = 2**30
+# A longer record than this is one of missing cells, and is not kept in memory; and what is read at once.
+MOST_RECORD = 2**24
+_CHUNK = 2**20
 Tell = Callable[[str], None]
 
 
-def unpacked(path: Path) -> bytes:
-    """What is in a file that may be compressed by gzip. Raises :class:`InputError` if it is damaged or unpacks to too much."""
+@dataclass(frozen=True)
+class Encoding:
+    """How bytes are text. ``errors``: what becomes of those that are none."""
+
+    name: str
+    errors: str = "replace"
+
+    @classmethod
+    def of(cls, start: bytes, location: Location) -> tuple[Encoding, int]:
+        """And how many bytes at the ``start`` of the file are its mark.
+
+        By what was said, else by the mark, else by the first two bytes: UTF-16 has a zero in one of them. Any other text is
+        UTF-8, and a cell of it that is not is Windows-1252: see :func:`cell_text`. Raises :class:`InputError` for an encoding
+        that is none.
+        """
+        said = location.said.get("encoding")
+        marked = next(((encoding, len(mark)) for mark, encoding in _MARKS if start.startswith(mark)), None)
+        if said is not None:
+            name = _known(said, location)
+            # Of the two orders of bytes that such a name has the mark says which.
+            if marked is not None and marked[0].startswith(name.removesuffix("-sig")):
+                return cls(marked[0]), marked[1]
+            return cls(f"{name}-le" if name in ("utf-16", "utf-32") else name), 0
+        if marked is not None:
+            return cls(marked[0], "surrogateescape" if marked[0] == _UTF_8 else "replace"), marked[1]
+        if len(start) > 1 and (start[0] == 0) != (start[1] == 0):
+            return cls("utf-16-be" if start[0] == 0 else "utf-16-le"), 0
+        return cls(_UTF_8, "surrogateescape"), 0
+
+    def decode(self, raw: bytes) -> str:
+        """Bytes are never nothing: some encodings have such as only say how others are meant."""
+        return raw.decode(self.name, self.errors) or ("\N{REPLACEMENT CHARACTER}" if raw else "")
+
+    def encode(self, end: str) -> bytes:
+        """The bytes of an end of line."""
+        return end.encode(self.name)
+
+    def lines(self, head: bytes, whole: bool) -> Iterator[tuple[str, str, int]]:
+        """What each line at the beginning of a text, or the ``whole`` of it, holds, how it ends, where the next one begins."""
+        width = _WIDE.get(self.name, 1)
+        ends = {self.encode(end): end for end in ("\r\n", "\n", "\r")}
+        start = 0
+        for matched in re.finditer(b"|".join(map(re.escape, ends)), head):
+            if matched.start() % width == 0 and matched.start() >= start:
+                yield self.decode(head[start : matched.start()]), ends[matched[0]], matched.end()
+                start = matched.end()
+        if whole and start < len(head):
+            yield self.decode(head[start:]), "\n", len(head)
+
+    def records(self, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:
+        """The texts between such ends; None for one of more than MOST_RECORD bytes."""
+        between = self.encode(end)
+        for block in _blocks(chunks, between):
+            if block is None:
+                yield None
+            elif len(block) > MOST_RECORD:
+                for raw in block.split(between):
+                    yield None if len(raw) > MOST_RECORD else self.decode(raw)
+            elif self.name == _UTF_8:
+                # No sign of it has an end of line within, so that all may be read at once.
+                yield from self.decode(block).split(end)
+            else:
+                yield from map(self.decode, block.split(between))
+
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """The bytes of a file that may be compressed by gzip. Raises :class:`InputError` if it is damaged or unpacks to too much."""
     with path.open("rb") as file:
-        if file.read(len(_GZIP)) != _GZIP:
-            file.seek(0)
-            return file.read()
+        packed = file.read(len(_GZIP)) == _GZIP
         file.seek(0)
+        if not packed:
+            yield from iter(lambda: file.read(_CHUNK), b"")
+            return
+        size = 0
         try:
-            with gzip.open(file) as packed:
-                raw = packed.read(MOST_UNPACKED + 1)
+            with gzip.open(file) as inner:
+                while chunk := inner.read(_CHUNK):
+                    size += len(chunk)
+                    if size > MOST_UNPACKED:
+                        raise too_large(path.name)
+                    yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InputError(f"{path.name} is compressed by gzip and damaged or cut off: copy it again") from None
-    if len(raw) > MOST_UNPACKED:
-        raise InputError(
-            f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a compressed file: unpack it "
-            "yourself, or give a Parquet file"
-        )
-    return raw
 
 
-def text_of(raw: bytes, location: Location) -> str:
-    """The text of a file, by what was said, else by its mark, else by its first two bytes: UTF-16 has a zero in one of them.
-
-    In any other text a cell is UTF-8, or if it is not, Windows-1252: see :func:`cell_text`. What is no text has replacement
-    characters. Raises :class:`InputError` for an encoding that is none.
-    """
-    named = location.said.get("encoding")
-    if named is not None:
-        return _as_named(raw, named, location.name)
-    for mark, encoding in _MARKS:
-        if raw.startswith(mark):
-            raw = raw[len(mark) :]
-            return raw.decode(encoding, errors="surrogateescape" if encoding == "utf-8" else "replace")
-    if len(raw) > 1 and (raw[0] == 0) != (raw[1] == 0):
-        return raw.decode("utf-16-be" if raw[0] == 0 else "utf-16-le", errors="replace")
-    return raw.decode("utf-8", errors="surrogateescape")
+def too_large(name: str) -> InputError:
+    """What is said of a file that has, or unpacks to, more than is read at once."""
+    return InputError(
+        f"{name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: unpack it yourself, or "
+        "give a Parquet file"
+    )
 
 
 def cell_text(cell: str) -> str:
@@ -72,10 +139,39 @@ def cell_text(cell: str) -> str:
     return cell
 
 
-def _as_named(raw: bytes, encoding: str, name: str) -> str:
+def text_of_bytes(cell: bytes) -> str:
+    """A text that a source has as bytes, by the same rule."""
+    return cell_text(cell.decode("utf-8", errors="surrogateescape"))
+
+
+def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
+    """Some whole records at a time, as they stand between ends; None for one that is too long."""
+    rest, long = b"", False
+    for chunk in chunks:
+        whole, found, after = (rest + chunk).rpartition(between)
+        if not found:
+            long = long or len(after) > MOST_RECORD + len(between)
+            # Of a record that is too long no more is kept than may be the beginning of its end.
+            rest = after[-len(between) :] if long else after
+            continue
+        if long:
+            yield None
+            _, found, whole = whole.partition(between)
+            long = False
+            if not found:
+                rest = after
+                continue
+        yield whole
+        rest = after
+    yield None if long else rest
+
+
+def _known(said: str, location: Location) -> str:
+    """The name of an encoding that was said. Raises :class:`InputError` for one that is none, or has no ends of lines."""
     try:
-        return raw.decode(encoding, errors="replace").removeprefix("\ufeff")
-    except LookupError:
-        raise InputError(
-            f"#encoding={encoding} of {name} is not known: use for example utf-8, utf-16, latin-1 or cp1252"
-        ) from None
+        name = codecs.lookup(said).name
+        if name in ("utf-16", "utf-32") or "\n".encode(name) == "\n".encode((_WIDE.get(name) and name) or "ascii"):
+            return name
+    except (LookupError, UnicodeError):
+        pass
+    raise InputError(f"#encoding={said} of {location.name} is not known: use for example utf-8, utf-16, latin-1 or cp1252")

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
-import msgspec
-
+from quietmean.core import sheets
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
-from quietmean.core.portability import limit_memory
+from quietmean.core.sheets import EXCEL, OTHER
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, plain_name, too_many_cells
+
+__all__ = ["EXCEL", "OTHER", "read_workbook"]
 
 # The rows of a sheet with something in them: their numbers, from 1, and their cells.
 Rows: TypeAlias = list[tuple[int, list[Any]]]
 Sheets: TypeAlias = list[tuple[str, Rows]]
-# Of a process that reads a file whose library makes room for all cells up to the farthest one.
-_MOST_MEMORY = 4 * 2**30
-_PASSWORD = 3
-_READ_OTHER = "import sys; from quietmean.studies.data.workbook import print_sheets; print_sheets(sys.argv[1])"
 
 
-def read_workbook(location: Location, wanted: Collection[str], sheets_of: Callable[[Location], Sheets]) -> Table:
+def read_workbook(location: Location, wanted: Collection[str], kind: str) -> Table:
     """The sheet that was named, or the only one with the ``wanted`` columns; rows are numbered as in the program.
+
+    ``kind``: EXCEL for .xlsx and .xlsm, OTHER for .xls, .xlsb and .ods.
 
     Raises :class:`InputError` if the file cannot be read, needs a password, or has several such sheets.
     """
     location.only("a workbook", {"sheet", "skip"})
-    sheets = sheets_of(location)
+    found = _sheets(location, kind)
     said = location.said.get("sheet")
     if said is not None:
-        chosen = [rows for place, (name, rows) in enumerate(sheets, 1) if said in (name, str(place))]
+        chosen = [rows for place, (name, rows) in enumerate(found, 1) if said in (name, str(place))]
         if not chosen:
-            raise InputError(
-                f"{location.name} has no sheet {said!r} among its {len(sheets)}: give its name or its number, from 1"
-            )
+            raise InputError(f"{location.name} has no sheet {said!r} among its {len(found)}: give its name or its number, from 1")
         return _table(chosen[0], location)
-    filled = [rows for _, rows in sheets if rows]
+    filled = [rows for _, rows in found if rows]
     names = {plain_name(name) for name in wanted}
     fitting = [rows for rows in filled if names <= set(_heading(rows, location)[1])]
     if len(fitting) > 1:
@@ -53,64 +49,19 @@ def read_workbook(location: Location, wanted: Collection[str], sheets_of: Callab
     return _table((fitting or filled)[0], location)
 
 
-def sheets_of_excel(location: Location) -> Sheets:
-    """Of an .xlsx or .xlsm, cell by cell."""
-    openpyxl = import_extra("openpyxl", "excel", f"{location.name} is a workbook, and reading it")
-    try:
-        with closing(openpyxl.load_workbook(location.path, read_only=True, data_only=True)) as book:
-            return [(sheet.title, _filled(_cells(sheet), location)) for sheet in book.worksheets]
-    except InputError:
-        raise
-    # A damaged file may raise anything, and what the library says may quote a cell.
-    except Exception:
-        raise _unreadable(location) from None
-
-
-def sheets_of_others(location: Location) -> Sheets:
-    """Of .xls, .xlsb and .ods, read by a process of its own with bounded memory: its library makes room for every cell up to the
-    last one, and ends the process where there is no room."""
-    import_extra("python_calamine", "excel", f"{location.name} is a workbook, and reading it")
-    command = [sys.executable, "-c", _READ_OTHER, str(location.path)]
+def _sheets(location: Location, kind: str) -> Sheets:
+    """Read by a process of its own: its library may end it, or want more memory than there is."""
+    module = "openpyxl" if kind == EXCEL else "python_calamine"
+    import_extra(module, "excel", f"{location.name} is a workbook, and reading it")
+    command = [sys.executable, "-P", "-m", sheets.__name__, kind, str(location.path.absolute()), str(MOST_CELLS)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode == _PASSWORD:
+    if done.returncode == sheets.PASSWORD:
         raise InputError(f"{location.name} is protected by a password: save it without")
+    if done.returncode == sheets.TOO_LARGE:
+        raise too_many_cells(location.name)
     if done.returncode:
         raise _unreadable(location)
-    sheets = decode(done.stdout, list[tuple[str, list[list[Any]]]], lambda reason: _unreadable(location))
-    return [(name, _filled(enumerate(rows, 1), location)) for name, rows in sheets]
-
-
-def print_sheets(path: str) -> None:
-    """What a process of its own prints: names and rows of all sheets. Dates are texts such as 2024-01-31."""
-    limit_memory(_MOST_MEMORY)
-    calamine = import_extra("python_calamine", "excel", "reading a workbook")
-    try:
-        book = calamine.CalamineWorkbook.from_path(path)
-    except calamine.PasswordError:
-        sys.exit(_PASSWORD)
-    sheets = [(name, book.get_sheet_by_name(name).to_python(skip_empty_area=False)) for name in book.sheet_names]
-    sys.stdout.buffer.write(msgspec.msgpack.encode(sheets))
-
-
-def _cells(sheet: Any) -> Iterator[tuple[int, list[Any]]]:
-    # What the file says of its own size may be anything.
-    sheet.reset_dimensions()
-    yield from ((place, list(row)) for place, row in enumerate(sheet.iter_rows(values_only=True), 1))
-
-
-def _filled(rows: Any, location: Location) -> Rows:
-    """The rows in which a cell holds something. Raises :class:`InputError` for more cells than are read."""
-    filled: Rows = []
-    cells = 0
-    for place, row in rows:
-        while row and row[-1] in (None, ""):
-            row.pop()
-        if row:
-            filled.append((place, [None if cell == "" else cell for cell in row]))
-            cells += len(row)
-            if cells > MOST_CELLS:
-                raise too_many_cells(location.name)
-    return filled
+    return decode(done.stdout, list[tuple[str, list[tuple[int, list[Any]]]]], lambda reason: _unreadable(location))
 
 
 def _table(rows: Rows, location: Location) -> Table:

@@ -1,0 +1,118 @@
+"""A row is a row: no cell of any source ends a study, is shown to anybody, or changes how another row is read.
+
+Every way of reading x every kind of column x odd cells x rows. A sample of it by fixed seeds, all of it by make test-all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.studies.data import Preview, read_columns
+from support.odd_cells import (
+    CELLS,
+    COLUMNS,
+    DAMAGED,
+    DUCKDB_CELLS,
+    PLACES,
+    ROWS,
+    USUAL,
+    WRITERS,
+    CannotHoldError,
+    as_text,
+    duckdb_cell,
+    excel_xml,
+    sheets_in_this_process,
+    with_cell,
+)
+
+CASES = list(itertools.product(USUAL, CELLS, PLACES))
+SAMPLE = 60
+# Where a source takes long to write.
+SMALL = 15
+# A cell of so few signs may stand in any sentence.
+_FEW = 4
+# Words of the sentences themselves.
+_WORDS = {"age;visits;ill;arm;day"}
+
+
+# Polars says so where Python cannot write a number.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", sheets_in_this_process)
+
+
+def read(source: Any, told: list[str]) -> NDArray[np.float64]:
+    values = read_columns(source, COLUMNS, told.append)
+    assert values.shape == (ROWS, len(COLUMNS.names))
+    return values
+
+
+def hold(source: Any, expected: NDArray[np.float64], row: int, cell: Any, about: object) -> None:
+    """All other rows are as ``expected``, and nothing of the cell is told."""
+    told: list[str] = []
+    values = read(source, told)
+    others = np.arange(ROWS) != row
+    np.testing.assert_array_equal(values[others], expected[others], err_msg=str(about))
+    try:
+        text = as_text(cell).strip()
+    except CannotHoldError:
+        text = "Sentinel"
+    shown = [text] if len(text) >= _FEW and text not in _WORDS else []
+    assert not [sentence for sentence in told for one in [*shown, "Sentinel"] if one in sentence], (about, told)
+
+
+@pytest.mark.parametrize("size", [pytest.param(None, marks=pytest.mark.slow, id="all"), pytest.param(SAMPLE, id="sample")])
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_cell_ends_a_study(name: str, size: int | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write = WRITERS[name]
+    expected = read(write(tmp_path, USUAL), [])
+    assert np.isfinite(expected).all()
+    assert (expected >= 0).all()
+    held = 0
+    for column, cell, row in CASES if size is None else random.Random(name).sample(CASES, SMALL if name == "DuckDB" else size):
+        try:
+            source = write(tmp_path, with_cell(column, row, cell))
+        except CannotHoldError:
+            continue
+        finally:
+            # What the program says that writes it is not ours.
+            capfd.readouterr()
+        about = (name, column, f"cell {next(place for place, one in enumerate(CELLS) if one is cell)}", row)
+        try:
+            hold(source, expected, row, cell, about)
+            if held % 7 == 0:
+                Preview.of(source, COLUMNS)
+        except AssertionError:
+            raise
+        except BaseException as error:
+            raise AssertionError(f"{about}: {type(error).__name__}: {error}") from error
+        held += 1
+    assert held >= (40 * len(PLACES) if size is None else 3)
+    assert "".join(capfd.readouterr()) == ""
+
+
+@pytest.mark.parametrize("cell", DAMAGED)
+def test_a_damaged_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> None:
+    expected = read(excel_xml(tmp_path, "age", 1, '<c{at} t="n"><v>40</v></c>'), [])
+    for column, row in itertools.product(USUAL, PLACES):
+        hold(excel_xml(tmp_path, column, row, cell), expected, row, "Sentinel", (column, row))
+
+
+@pytest.mark.parametrize(
+    "columns", [pytest.param(list(USUAL), marks=pytest.mark.slow, id="all"), pytest.param(["day"], id="day")]
+)
+@pytest.mark.parametrize("expression", DUCKDB_CELLS)
+def test_a_cell_of_any_type_of_duckdb(expression: str, columns: list[str], tmp_path: Path) -> None:
+    for column, row in zip(columns, itertools.cycle(PLACES), strict=False):
+        empty = read(WRITERS["semicolon"](tmp_path, {**USUAL, column: [None] * ROWS}), [])
+        hold(duckdb_cell(tmp_path, column, row, expression), empty, row, "Sentinel", (column, row))

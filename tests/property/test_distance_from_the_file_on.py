@@ -1,0 +1,279 @@
+"""From the file on: two sources that differ in one row, whatever is in it, are no farther apart than the sensitivity.
+
+For every reader and every registered kind of statistic, where a record is replaced and where there is one more. The bar is 10 000
+pairs for each reader (make test-all), some of them always; seeds are fixed. Ways to read in which rows decide about other rows,
+as there have been, are put back and found.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import duckdb
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.studies.data import cells, delimited, read_columns
+from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.text import Encoding
+from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
+from support.every_kind import all_statistics
+from support.odd_cells import CELLS, WRITERS, CannotHoldError, Table, as_text, into_duckdb, sheets_in_this_process
+
+PAIRS, SOME = 10_000, 30
+# Read together, for statistics of them all at once.
+BATCH = 500
+MOST_ROWS = 5
+DAY = Column.model_validate({"name": "day", "low": "2001-01-01", "high": "2001-12-31"})
+COLUMNS = Columns([*NUMBERS_AND_LEVELS, DAY])
+STATISTICS = [*all_statistics(), *(parse_statistic(read_text(text)) for text in ("mean(day)", "histogram(day, bins=4)"))]
+REPLACED = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD) for one in STATISTICS]
+ONE_MORE = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD, count=Count.PRIVATE, most_records=9) for one in STATISTICS]
+
+TELLING = ["13/04/2001", "04/13/2001", "01/12/2001", "61,5", "1.234", "0,123", "0.9", "0,9", "ja", "ä", 0.9, 20010203]
+
+Values: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What was read of two sources that differ in one row, and the seed that made them."""
+
+    seed: int
+    one: Values
+    two: Values
+
+
+def usual(rng: random.Random, mixed: bool = False) -> Row:
+    """A record; of a ``mixed`` source one as people write it, in more than one way."""
+    row: Row = {
+        "age": rng.choice([round(rng.uniform(0, 100), 1), round(rng.uniform(0, 9), 3), rng.randrange(100), None]),
+        "weight": round(rng.uniform(40, 140), 2),
+        "chance": round(rng.random(), 3),
+        "sex": rng.choice(["f", "m"]),
+        "ended": rng.choice(["alive", "moved", "dead", "älter"]),
+        "smoker": rng.choice([True, False]),
+        "day": dt.date(2001, 1, 1) + dt.timedelta(days=rng.randrange(365)),
+    }
+    if mixed:
+        row |= {"age": rng.choice(["61,5", "1.234", "70,25", 40]), "weight": rng.choice(["82.5", "61,5", "99.999"])}
+        row |= {"chance": rng.choice(["0,123", "0.5", "1"]), "day": rng.choice(["01/12/2001", "02/11/2001", "2001-03-04"])}
+    return row
+
+
+def odd(rng: random.Random) -> Row:
+    """With some cells that are no more than odd, or that would tell how a file is written."""
+    row = usual(rng)
+    for name in rng.sample(list(row), rng.randrange(1, 4)):
+        row[name] = rng.choice(TELLING if rng.random() < 0.5 else CELLS)
+    return row
+
+
+def some_rows(rng: random.Random) -> list[Row]:
+    mixed = rng.random() < 0.5
+    return [odd(rng) if rng.random() < 0.1 else usual(rng, mixed) for _ in range(rng.randrange(2, MOST_ROWS + 1))]
+
+
+def two_tables(rng: random.Random) -> tuple[Table, Table]:
+    """The second has another row in the place of one, or none."""
+    rows = some_rows(rng)
+    place = rng.randrange(len(rows))
+    other = [*rows[:place], *([] if rng.random() < 0.2 else [odd(rng)]), *rows[place + 1 :]]
+    one, two = ({name: [row[name] for row in some] for name in COLUMNS.names} for some in (rows, other))
+    return one, two
+
+
+def of_tables(*names: str) -> Callable[[Path], Iterator[Pair]]:
+    """Pairs of sources that hold cells, as these writers make them."""
+
+    def pairs(folder: Path) -> Iterator[Pair]:
+        for seed in range(10**9):
+            rng = random.Random(seed)
+            write, tables = WRITERS[rng.choice(names)], two_tables(rng)
+            with suppress(CannotHoldError):
+                one, two = (read_columns(write(folder, table), COLUMNS) for table in tables)
+                yield Pair(seed, one, two)
+
+    return pairs
+
+
+def of_texts(folder: Path) -> Iterator[Pair]:
+    """Pairs of texts in which the other row is of any bytes but the end of a line."""
+    path = folder / "t.csv"
+    for seed in range(10**9):
+        rng = random.Random(seed)
+        delimiter, encoding = rng.choice(";,\t|"), rng.choice(["utf-8", "utf-8", "cp1252", "utf-16-le", "utf-16-be"])
+        end = rng.choice(["\n", "\r\n"]).encode(encoding)
+        said = rng.choice(["", "", "", "#decimal=comma", "#dates=day-first", "#thousands=point", "#rownames=true"])
+
+        def line(row: Row, delimiter: str = delimiter, encoding: str = encoding) -> bytes:
+            texts = (re.sub("[\r\n]", " ", as_text(cell)) for cell in row.values())
+            return delimiter.join(texts).encode("utf-8" if encoding == "cp1252" else encoding, "replace")
+
+        try:
+            rows = [line(row) for row in some_rows(rng)]
+            changed = line(odd(rng)) if rng.random() < 0.5 else rng.randbytes(rng.randrange(60))
+        except CannotHoldError:
+            continue
+        if end in changed or (len(end) == 1 and b"\r" in changed):
+            continue
+        place = rng.randrange(len(rows))
+        heading = delimiter.join(COLUMNS.names).encode(encoding)
+        if encoding.startswith("utf-16"):
+            heading = "\ufeff".encode(encoding) + heading
+        read = []
+        for some in (rows, [*rows[:place], changed, *rows[place + 1 :]]):
+            path.write_bytes(end.join([heading, *some]) + end)
+            read.append(read_columns(f"{path}{said}", COLUMNS))
+        yield Pair(seed, *read)
+
+
+def of_duckdb(folder: Path) -> Iterator[Pair]:
+    """Many tables in one file, which takes long to make."""
+    path = folder / "t.duckdb"
+    for first in range(0, 10**9, 50):
+        path.unlink(missing_ok=True)
+        made = []
+        with closing(duckdb.connect(str(path))) as base:
+            for seed in range(first, first + 50):
+                with suppress(CannotHoldError):
+                    for name, table in zip(("one", "two"), two_tables(random.Random(seed)), strict=True):
+                        into_duckdb(base, f"{name}_{seed}", table)
+                    made.append(seed)
+        for seed in made:
+            yield Pair(seed, *(read_columns(f"{path}#table={name}_{seed}", COLUMNS) for name in ("one", "two")))
+
+
+READERS: dict[str, Callable[[Path], Iterator[Pair]]] = {
+    "text": of_texts,
+    "cells of several lines": of_tables("quoted"),
+    "Excel": of_tables("Excel"),
+    "OpenDocument": of_tables("OpenDocument"),
+    "SQLite": of_tables("SQLite"),
+    "DuckDB": of_duckdb,
+    "Parquet": of_tables("Parquet"),
+    "Feather": of_tables("Feather"),
+    "pandas": of_tables(*(name for name in WRITERS if name.startswith("pandas"))),
+    "Polars": of_tables("Polars", "Polars, inferred"),
+    "PyArrow": of_tables("PyArrow"),
+}
+
+
+def farthest(pairs: Sequence[Pair]) -> tuple[float, str]:
+    """The largest distance over its sensitivity, and of what it is."""
+    found = [(0.0, "nothing")]
+    for workloads, some in (
+        (REPLACED, [pair for pair in pairs if len(pair.one) == len(pair.two)]),
+        (ONE_MORE, [pair for pair in pairs if len(pair.one) != len(pair.two)]),
+    ):
+        if not some:
+            continue
+        if any(abs(len(pair.one) - len(pair.two)) > 1 for pair in some):
+            return np.inf, "the number of records"
+        heights = np.array([[len(pair.one), len(pair.two)] for pair in some]).ravel()
+        starts = np.cumsum(heights) - heights
+        records = np.vstack([values for pair in some for values in (pair.one, pair.two)])
+        for workload in workloads:
+            sums = np.add.reduceat(workload.of_records(records), starts)
+            distances = np.linalg.norm(sums[::2] - sums[1::2], axis=1) / workload.sensitivity
+            worst = int(distances.argmax())
+            found.append((float(distances[worst]), f"{workload.statistics[0].text}, seed {some[worst].seed}"))
+    return max(found)
+
+
+# Polars says so where Python cannot write a number.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", sheets_in_this_process)
+
+
+@pytest.mark.parametrize("count", [pytest.param(PAIRS, marks=pytest.mark.slow), SOME])
+@pytest.mark.parametrize("reader", READERS)
+def test_no_farther_apart_than_the_sensitivity(
+    reader: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = islice(READERS[reader](tmp_path), count)
+    done = 0
+    while batch := list(islice(made, BATCH)):
+        distance, what = farthest(batch)
+        assert distance <= 1 + 1e-9, f"{reader}: {distance:g} times the sensitivity of {what}"
+        done += len(batch)
+        capfd.readouterr()
+    assert done == count
+    with capfd.disabled():
+        print(f"\n{reader}: {count} pairs of seed 0 on, none farther apart than the sensitivity", end=" ")
+
+
+# --- what the search is worth: ways to read in which rows decide about others, as there have been --------------------
+
+
+def _mark_of_most(cells_of: Any, numerals: Numerals) -> Values:
+    texts = [cell for cell in cells_of.values if isinstance(cell, str)]
+    clear = [mark for text in texts for mark in ",." if re.search(rf"\{mark}\d(\d|\d{{3}})?$", text)]
+    mark = Counter(clear).most_common(1)[0][0] if clear else "."
+    return NUMBERS(cells_of, Numerals(mark, ""))
+
+
+def _all_or_nothing(cells_of: Any, numerals: Numerals) -> Values:
+    values = NUMBERS(cells_of, numerals)
+    strange = any(isinstance(cell, str) and np.isnan(value) for cell, value in zip(cells_of.values, values, strict=True))
+    return np.full(len(values), np.nan) if strange else values
+
+
+def _order_that_fits(cells_of: Any, column: Column, location: Any) -> Values:
+    firsts = [int(cell[:2]) for cell in cells_of.values if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
+    order = "day-first" if any(first > 12 for first in firsts) else "month-first"
+    return DAYS(cells_of, column, type(location)(location.path, {**location.said, "dates": order}))
+
+
+def _one_encoding(encoding: Encoding, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:
+    raw = b"".join(chunks)
+    try:
+        text = raw.decode(encoding.name)
+    except UnicodeDecodeError:
+        text = raw.decode("cp1252", "replace") if encoding.name == "utf-8" else raw.decode(encoding.name, "replace")
+    yield from text.split(end)
+
+
+def _delimiter_of_most(encoding: Encoding, below: Iterable[bytes], heading: Any, location: Any) -> Iterator[Any]:
+    raw = b"".join(below)
+    counts = Counter({sign: encoding.decode(raw).count(sign) for sign in ";,\t|"})
+    other = type(heading)(**{**vars(heading), "delimiter": counts.most_common(1)[0][0]})
+    yield from RECORDS(encoding, [raw], other, location)
+
+
+NUMBERS, DAYS, RECORDS = cells._numbers, cells._days, delimited._records
+MUTANTS: list[tuple[str, Any, str, Any]] = [
+    ("text", cells, "_numbers", _mark_of_most),
+    ("Polars", cells, "_numbers", _mark_of_most),
+    ("text", cells, "_days", _order_that_fits),
+    ("pandas", cells, "_numbers", _all_or_nothing),
+    ("SQLite", cells, "_numbers", _all_or_nothing),
+    ("text", Encoding, "records", _one_encoding),
+    ("text", delimited, "_records", _delimiter_of_most),
+]
+
+
+@pytest.mark.parametrize(("reader", "place", "name", "mutant"), MUTANTS, ids=lambda one: getattr(one, "__name__", None))
+def test_a_row_that_decides_about_others_is_found(
+    reader: str, place: Any, name: str, mutant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, mutant)
+    pairs = READERS[reader](tmp_path)
+    assert any(farthest(list(islice(pairs, 5 * SOME)))[0] > 1.5 for _ in range(20))
