@@ -26,7 +26,7 @@ from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import Answer, Workload, parse_statistic, read_text
+from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies import StudyOutcome
 from quietmean.studies.tables import FORMATS, Line, Table, tables_of, write_tables
 from quietmean.studies.tables.model import clean, mark
@@ -401,6 +401,22 @@ def test_ratios_have_their_names() -> None:
     assert table_of("rates(yes, x, by=yes)", 0.3).heads[1] == "estimate"
     assert [head for head in table_of("hazard-ratio(x, yes, by=arm, bins=4)", 0.3).heads if "ratio" in head] == ["hazard ratio"]
     assert table_of("linear-regression(y ~ x + arm)", 0.3).heads[1:4] == ("coefficient", "95 % interval", "p")
+
+
+def test_comparisons_of_arms_say_until_when_and_from_which_events() -> None:
+    rng = np.random.default_rng(5)
+    times = rng.uniform(0, 9.9, 4000)
+    columns = Columns([Column(name="t", low=0, high=10), Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
+    records = np.column_stack([times, rng.random(4000) < 0.7, rng.integers(0, 2, 4000)]).astype(np.float64)
+    texts = ("hazard-ratio(t, e, by=arm, bins=24)", "survival(t, e, by=arm, bins=24)")
+    for table in tables_of(finished(*texts, columns=columns, records=records, noise=0.5).to_json()):
+        (about,) = [note for note in table.notes if note.startswith("Arms are compared until ")]
+        found = re.match(r"Arms are compared until ([\d.]+); events: a ([\d,]+), b ([\d,]+)", about)
+        assert found is not None
+        before = times <= float(found[1])
+        for place, told in enumerate(found.groups()[1:]):
+            exactly = ((records[:, 2] == place) & (records[:, 1] == 1) & before).sum()
+            assert abs(float(told.replace(",", "")) - exactly) < 40
 
 
 def test_one_line_for_many_hidden_terms() -> None:

@@ -28,6 +28,7 @@ _ESTIMATES = {
     "proportion": "proportion",
     "histogram": "count",
 }
+_TESTED = "p: of the test that the estimate is 0, or that a ratio is 1 (t or z)."
 # Numbers about the whole that stand below.
 _FACTS = {
     "r_squared": "R\u00b2",
@@ -51,6 +52,7 @@ def tables_of(result: Mapping[str, Any]) -> list[Table]:
 def _table(document: Mapping[str, Any], cost: str) -> Table:
     printed = printed_table(document.get("summary", {}))
     notes = [*TidyTests((document,)).sentences()] if printed is None else []
+    notes += [_TESTED] if printed is None and any(not math.isnan(term.p_value) for term in terms_of(document)) else []
     notes += [*_facts(document.get("summary", {})), *_about(document), cost]
     if printed is not None:
         return _as_printed(document, printed, notes)
@@ -149,7 +151,16 @@ def _facts(summary: Mapping[str, Any]) -> list[str]:
         for key, name, value in told
         if isinstance(value, int | float)
     ]
-    return [f"{', '.join(known)}."] if known else []
+    within = [one for one in (summary, *summary.values()) if isinstance(one, Mapping) and "until" in one and "events" in one]
+    return [*([f"{', '.join(known)}."] if known else []), *map(_extent, within)]
+
+
+def _extent(about: Mapping[str, Any]) -> str:
+    """Up to when arms are compared, from which events, and what was left out."""
+    events = ", ".join(f"{arm} {fixed(number_of(count), 0)}" for arm, count in about["events"].items())
+    bins, records = int(about.get("bins_left_out", 0)), number_of(about.get("records_left_out", 0.0))
+    more = f"; left out: {bins} later {'bin' if bins == 1 else 'bins'} with about {fixed(records, 0)} records" if bins else ""
+    return f"Arms are compared until {plain(number_of(about['until']))}; events: {events}{more}."
 
 
 def _about(document: Mapping[str, Any]) -> list[str]:
