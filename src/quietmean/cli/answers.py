@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,37 +18,68 @@ if TYPE_CHECKING:
 
 def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> None:
     """A table of all terms, and what is to be said about them; ``document``: the JSON of the result of these ``answers``."""
-    out.print(_table(answers, document["statistics"]))
+    from quietmean.statistics import column_means
+
+    means = list(column_means(answers))
+    if len(means) == len(answers):
+        out.print(_of_means(means, document["statistics"]))
+    else:
+        for line in _of_terms(document["statistics"]):
+            out.print(line, markup=False)
     _print_notes(document["statistics"])
 
 
-def _table(answers: Sequence[Answer], documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Means alone are named by their columns; else a statistic stands once, above its terms."""
+def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Means alone, by their columns."""
     from rich.markup import escape
     from rich.table import Table
 
-    from quietmean.statistics import column_means
-    from quietmean.statistics.printed import shown, together
     from quietmean.statistics.tidy import terms_of
 
-    means = list(column_means(answers))
-    only_means, known = len(means) == len(answers), any("true_value" in one for one in documents)
-    what, answer = ("column", "mean") if only_means else ("statistic", "answer")
-    heads = [what, f"private {answer}", "standard error", "95 % for the population"]
-    table = Table(box=None, pad_edge=False)
-    for head in [*heads, *([f"true {answer} (local mode only)"] if known else [])]:
-        table.add_column(head, justify="left" if head == what else "right", overflow="fold")
-    for document, mean in itertools.zip_longest(documents, means if only_means else ()):
-        terms, hidden = together(terms_of(document))
-        name = mean or str(document["name"])
-        if hidden or any(term.term for term in terms):
-            table.add_row(escape(name), *([] if terms else [HIDDEN]))
-        for term in terms:
-            texts = shown(term)
-            cells = [for_terminal(text) for text in (texts.estimate, texts.noise_error)]
-            cells += ["" if math.isnan(term.population[0]) else for_terminal(texts.population)]
-            table.add_row(escape(f"  {term.term}" if term.term else name), *cells, *([_truth(term)] if known else []))
+    known = any("true_value" in one for one in documents)
+    table = Table("column", box=None, pad_edge=False)
+    heads = ["private mean", "standard error", "95 % for the population", *(["true mean (local mode only)"] if known else [])]
+    for head in heads:
+        table.add_column(head, justify="right", overflow="fold")
+    for name, document in zip(names, documents, strict=True):
+        (term,) = terms_of(document)
+        table.add_row(escape(name), *_cells(term, known))
     return table
+
+
+def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each statistic in a line, and its terms below it; one that is a number has a line with it."""
+    from quietmean.statistics.printed import together
+    from quietmean.statistics.tidy import terms_of
+
+    known = any("true_value" in one for one in documents)
+    rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if known else [])]]
+    for document in documents:
+        name, (terms, hidden) = str(document["name"]), together(terms_of(document))
+        # A text alone is a line without columns.
+        alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
+        rows += [*alone, *([f"  {term.term}" if term.term else name, *_cells(term, known)] for term in terms)]
+    columns = [row for row in rows if len(row) > 1]
+    widths = [max(len(row[place]) for row in columns) for place in range(len(rows[0]))]
+    return [_aligned(row, widths) for row in rows]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Names to the left, numbers to the right."""
+    name, *cells = row
+    if not cells:
+        return name
+    numbers = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+    return f"{name.ljust(widths[0])}  {numbers}".rstrip()
+
+
+def _cells(term: Term, known: bool) -> list[str]:
+    """Estimate, standard error of the noise, the population's interval, and perhaps the truth."""
+    from quietmean.statistics.printed import shown
+
+    texts = shown(term)
+    interval = "" if math.isnan(term.population[0]) else for_terminal(texts.population)
+    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if known else [])]
 
 
 def _truth(term: Term) -> str:
