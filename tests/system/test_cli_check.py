@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import socket
@@ -10,12 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from quietmean.cli.main import main
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import wire
 from support.site_policy import BETWEEN_TWO, write_policy
 
 STUDY = """
@@ -192,6 +197,71 @@ def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them
         for document in (seen, seen_errors, own, own_errors):
             assert not gossips(document, secret)
     assert "data" not in " ".join(about(seen, "bob"))
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, screen: bool) -> io.StringIO:
+    """Both streams of the commands, as a ``screen`` before which a person sits, or as files."""
+    shown = io.StringIO()
+    for name in ("out", "err"):
+        console = Console(file=shown, force_terminal=screen, soft_wrap=True, highlight=False, width=200)
+        for module in ("console", "check", "check_view", "preview_view"):
+            if hasattr(import_module(f"quietmean.cli.{module}"), name):
+                monkeypatch.setattr(f"quietmean.cli.{module}.{name}", console)
+    return shown
+
+
+@pytest.mark.parametrize("screen", [True, False])
+def test_a_look_at_the_data_is_on_their_owners_screen_alone(
+    screen: bool,
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No frame, log or file has anything of it."""
+    consortium = make("ada", "bob")
+    cells = [VALUE, "312.75", "Sentinel [red]x[/red]\x1b[31m", "61,5", "61,5", "NA"]
+    consortium.write("bob.csv", "age,note\n" + "".join(f'"{cell}",a\n' for cell in cells))
+    ada = consortium.check("ada")
+    sent: list[bytes] = []
+    encode = wire.encode_frame
+
+    def recorded(frame: Any, *more: Any) -> bytes:
+        sent.append(encode(frame, *more))
+        return sent[-1]
+
+    for module in [module for module in sys.modules.values() if getattr(module, "encode_frame", None) is encode]:
+        monkeypatch.setattr(module, "encode_frame", recorded)
+    monkeypatch.chdir(consortium.folder)
+    before = {path.name: path.read_bytes() for path in consortium.folder.iterdir()}
+    shown = terminal(monkeypatch, screen)
+    with caplog.at_level(0):
+        main(["check", "study.toml", "--roster", "roster.toml", "--data", "bob.csv", "--key", "bob.key", "--wait", "60"])
+    end(ada, 0)
+    text = shown.getvalue()
+    assert ("Sentinel [red]x[/red]?[31m" in text) is screen
+    assert ("312.75" in text) is screen
+    assert "Sentinel [red]x[/red]\x1b" not in text
+    assert sent
+    written = {path.name: path.read_bytes() for path in consortium.folder.iterdir()}
+    elsewhere = [*sent, *(content for name, content in written.items() if before.get(name) != content)]
+    told = b"".join(elsewhere) + "".join([*capsys.readouterr(), caplog.text]).encode()
+    for secret in (b"Sentinel", b"312.75", VALUE.encode(), b"61,5"):
+        assert secret not in told
+
+
+@pytest.mark.parametrize(("rule", "fills"), [("", True), ('missing = "centre"\n', True), ('missing = "indicator"\n', False)])
+def test_check_says_where_missing_cells_count_as_the_middle(rule: str, fills: bool, make: Make) -> None:
+    """As documents mean it that say nothing of them, and nowhere else."""
+    consortium = make("ada", "bob")
+    weight = '[[column]]\nname = "weight"\nlow = 40\nhigh = 140\nmissing = "indicator"\n'
+    consortium.write("study.toml", f"{STUDY}{rule}{weight}")
+    for name in ("ada", "bob"):
+        consortium.write(f"{name}.csv", "age,weight\n" + "".join(f"{20 + row},{60 + row}\n" for row in range(40)))
+    document, _ = end(consortium.check("ada", wait=0), 3)
+    found = [finding for finding in document["here"] if finding["name"] == "missing"]
+    told = {"name": "missing", "passed": True, "text": "missing cells count as the middle here: age"}
+    assert found == ([told] if fills else [])
 
 
 def test_whether_a_table_can_be_read_is_told_here_only(make: Make) -> None:

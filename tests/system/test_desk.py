@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -95,7 +96,14 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     meeting = meet(tmp_path, tables=tables)
     (tmp_path / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
     Identity.generate().save(tmp_path / "owner.key", b"open sesame")
-    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--owner-key", "owner.key", "--no-browser"]
+    with running("--owner-key", "owner.key") as found:
+        yield found
+
+
+@contextmanager
+def running(*more: str) -> Iterator[Running]:
+    """A desk of this folder."""
+    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--no-browser", *more]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert select.select([process.stderr], [], [], 60)[0]
@@ -104,6 +112,51 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         assert found is not None, line
         yield Running(process, int(found.group(1)), found.group(2))
         process.send_signal(signal.SIGINT)
+
+
+def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of the data are on their own page alone, as text: no markup of them is, nor a sign that is not printed."""
+    monkeypatch.chdir(tmp_path)
+    column = {"name": "ward", "levels": ["a", "b"]}
+    meeting = meet(
+        tmp_path, tables={**AGES, "study": {**AGES["study"], "name": "a <b>study</b>"}, "column": [*AGES["column"], column]}
+    )
+    (tmp_path / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
+    hostile = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}", "a\u202eb", "&amp;", "'\"><a href=x>"]
+    rows = "".join(f"{20 + place}\t{cell}\n" for place, cell in enumerate([*hostile, "a", "b", "1,234"]))
+    (tmp_path / "wards.csv").write_text(f"age\tward\n312.75\ta\n{rows}61,234\tb\n")
+    with running("--data", "wards.csv") as desk:
+        browser = Browser(desk.port)
+        assert browser.ask("/study/ages.sealed/data")[0] == 403
+        browser.enter(desk.token)
+        page = browser.ask("/study/ages.sealed")[1]
+        assert '<a href="/study/ages.sealed/data">' in page
+        status, page, headers = browser.ask("/study/ages.sealed/data")
+        assert status == 200, page
+        assert headers["cache-control"] == "no-store"
+        assert "wards.csv: 11 records" in page
+        assert "column &#39;age&#39;: 1 cell may be two numbers" in page
+        assert "column &#39;ward&#39;: 7 cells not understood" in page
+        assert "column &#39;age&#39;: 1 cell outside the bounds" in page
+        assert '<code>decimal = "comma"</code>' in page
+        assert "wards.format.toml" in page
+        for cell in ("&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;img src=x onerror=alert(1)&gt;"):
+            assert cell in page
+        assert not re.search(r"<(script|img|a href=x|b>)|\{\{|\u202e", page.replace("{{ 7 * 7 }}", ""))
+        assert "{{ 7 * 7 }}" in page
+        assert browser.ask("/study/none.sealed/data")[0] == 404
+        for other in ("/", "/study/ages.sealed", "/board", "/ledger", "/audit"):
+            assert "alert(1)" not in browser.ask(other)[1]
+            assert "312.75" not in browser.ask(other)[1]
+        (tmp_path / "wards.csv").write_text("years\n7\n")
+        status, page, _ = browser.ask("/study/ages.sealed/data")
+        assert status == 400
+        assert "column &#39;age&#39; is not among the 1 columns of wards.csv" in page
+    with running() as desk:
+        browser = Browser(desk.port)
+        browser.enter(desk.token)
+        assert "/data" not in browser.ask("/study/ages.sealed")[1]
+        assert browser.ask("/study/ages.sealed/data")[0] == 404
 
 
 def test_who_gets_in_and_who_does_not(desk: Running) -> None:

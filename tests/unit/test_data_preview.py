@@ -55,6 +55,7 @@ def test_what_is_found_in_each_column(wards: Path) -> None:
     assert (age.least, age.most) == (61.5, 150)
     assert sex.spellings == (("F", 2), ("weiblich", 1))
     assert (visit.missing, visit.strange, visit.unclear) == (4, 3, 3)
+    assert visit.ends == ("2024-03-01", "2024-03-01")
     assert preview.proposed == {"decimal": "comma", "dates": "day-first"}
     assert preview.gained == 5
     assert preview.first[0] == ("line 2", "61,5", "f", "13/04/2024")
@@ -121,9 +122,9 @@ def test_a_file_that_is_read_well_needs_nothing(tmp_path: Path) -> None:
     assert preview.gained == 0
 
 
-def test_only_the_command_for_it_makes_a_preview() -> None:
+def test_only_what_shows_it_to_its_owner_makes_a_preview() -> None:
     import quietmean
 
     package = Path(quietmean.__file__).parent
     makers = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "Preview.of(" in path.read_text()}
-    assert makers == {"cli/data.py"}
+    assert makers == {"cli/data.py", "cli/preview_view.py", "desk/app.py"}

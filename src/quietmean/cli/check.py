@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_text
+from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def command(
 
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
-    no noise is drawn. The others learn nothing about the data, not even whether they could be read.
+    no noise is drawn. The others learn nothing about the data, not even whether they could be read. On a terminal it also shows
+    what the study finds in them, as quietmean data does: for their owner only.
 
     Parameters
     ----------
@@ -103,6 +105,7 @@ def command(
     contract = Contract.of(files, choice)
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
+    show_before_yes(data, files.workload.columns)
     findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)

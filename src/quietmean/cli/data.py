@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, output, print_json, printable
-
-if TYPE_CHECKING:
-    from quietmean.studies.data import Preview
+from quietmean.cli.console import out, output, print_json, printable
+from quietmean.cli.preview_view import proposal, show
 
 
 def command(
@@ -55,36 +53,11 @@ def command(
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})
         return
-    _show(preview)
+    show(preview)
     if written is not None:
         out.print(f"written to {printable(str(written))}: every command reads the file so from now on", markup=False)
     elif preview.proposed:
-        said = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
         out.print(
-            f"{preview.gained:,} more cells would be understood with {said}: if that is how the file was written, say so by "
-            f"--write-format, or in {target.name}",
+            f"{proposal(preview)}: if that is how the file was written, say so by --write-format, or in {target.name}",
             markup=False,
         )
-
-
-def _show(preview: Preview) -> None:
-    from rich.table import Table
-
-    out.print(f"{printable(preview.place)}: {preview.records:,} records (for you only: the next lines have cells of your data)")
-    for sentence in preview.sentences:
-        err.print(f"quietmean: {printable(sentence)} (for you only)", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for title in ("column", "holds", "missing", "outside", "not understood", "least", "most"):
-        table.add_column(title, justify="left" if title in ("column", "holds") else "right")
-    for column in preview.columns:
-        ends = ["" if end is None else f"{end:.6g}" for end in (column.least, column.most)]
-        counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
-        table.add_row(printable(column.name), column.kind, *counts, *ends)
-    out.print(table)
-    rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
-    rows.add_column("")
-    for column in preview.columns:
-        rows.add_column(printable(column.name))
-    for row in (*preview.first, *preview.last):
-        rows.add_row(*map(printable, row))
-    out.print(rows)

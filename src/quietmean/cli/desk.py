@@ -17,6 +17,7 @@ def command(
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
+    data: Path | None = None,
     port: int = 0,
     no_browser: Annotated[bool, Parameter(negative="")] = False,
     behind_proxy: str | None = None,
@@ -43,6 +44,9 @@ def command(
         By default the policy's, or this user's own.
     owner_key
         The private key of who answers for the data: studies can be signed on their pages, as approve does.
+    data
+        This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
+        this machine.
     port
         Of this machine; by default a free one.
     no_browser
@@ -74,6 +78,8 @@ def command(
             raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
         if port or no_browser:
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
+        if data is not None:
+            raise InputError("--data shows cells to whoever sees the pages, and is for pages on this machine: leave it out")
         door = ProxyDoor(behind_proxy, user_header, frozenset(users or ()), frozenset(viewers or ()))
 
         def tell(line: str) -> None:
@@ -92,4 +98,13 @@ def command(
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
 
-    serve(Shelf(folder, party), say, policy=policy, ledger=ledger, owner_key=owner_key, port=port, browser=not no_browser)
+    serve(
+        Shelf(folder, party),
+        say,
+        policy=policy,
+        ledger=ledger,
+        owner_key=owner_key,
+        data=data,
+        port=port,
+        browser=not no_browser,
+    )

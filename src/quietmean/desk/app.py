@@ -25,6 +25,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.audit import verify
+from quietmean.studies.data import Location, Preview, format_file
 from quietmean.studies.party import OwnerApproval, Policy
 from quietmean.studies.tables import Table, tables_of
 
@@ -45,7 +46,8 @@ _REPORT_POLICY = (
 class Desk:
     """``shelf``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
 
-    ``say`` gets which visitor signed or refused what, where there are several.
+    ``data``: of this site, to be looked at before a study is agreed to; only where there is one visitor. ``say`` gets which
+    visitor signed or refused what, where there are several.
     """
 
     shelf: Shelf
@@ -53,6 +55,7 @@ class Desk:
     policy: Path | None = None
     ledger: Path | None = None
     owner_key: Path | None = None
+    data: Path | None = None
     stop: Callable[[], None] = field(default=lambda: None)
     say: Callable[[str], None] = field(default=lambda text: None)
 
@@ -88,10 +91,24 @@ class Desk:
                 "parties": [one.name for one in contract.others],
                 "signs": self.owner_key is not None,
                 "asks_owner": bool(policy.rules.approvers),
+                "data": self.data is not None,
                 "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             }
 
         return await self._page(request, "study.html", content)
+
+    async def look(self, request: Request) -> Response:
+        """What a study finds in the data of this site, before anybody says yes."""
+        name, data = request.path_params["name"], self.data
+        if name not in self.shelf.studies() or data is None:
+            return self.missing(request)
+
+        def content() -> dict[str, Any]:
+            study = self.shelf.sealed(name).study
+            preview = Preview.of(data, study.workload.columns)
+            return {"name": name, "study": study.name, "preview": preview, "format": format_file(Location.of(data).path).name}
+
+        return await self._page(request, "data.html", content)
 
     async def approve(self, request: Request) -> Response:
         """Sign the study with the key of who answers for the data, once they have read the words."""
@@ -270,6 +287,7 @@ def make_app(desk: Desk) -> ASGIApp:
         routes=[
             Route("/", desk.home),
             Route("/study/{name}", desk.study),
+            Route("/study/{name}/data", desk.look),
             Route("/study/{name}/approve", desk.approve, methods=["POST"]),
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),

@@ -28,6 +28,7 @@ def serve(
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
+    data: Path | None = None,
     port: int = 0,
     browser: bool = True,
 ) -> None:
@@ -42,7 +43,7 @@ def serve(
         def stop() -> None:
             server.should_exit = True
 
-        server = _server(Desk(shelf, door, policy, ledger, owner_key, stop))
+        server = _server(Desk(shelf, door, policy, ledger, owner_key, data, stop))
         say(door.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:

@@ -6,6 +6,8 @@ by what stands in some.
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +38,7 @@ class ColumnPreview:
     """One declared column: of so many ``records``, how many are ``missing``, lie ``outside`` the bounds, or are not understood.
 
     What is not understood counts as ``missing``, too. ``unclear``: cells that may be two numbers or two dates. ``spellings``: the
-    commonest texts that are not understood, with how often each is there. ``least`` and ``most``: of the values.
+    commonest texts that are not understood, with how often each is there. ``least`` and ``most``: of the values, days as dates.
     """
 
     name: str
@@ -47,8 +49,14 @@ class ColumnPreview:
     strange: int
     unclear: int
     spellings: tuple[tuple[str, int], ...]
-    least: float | None = None
-    most: float | None = None
+    least: float | str | None = None
+    most: float | str | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The least and the most as they are shown; empty where there is no value."""
+        least, most = ("" if end is None else end if isinstance(end, str) else f"{end:.6g}" for end in (self.least, self.most))
+        return least, most
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "spellings": [list(pair) for pair in self.spellings]}
@@ -93,10 +101,10 @@ class Preview:
     @property
     def sentences(self) -> list[str]:
         """What needs an eye, worst first."""
+        numbers = "numbers (three digits after a mark that nobody said to be decimal)"
         unclear = [
             f"column {column.name!r}: {_counted(column.unclear)} may be two "
-            f"{'dates' if column.kind == 'dates' else 'numbers (three digits after a mark that nobody said to be decimal)'}, and "
-            "count as missing"
+            f"{'dates' if column.kind == 'dates' else numbers}, and {_verb(column.unclear)} as missing"
             for column in self.columns
             if column.unclear
         ]
@@ -107,7 +115,8 @@ class Preview:
             if column.strange
         ]
         outside = [
-            f"column {column.name!r}: {_counted(column.outside)} outside the bounds, and count as the nearest bound"
+            f"column {column.name!r}: {_counted(column.outside)} outside the bounds, "
+            f"and {_verb(column.outside)} as the nearest bound"
             for column in self.columns
             if column.outside
         ]
@@ -141,9 +150,14 @@ def _column(table: Table, column: Column, location: Location, values: np.ndarray
         len(strange),
         sum(is_unclear(text, column, Numerals.of(location, table.delimiter), location) for text in texts),
         tuple(Counter(_short(text) for text in texts).most_common(_SPELLINGS)),
-        float(there.min()) if column.numeric and len(there) else None,
-        float(there.max()) if column.numeric and len(there) else None,
+        *([_end(column, float(there.min())), _end(column, float(there.max()))] if column.numeric and len(there) else []),
     )
+
+
+def _end(column: Column, value: float) -> float | str:
+    if not (column.since and math.isfinite(value)):
+        return value
+    return (datetime.date.fromisoformat(column.since) + datetime.timedelta(days=value)).isoformat()
 
 
 def _understood(table: Table, columns: Sequence[Column], location: Location) -> list[int]:
@@ -193,6 +207,10 @@ def _row(table: Table, columns: Sequence[Column], row: int) -> tuple[str, ...]:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _verb(count: int) -> str:
+    return "counts" if count == 1 else "count"
 
 
 def _counted(count: int) -> str:

@@ -1,0 +1,65 @@
+"""How a look at the data is shown to their owner: on a screen, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quietmean.cli.console import err, out, printable, saying
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.statistics import Columns
+    from quietmean.studies.data import Preview
+
+
+def show_before_yes(data: Path, columns: Columns) -> None:
+    """What a study finds in the data, where a person sits before the screen: what goes to a file or a log has no cell in it."""
+    from quietmean.studies.data import Preview
+
+    if not (out.is_terminal and err.is_terminal) or saying.quiet or saying.json:
+        return
+    try:
+        preview = Preview.of(data, columns)
+    except InputError:
+        # Whoever reads them says so.
+        return
+    show(preview)
+    if preview.proposed:
+        out.print(f"{proposal(preview)}: see quietmean data {printable(data.name)} STUDY", markup=False)
+
+
+def proposal(preview: Preview) -> str:
+    """How the file may be read so that more cells are understood."""
+    said = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
+    return (
+        f"{preview.gained:,} more cells would be understood with {said}" if preview.gained else f"it may be written with {said}"
+    )
+
+
+def show(preview: Preview) -> None:
+    """Counts by column, what needs an eye, and the first and last rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(
+        f"{printable(preview.place)}: {preview.records:,} records (for you only: the next lines have cells of your data)",
+        markup=False,
+    )
+    for sentence in preview.sentences:
+        err.print(f"quietmean: {printable(sentence)} (for you only)", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("column", "holds", "missing", "outside", "not understood", "least", "most"):
+        table.add_column(title, justify="left" if title in ("column", "holds") else "right")
+    for column in preview.columns:
+        counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
+        table.add_row(Text(printable(column.name)), column.kind, *counts, *column.ends)
+    out.print(table)
+    rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
+    rows.add_column("")
+    for column in preview.columns:
+        rows.add_column(Text(printable(column.name)))
+    for row in (*preview.first, *preview.last):
+        # Cells are text, and no markup.
+        rows.add_row(*(Text(printable(cell)) for cell in row))
+    out.print(rows)
