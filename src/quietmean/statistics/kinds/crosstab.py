@@ -75,7 +75,8 @@ class Crosstab(Statistic):
             flags.append(left_out(rows[place], upper, tuple(f"{rows[place]}:{level}" for level in levels)))
         for place, upper in known.hidden_columns.items():
             flags.append(left_out(levels[place], upper, tuple(f"{row}:{levels[place]}" for row in rows)))
-        found = replace(found, tests={"chi-squared": test}, flags=(*found.flags, *flags))
+        labels = {"rows": list(rows), "columns": list(levels)}
+        found = replace(found, tests={"chi-squared": test}, summary=labels, flags=(*found.flags, *flags))
         return _with_ratios(found, cells, noise) if shape == (2, 2) else found
 
 

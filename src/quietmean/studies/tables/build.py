@@ -8,6 +8,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
+from quietmean.statistics.columns import MISSING
 from quietmean.statistics.estimates import number_of
 from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown, together
 from quietmean.statistics.tidy import Term, TidyTests, terms_of
@@ -40,27 +41,62 @@ _FACTS = {
 
 
 def tables_of(result: Mapping[str, Any]) -> list[Table]:
-    """One for each statistic of a result, with what it cost below. Raises :class:`InputError` for what is no result."""
+    """One for each statistic of a result, and for its ratios, with what the study cost below.
+
+    Raises :class:`InputError` for what is no result.
+    """
     try:
         cost = _privacy(result)
-        return [_table(document, cost) for document in result["statistics"]]
+        return [table for document in result["statistics"] for table in _tables(document, cost)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         # Receipts are files that anybody may have changed.
         raise InputError("the result in this file is not as receipts have it: ask for the receipt that the study wrote") from None
 
 
-def _table(document: Mapping[str, Any], cost: str) -> Table:
-    printed = printed_table(document.get("summary", {}))
+def _tables(document: Mapping[str, Any], cost: str) -> list[Table]:
+    """One; of a cross table also one of its ratios."""
+    summary = document.get("summary", {})
+    printed, crossed = printed_table(summary), {"rows", "columns"} <= set(summary)
     notes = [*TidyTests((document,)).sentences()] if printed is None else []
     notes += [_TESTED] if printed is None and any(not math.isnan(term.p_value) for term in terms_of(document)) else []
-    notes += [*_facts(document.get("summary", {})), *_about(document), cost]
+    notes += [*_facts(summary), *_about(document), cost]
     if printed is not None:
-        return _as_printed(document, printed, notes)
-    return _by_term(document, notes)
+        return [_as_printed(document, printed, notes)]
+    if not crossed:
+        return [_by_term(document, terms_of(document), notes)]
+    table, ratios = _crossed(document, summary["rows"], summary["columns"], notes)
+    return [table, *([_by_term(document, ratios, [*_about(document), cost])] if ratios else [])]
+
+
+def _crossed(
+    document: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], notes: Sequence[str]
+) -> tuple[Table, list[Term]]:
+    """Counts with the percentages of their rows, present values only; and the terms that are no counts."""
+    known = {term.term: term for term in terms_of(document)}
+    counts = [f"{row}:{column}" for row in rows for column in columns]
+    footnotes = _Footnotes(document, counts)
+    lines = []
+    for row in rows:
+        cells = {column: known[f"{row}:{column}"] for column in columns}
+        present = [max(term.estimate, 0.0) for column, term in cells.items() if MISSING not in (row, column)]
+        texts = [_of_row(term, sum(present) if MISSING not in (row, column) else 0.0) for column, term in cells.items()]
+        lines.append(Line((row, *texts), footnotes.about([term.term for term in cells.values()])))
+    below = "n (percentage of the row's present values)."
+    return Table.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
+        term for name, term in known.items() if name not in counts
+    ]
+
+
+def _of_row(term: Term, whole: float) -> str:
+    """A count, and which part of a row it is; what the noise hides is no part of anything."""
+    text = shown(term).estimate
+    if term.hidden or not whole > 0:
+        return text
+    return f"{text} ({fixed(100 * max(term.estimate, 0.0) / whole, 1)})"
 
 
 def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Sequence[str]) -> Table:
-    footnotes = _Footnotes(document)
+    footnotes = _Footnotes(document, [term.term for term in terms_of(document)])
     lines = [Line(cells, footnotes.about(terms)) for cells, terms in zip(printed.rows, printed.terms, strict=True)]
     below = document["summary"].get("footnote", "")
     methods = dict.fromkeys(row["method"] for row in TidyTests((document,)).rows() if row["p.value"] is not None)
@@ -68,8 +104,8 @@ def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Seque
     return Table.of(document["name"], printed.heads, lines, footnotes.all, [*([below] if below else []), *tests, *notes])
 
 
-def _by_term(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
-    footnotes, terms = _Footnotes(document), terms_of(document)
+def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence[str]) -> Table:
+    footnotes = _Footnotes(document, [term.term for term in terms])
     kept, hidden = together(terms)
     columns = _columns(document, terms)
     lines = [
@@ -128,8 +164,11 @@ def _power(log: float) -> float:
 class _Footnotes:
     """What is flagged in an answer, with a mark for each that is about some of its terms, in the order of the lines."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self._notes = marked_notes(document.get("flagged", ()))
+    def __init__(self, document: Mapping[str, Any], terms: Sequence[str]) -> None:
+        """``terms``: all that the table shows; what is about none of them stands elsewhere."""
+        flagged = document.get("flagged", ())
+        known = {term.term for term in terms_of(document)}
+        self._notes = marked_notes(flag for flag in flagged if set(flag["terms"]) & set(terms) or not set(flag["terms"]) & known)
         self._marks: dict[int, str] = {}
 
     def about(self, terms: Sequence[str]) -> tuple[str, ...]:
