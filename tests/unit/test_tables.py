@@ -356,7 +356,7 @@ def test_tables_take_the_place_of_tables_only(tmp_path: Path) -> None:
             write_tables(document(0.3), path, force=True)
         path.unlink()
         write_tables(document(0.3), path)
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match=r"exists already.*or replace it with force=True"):
             write_tables(document(30.0), path)
         write_tables(document(30.0), path, force=True)
 

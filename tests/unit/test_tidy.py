@@ -23,7 +23,7 @@ from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns
 from quietmean.statistics.estimates import known
-from quietmean.statistics.printed import notes_of, printed_rows, shown
+from quietmean.statistics.printed import notes_of, printed_rows, printed_table, shown
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, TidyTerms, TidyTests, terms_of
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished, records_of
@@ -162,10 +162,20 @@ def test_csv_takes_no_other_file_s_place(tmp_path: Path) -> None:
     # The same content is there already: nothing to do. Another one of the kind is replaced where it is asked for.
     found.to_csv(path)
     other = answer("variance(x)").estimates
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="exists already: name another for the table, or replace it with force=True"):
         other.to_csv(path)
     other.to_csv(path, force=True)
     assert "sd" in path.read_text()
+
+
+def test_tables_of_older_receipts_are_read() -> None:
+    """Whose lines had a text for each group, without the terms."""
+    lines = [{"row": "N", "a": "12", "b": "9"}, {"row": "age, mean (SD)", "a": "5.1 (2.0)", "b": "-", "p": "0.030"}]
+    found = printed_table({"table": lines})
+    assert found is not None
+    assert found.heads == ("", "a", "b", "p")
+    assert found.rows == (("N", "12", "9", ""), ("age, mean (SD)", "5.1 (2.0)", "-", "0.030"))
+    assert printed_table({"table": 3, "until": 4}) is None
 
 
 def test_older_receipts_without_the_order_of_terms_are_read() -> None:

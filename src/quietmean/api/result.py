@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +12,7 @@ from typing import Any, Self
 from quietmean.core.errors import InputError
 from quietmean.core.extras import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
+from quietmean.core.output import FROM_PYTHON
 from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
 from quietmean.core.tables import Kinds, Tabular
@@ -133,7 +134,7 @@ class StudyResult(Tabular):
 
         Raises :class:`InputError` for another file that is there, for another end of the name, and without the extra.
         """
-        write_tables(self.outcome.to_json(), Path(path), force, option="")
+        write_tables(self.outcome.to_json(), Path(path), force)
 
     def save_report(self, path: str | Path, *, force: bool = False) -> None:
         """Write the page with figures and tables; with ``force`` in the place of another report.
@@ -146,7 +147,7 @@ class StudyResult(Tabular):
         from quietmean.report import StudyReport, digests_of, report_at, write_study_report
 
         whose = study_and_party(self.origin)
-        report_at(Path(path), whose, force).require_free()
+        replace(report_at(Path(path), whose, force), saying_so=FROM_PYTHON).require_free()
         with only_shown(f"report {path}", partial(warnings.warn, stacklevel=3)):
             report = StudyReport.of_outcome(
                 self.study.name,

@@ -20,6 +20,8 @@ Recognises = Callable[[bytes], bool]
 
 # A larger file is nothing that quietmean would replace.
 _LARGEST = 256 * 2**20
+# How to say in Python that a file may be replaced.
+FROM_PYTHON = "force=True"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -34,7 +36,7 @@ class Output:
 
     A file that is there stays, with two exceptions: ``own`` recognises by its content an earlier version of this very document,
     such as the receipt of the same party in the same study; ``kind``, where the user says ``force``, any file of the same kind.
-    ``private``: only its owner may read it.
+    ``saying_so``: how that is said, from Python otherwise than to a command. ``private``: only its owner may read it.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class Output:
     kind: Recognises = nothing
     force: bool = False
     private: bool = False
+    saying_so: str = "--force"
 
     def require_free(self, content: bytes | None = None) -> None:
         """Before anything is computed. Raises :class:`InputError` where the file could not be written; ``content``: what is to be
@@ -101,7 +104,7 @@ class Output:
         if self.kind(there):
             if self.force:
                 return self._writable(there)
-            raise self._refused("exists already", ", or replace it with --force")
+            raise self._refused("exists already", f", or replace it with {self.saying_so}")
         raise self._refused("exists already", ", nothing is overwritten")
 
     def _writable(self, there: bytes) -> bytes:

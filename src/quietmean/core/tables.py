@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.extras import import_extra
-from quietmean.core.output import Output
+from quietmean.core.output import FROM_PYTHON, Output
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -98,7 +98,8 @@ class Tabular(ABC):
         rows = self.rows()
         content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
         head = content.partition(b"\n")[0] + b"\n"
-        Output(Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force).write(content)
+        place = Output(Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON)
+        place.write(content)
 
     def _repr_html_(self) -> str:
         return table_html(self.rows())

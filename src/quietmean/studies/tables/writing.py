@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
-from quietmean.core.output import Output, Recognises
+from quietmean.core.output import FROM_PYTHON, Output, Recognises
 from quietmean.studies.tables.build import tables_of
 from quietmean.studies.tables.model import Table
 from quietmean.studies.tables.rendered import html_text, latex, latex_text
@@ -56,9 +56,12 @@ def _any_of(names: Mapping[str, Any]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def tables_at(path: Path, force: bool = False, option: str = "--table") -> Output:
-    """Where tables go: with ``force`` in the place of other tables. Raises :class:`InputError` for a format that is not known."""
-    return Output(path, "the table", option, kind=format_of(path).kind, force=force)
+def tables_at(path: Path, force: bool = False, option: str = "--table", **more: Any) -> Output:
+    """Where tables go: with ``force`` in the place of other tables; ``more``: the fields of :class:`Output`.
+
+    Raises :class:`InputError` for a format that is not known.
+    """
+    return Output(path, "the table", option, kind=format_of(path).kind, force=force, **more)
 
 
 def tables_bytes(result: Mapping[str, Any], path: Path) -> bytes:
@@ -69,6 +72,6 @@ def tables_bytes(result: Mapping[str, Any], path: Path) -> bytes:
     return format_of(path).bytes_of(tables_of(result), MADE_BY)
 
 
-def write_tables(result: Mapping[str, Any], path: Path, force: bool = False, option: str = "--table") -> None:
-    """Raises :class:`InputError` as :func:`tables_bytes`, and for another file that is there."""
-    tables_at(path, force, option).write(tables_bytes(result, path))
+def write_tables(result: Mapping[str, Any], path: Path, force: bool = False) -> None:
+    """From Python. Raises :class:`InputError` as :func:`tables_bytes`, and for another file that is there."""
+    tables_at(path, force, option="", saying_so=FROM_PYTHON).write(tables_bytes(result, path))
