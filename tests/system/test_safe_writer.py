@@ -39,7 +39,7 @@ READ = """
 run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accept --key; accept --store;
 accept --replaces; seal INVITATION; seal --key; words STUDY; words --key; words --store; contract STUDY;
 contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
-approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --policy; desk --ledger; desk --owner-key;
+approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --data; desk --policy; desk --ledger; desk --owner-key;
 desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
 check --store; check --ledger;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
