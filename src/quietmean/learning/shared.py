@@ -12,7 +12,8 @@ nothing changes in the budget; the noise on u is 1 / a times as large.
 from __future__ import annotations
 
 import math
-from io import BytesIO
+import struct
+from io import SEEK_CUR, BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -22,13 +23,15 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.output import Output
 from quietmean.core.party import Vector
-from quietmean.core.portability import replace_durably
 from quietmean.learning.trees import Tree
 from quietmean.sessions.clipping import norms, shortened
 
 # How fast C moves, Andrew et al. section 3.
 _RATE = 0.2
+# How a member of a ZIP file begins: its mark, and the lengths of its name and of what follows on that.
+_MEMBER = struct.Struct("<4s22xHH")
 
 
 class Mean(Protocol):
@@ -128,10 +131,13 @@ class SharedModel:
         return self.model
 
     def save(self, path: str | Path) -> None:
-        """Write it, whole and durably, for a restart or for a party that missed rounds. Everything in it is public."""
+        """Write it, whole and durably, for a restart or for a party that missed rounds. Everything in it is public.
+
+        It takes the place of a file of a model of the same size. Raises :class:`InputError` where anything else is there.
+        """
         written = BytesIO()
         np.savez(written, vector=self._vector, velocity=self._velocity, clip=self.clip, round=self.round)
-        replace_durably(Path(path), written.getvalue())
+        Output(Path(path), "the shared model", "path", own=self._is_own).write(written.getvalue())
 
     def load(self, path: str | Path) -> Any:
         """Go on from a file of :meth:`save`: this party's, or that of another party, whom this one trusts for it. The model.
@@ -152,6 +158,20 @@ class SharedModel:
             raise InputError(f"{path} holds numbers that no round makes: give another file")
         self._vector, self._velocity, self.clip, self.round = vector, velocity, clip, round_
         return self.model
+
+    def _is_own(self, content: bytes) -> bool:
+        """Whether a file begins as one that :meth:`save` writes of a model of this size; of a large one no more may be here."""
+        file = BytesIO(content)
+        try:
+            mark, name, extra = _MEMBER.unpack(file.read(_MEMBER.size))
+            if (mark, file.read(name)) != (b"PK\x03\x04", b"vector.npy"):
+                return False
+            file.seek(extra, SEEK_CUR)
+            np.lib.format.read_magic(file)
+            shape, _, kind = np.lib.format.read_array_header_1_0(file)
+        except (struct.error, ValueError):
+            return False
+        return shape == self._vector.shape and kind == self._vector.dtype
 
     def _encoded(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows (N, d) in the unit ball, with the coordinate for adaptive clipping if there is one."""

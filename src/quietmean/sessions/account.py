@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
-from quietmean.core.portability import replace_durably
+from quietmean.core.output import Output, json_object
 from quietmean.privacy import Charge
 from quietmean.sessions.terms import SessionTerms
 
@@ -22,10 +21,12 @@ class SessionAccount:
 
     def __init__(self, terms: SessionTerms, store: Path | None = None) -> None:
         self.terms = terms
-        self._store = store
+        self._store = None if store is None else Output(store, "the session's account", "store", own=self._is_own, private=True)
         self._begun = 0
-        if store is not None and store.exists():
-            self._begun = self._read(store)
+        if store is not None and self._store is not None:
+            if store.exists():
+                self._begun = self._read(store)
+            self._store.require_free()
 
     @property
     def begun(self) -> int:
@@ -53,10 +54,13 @@ class SessionAccount:
                 f"the session's {self.terms.rounds} rounds are over and its budget is spent: keep what it has, or agree anew"
             )
         if self._store is not None:
-            content = {"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1}
-            replace_durably(self._store, canonical_json(content) + b"\n")
+            self._store.write_json({"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})
         self._begun += 1
         return self._begun
+
+    def _is_own(self, content: bytes) -> bool:
+        known = json_object(content)
+        return (known.get("format"), known.get("terms")) == (FORMAT, self.terms.digest)
 
     def _read(self, store: Path) -> int:
         raw = read_json(store)

@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quietmean.core.assumptions import assumptions_json
-from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.party import Vector
-from quietmean.core.portability import replace_durably
 from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
 from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
-from quietmean.node.monitor import Report, status_path
+from quietmean.node.monitor import Report, status_at, status_path
 from quietmean.node.net import Address, Seal, listening_place
 from quietmean.node.preflight import package_version
 from quietmean.planning.accuracy import noise_variance
@@ -129,6 +128,10 @@ def prepare(
     ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
     records are protected. Raises :class:`InputError` without a yes, for a session that the policy or the budget does not allow.
     """
+    places = [receipt_at(receipt, contract), status_at(store)]
+    require_apart(places, store)
+    for place in places:
+        place.require_free()
     auditor = Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
     begun = store.exists() and store.stat().st_size > 0
     with auditor.refusals():
@@ -334,8 +337,21 @@ def conclude(ready: Ready, standing: Standing) -> Account | None:
     except InputError as error:
         audit = {"not_written": str(error)}
     document = _receipt(ready.contract, standing, spent, {**ready.approval, "audit": audit})
-    replace_durably(ready.receipt, canonical_json(document) + b"\n")
+    receipt_at(ready.receipt, ready.contract).write_json(document)
     return account
+
+
+def receipt_at(path: Path, contract: SessionContract) -> Output:
+    """Where the receipt of this party's part goes: it takes the place of one of the same part, and of nothing else."""
+
+    def own(content: bytes) -> bool:
+        known = json_object(content)
+        origin = known.get("origin")
+        approval = origin.get("approval") if isinstance(origin, Mapping) else None
+        agreed = approval.get("contract") if isinstance(approval, Mapping) else None
+        return (known.get("format"), known.get("party"), agreed) == (FORMAT, contract.own.name, contract.digest)
+
+    return Output(path, "the receipt", "receipt", own=own, private=True)
 
 
 def _receipt(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from quietmean.node.monitor.events import (
     event_json,
 )
 from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
-from quietmean.node.monitor.status import now, process_identity, read_status, status_path, write_status
+from quietmean.node.monitor.status import now, process_identity, read_status, status_at, status_path, write_status
 from quietmean.node.monitor.wording import headline, seconds_between, sentence, traffic_text
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "read_status",
     "seconds_between",
     "sentence",
+    "status_at",
     "status_path",
     "traffic_text",
     "write_status",

@@ -16,6 +16,7 @@ from typing import Any
 
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.output import Output, json_object
 from quietmean.core.portability import open_private
 
 FORMAT = "quietmean-status-1"
@@ -31,11 +32,22 @@ def status_path(store: Path) -> Path:
     return store.with_name(store.name + ".status.json")
 
 
+def status_at(store: Path) -> Output:
+    """Where the status beside a store goes: in place of an earlier one, and of nothing else."""
+    return Output(status_path(store), "the status", "--store", own=_is_status)
+
+
+def _is_status(content: bytes) -> bool:
+    return json_object(content).get("format") == FORMAT
+
+
 def write_status(path: Path, status: Mapping[str, Any]) -> None:
     """Put the status of this process in place of the last one. Raises OSError."""
     document = {"format": FORMAT, **process_identity(os.getpid()), **status}
     partial = path.with_name(path.name + ".partial")
-    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+    # Of a process that crashed; what lies there is never written into.
+    partial.unlink(missing_ok=True)
+    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
         json.dump(document, file)
     partial.replace(path)
 

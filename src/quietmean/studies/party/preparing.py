@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
 from quietmean.node import Brought, Identity, NodeSettings
+from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -109,7 +110,7 @@ def prepare(
     smaller = brought(files, contract.choice, records)
     settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once, listen_through)
     # Before the charge: what it is paid for has to be kept.
-    places = list(outputs(settings))
+    places = [*outputs(settings), status_at(store)]
     require_apart(places, store)
     require_store(store)
     for place in places:
