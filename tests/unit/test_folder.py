@@ -475,3 +475,38 @@ def test_places_that_are_none(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as raised:
         parse_folder(text)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("planted", ["session", "round", "name", "name of nothing"])
+def test_a_planted_link_makes_nobody_write_elsewhere(planted: str, tmp_path: Path) -> None:
+    """Whoever rules the shared folder puts a link where this party is about to write."""
+    share, elsewhere = tmp_path / "share", tmp_path / "elsewhere"
+    share.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_bytes(b"mine")
+    place = DiskPlace(share, "s" * 64)
+    session = share / ("s" * 32)
+    if planted == "session":
+        session.symlink_to(elsewhere)
+    else:
+        session.mkdir()
+        if planted == "round":
+            (session / "1").symlink_to(elsewhere)
+        else:
+            (session / "1").mkdir()
+            (session / "1" / "file").symlink_to(elsewhere / ("mine" if planted == "name" else "new"))
+    if planted in ("session", "round"):
+        with pytest.raises(OSError, match=r"."):
+            place.put("1", "file", b"told")
+    else:
+        place.put("1", "file", b"told")
+        assert place.read("1", "file", 9) == b"told"
+        assert sorted(one.name for one in (session / "1").iterdir()) == ["file"]
+    assert {one.name: one.read_bytes() for one in elsewhere.iterdir()} == {"mine": b"mine"}
+
+
+def test_a_share_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    """Files in an empty mount point would reach nobody."""
+    with pytest.raises(FileNotFoundError):
+        DiskPlace(tmp_path / "share", "s" * 64).put("1", "file", b"told")
+    assert list(tmp_path.iterdir()) == []

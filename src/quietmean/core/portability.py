@@ -6,10 +6,13 @@ docs/platforms.md says what is weaker elsewhere than on Linux.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 if sys.platform == "win32":
     import msvcrt
@@ -127,6 +130,55 @@ def replace_durably(path: Path, content: bytes) -> None:
         fresh.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, content: bytes) -> None:
+    """Write ``root``/folders/name whole or not at all, first as ``fresh``, and durably. The folders are made where needed.
+
+    Others may write in ``root``: a link in place of one of the folders is not followed. Raises :class:`OSError`.
+    """
+    if sys.platform == "win32":
+        place = root
+        for one in folders:
+            place /= one
+            place.mkdir(exist_ok=True)
+            if place.is_symlink() or place.resolve() != place.parent.resolve() / one:
+                raise NotADirectoryError(errno.ENOTDIR, "it is a link, which is not followed", str(place))
+        try:
+            with (place / fresh).open("xb") as file:
+                _write_down(file, content)
+            (place / fresh).replace(place / name)
+        except BaseException:
+            (place / fresh).unlink(missing_ok=True)
+            raise
+        return
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    with contextlib.ExitStack() as stack:
+        opened = [os.open(root, flags)]
+        stack.callback(os.close, opened[0])
+        for one in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(one, dir_fd=opened[-1])
+            opened.append(os.open(one, flags | os.O_NOFOLLOW, dir_fd=opened[-1]))
+            stack.callback(os.close, opened[-1])
+        inner = opened[-1]
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=inner)
+            with os.fdopen(handle, "wb") as file:
+                _write_down(file, content)
+            os.rename(fresh, name, src_dir_fd=inner, dst_dir_fd=inner)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=inner)
+            raise
+        for one_handle in reversed(opened[1:]):
+            os.fsync(one_handle)
+
+
+def _write_down(file: IO[bytes], content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def allow_descriptors(wanted: int) -> int:
