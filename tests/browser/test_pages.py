@@ -18,16 +18,21 @@ import pytest
 
 from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.readable import interval_text
 from quietmean.ledger import Account, Ledger
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.report import Stated, write_certificate_report
+from quietmean.statistics import Columns
 from quietmean.statistics.allocation import made_up
+from quietmean.statistics.printed import shown
+from quietmean.statistics.tidy import terms_of
 from quietmean.studies import Study, StudyOutcome, conclude
 from quietmean.testing import example_execution
 from support.browsers import FLAGS, axe_path, browser_path, driver
+from support.outcomes import COLUMNS as KIND_COLUMNS
+from support.outcomes import EVERY_KIND, finished
+from support.outcomes import PARTIES as KIND_PARTIES
 
 pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make browser")
 
@@ -56,6 +61,9 @@ MANY: list[dict[str, Any]] = [
 TOWNS = ["Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull", "Ivry", "Jena", "Kiel", "Lund"]
 NAMES = [f"University Hospital {town}" for town in TOWNS]
 PAGES = ("means", "survival", "many", "one-machine", "privacy", "certificate")
+# As wide as registers have them.
+_LONG_LEVELS = ("usual care with an outpatient visit", "intervention, first version", "nobody")
+LONG_NAMES = Columns([one.model_copy(update={"levels": _LONG_LEVELS}) if one.name == "arm" else one for one in KIND_COLUMNS])
 QUESTIONS = ("How sure is it?", "Who is left out?", "What did it cost?", "Against whom?", "What is left?")
 
 
@@ -249,6 +257,70 @@ def test_every_estimate_has_both_intervals_in_the_tables(name: str, made: Made, 
         found = answer.estimates
         if found.summary.get("table"):
             continue
-        for ends in (found.of_noise, found.of_population):
-            assert ends is not None
-            assert all(squeezed(interval_text(one)) in text for one in ends.tolist() if np.isfinite(one).all())
+        assert found.of_population is not None
+        for term in terms_of(answer.to_json()):
+            texts = shown(term)
+            assert squeezed(texts.noise) in text
+            assert squeezed(texts.population) in text
+
+
+@pytest.fixture(scope="module", params=[0.5, 1e4], ids=["some noise", "all hidden"])
+def every_kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a page with every kind of statistic."""
+    folder = tmp_path_factory.mktemp("kinds")
+    outcome = finished(*EVERY_KIND, noise=request.param, columns=LONG_NAMES)
+    names = [f"{NAMES[party]}" for party in range(KIND_PARTIES)]
+    write_report(
+        folder / "kinds.html",
+        "Every kind",
+        outcome,
+        folder / "kinds.receipt.json",
+        names=names,
+        origin={"quietmean": "0.1.0", "finished": "2026-03-01T12:00:00.000+00:00"},
+        messages=100,
+        bytes=10_000,
+        seconds=7.0,
+    )
+    return (folder / "kinds.html").resolve().as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_kind_fits_a_telephone(scheme: str, every_kind: str, browser: Any) -> None:
+    page = opened(browser, every_kind, "telephone", scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    whole = page.evaluate("document.scrollingElement.scrollWidth")
+    # What is wider has a box of its own.
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('body *')].filter(one => !one.closest('.wide, .picture, svg') &&"
+        " one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 80))"
+    )
+    says = page.evaluate("[...document.querySelectorAll('.says')].map(one => one.textContent)")
+    page.close()
+    assert whole <= SIZES["telephone"][0]
+    assert beyond == []
+    assert len(says) == len(EVERY_KIND)
+    assert min(map(len, says)) > len("The mean.")
+
+
+def test_no_text_of_a_figure_is_cut(every_kind: str, browser: Any) -> None:
+    """Names in margins, ticks, and lines under an axis are within their picture."""
+    page = opened(browser, every_kind, "screen", "light")
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.plot svg text')].map(one => [one.textContent, one.getBoundingClientRect(),"
+        " one.closest('svg').getBoundingClientRect()]).filter(([_, own, whole]) => own.left < whole.left - 1 ||"
+        " own.right > whole.right + 1 || own.bottom > whole.bottom + 1 || own.top < whole.top - 1).map(([text]) => text)"
+    )
+    page.close()
+    assert cut == []
+
+
+def test_every_kind_is_whole_on_paper(every_kind: str, browser: Any) -> None:
+    page = opened(browser, every_kind, "screen", "light")
+    page.set_viewport_size({"width": 687, "height": 1000})
+    page.emulate_media(media="print")
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('th, td, dd, svg')].filter(one => one.getBoundingClientRect().right > 688)"
+        ".map(one => one.textContent.slice(0, 40))"
+    )
+    page.close()
+    assert beyond == []

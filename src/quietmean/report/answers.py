@@ -1,19 +1,29 @@
-"""What each statistic says, on the page: its figure, the table behind it, its tests, and what is flagged."""
+"""What each statistic says, on the page: a sentence, its figure, the table behind it, its tests, and what is flagged."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from quietmean.core.readable import UNKNOWN, decimals_for, fixed, interval_text, p_text, plain
+from quietmean.core.readable import HIDDEN, UNKNOWN, fixed
+from quietmean.core.schema import parameters_of
+from quietmean.report.facts import facts_of
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
+from quietmean.report.words import listed, unbroken
 from quietmean.statistics import Answer
-from quietmean.statistics.printed import printed_table
+from quietmean.statistics.findings import finding
+from quietmean.statistics.printed import Shown, notes_of, printed_table, shown, together
+from quietmean.statistics.tidy import Term, terms_of
 
-# A longer table is scrolled on the screen.
+# A longer table is folded behind its figure, or scrolled on the screen.
 _TALL = 16
+# So many rows of which the noise hides all have a line each; more have one together, which names some.
+_MOST_HIDDEN, _MOST_NAMED = 3, 6
+# Bins whose edges are part of the question: what is counted in them is exact.
+_EXACT_IN_BINS = ("histogram", "cdf")
 
 
 def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -> list[dict[str, Any]]:
@@ -23,96 +33,111 @@ def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -
 
 
 def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
+    document = answer.to_json()
     drawn = plot(answer)
-    found = answer.estimates
-    told = [] if found.completeness is None else [("records", str(found.completeness))]
-    notes = list(dict.fromkeys(flag.message for flag in found.flags))
-    if found.reason:
-        notes.append(f"No interval of the population: {found.reason}.")
+    table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
+    notes = notes_of(document["flagged"])
+    if (reason := answer.estimates.reason) and reason not in document["messages"]:
+        notes.append(f"no interval of the population: {reason}")
     return {
         "name": answer.statistic.text,
         "what": answer.statistic.summary,
+        "says": unbroken(f"{finding(document)}."),
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
-        **(_printed(found.summary) or _table(answer, truth)),
-        "facts": told + _facts({name: one for name, one in found.summary.items() if name not in ("footnote", "heads", "groups")}),
+        **table,
+        # Behind a figure that shows the same.
+        "folded": table["tall"] and drawn is not None,
+        "facts": facts_of(answer),
         "tests": _tests(answer),
-        "notes": [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in notes],
+        "notes": [*hidden, *(_note(note) for note in notes)],
         "method": _method(answer),
     }
 
 
+def _note(text: str) -> str:
+    return f"{text}{'' if text.endswith(('.', ')')) else '.'}"
+
+
 def _method(answer: Answer) -> str:
+    """How many records, how it was found, what the intervals are of, and what it used."""
     found = answer.estimates
     how = f"{found.method[:1].upper()}{found.method[1:]}. It used {100 * answer.budget_part:.2g} % of the privacy budget."
-    return f"{found.summary.get('footnote', '')} {how}".strip()
+    parts = [*_complete(answer), str(found.summary.get("footnote", "")), how, _about_bins(answer)]
+    return " ".join(part for part in parts if part)
 
 
-def _printed(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A table that the statistic prints itself."""
+def _complete(answer: Answer) -> list[str]:
+    """Of how many records an answer is."""
+    found = answer.estimates.completeness
+    if found is None:
+        return []
+    noise = f" (noise ± {found.present_error:.2g})" if found.present_error and math.isfinite(found.present_error) else ""
+    without = f"; {fixed(found.missing, 0)} without a value that it needs" if found.missing > 2 * found.missing_error else ""
+    return [f"n = {fixed(found.present, 0)}{noise}{without}."]
+
+
+def _about_bins(answer: Answer) -> str:
+    """What the interval of the noise is of where values were counted in bins."""
+    if answer.estimates.resolution is not None:
+        return "Both intervals contain what its bins leave open."
+    binned = "bins" in parameters_of(type(answer.statistic))
+    if not binned or answer.statistic.name in _EXACT_IN_BINS:
+        return ""
+    return "The interval of the noise is for what the same binned records give."
+
+
+def _printed(summary: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+    """A table that the statistic prints itself, and one line for its rows of which the noise hides all."""
     found = printed_table(summary)
-    return None if found is None else {"heads": list(found.heads), "rows": [list(row) for row in found.rows], "tall": False}
+    if found is None:
+        return None
+    hidden = [row for row in found.rows if HIDDEN in row and set(row[1:]) <= {HIDDEN, UNKNOWN, ""}]
+    rows = [list(row) for row in found.rows if row not in hidden or len(hidden) <= _MOST_HIDDEN]
+    notes = [f"Hidden by the noise: {listed([row[0] for row in hidden], _MOST_NAMED)}."] if len(rows) < len(found.rows) else []
+    return {"heads": list(found.heads), "rows": rows, "tall": False, "key": 0}, notes
 
 
-def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
+def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) -> tuple[dict[str, Any], list[str]]:
+    """The terms with what is known of them, and one line for those of which nothing is."""
+    terms = terms_of(document)
+    exact = {} if truth is None else dict(zip((term.term for term in terms), truth.estimates.value.tolist(), strict=True))
+    kept, hidden = together(terms)
+    columns = _columns(answer, kept, [shown(term) for term in kept], exact)
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    notes = [_note(f"{hidden[:1].upper()}{hidden[1:]}")] if hidden else []
+    return {"heads": list(columns), "rows": rows, "tall": len(rows) > _TALL, "key": 1}, notes
+
+
+def _columns(
+    answer: Answer, terms: Sequence[Term], texts: Sequence[Shown], exact: Mapping[str, float]
+) -> dict[str, Sequence[str]]:
+    """The columns of the table by their heads; those that say nothing are left out."""
     found = answer.estimates
-    both = found.of_population
-    heads = ["term", "estimate", "± noise"]
-    heads.append("95 % for the noise")
-    heads += [] if both is None else ["95 % for the population"]
-    heads += [] if found.p_value is None else ["p"]
-    heads += [] if truth is None else ["without noise"]
-    rows = []
-    for place, term in enumerate(found.terms):
-        value, error = float(found.value[place]), float(found.standard_error[place])
-        decimals = decimals_for(error)
-        row = [term or answer.statistic.text, _number(value, decimals, error), _number(error, decimals, error)]
-        row.append(interval_text(found.of_noise[place].tolist()) if math.isfinite(value) and math.isfinite(error) else UNKNOWN)
-        if both is not None:
-            row.append(interval_text(both[place].tolist()) if math.isfinite(value) else UNKNOWN)
-        if found.p_value is not None:
-            row.append(p_text(float(found.p_value[place])))
-        if truth is not None:
-            exact = float(truth.estimates.value[place])
-            row.append(_number(exact, decimals if math.isfinite(error) else 3, 0.0))
-        rows.append(row)
-    return {"heads": heads, "rows": rows, "tall": len(rows) > _TALL}
+    columns: dict[str, Sequence[str]] = {
+        "term": [term.term or answer.statistic.text for term in terms],
+        "estimate": [one.estimate for one in texts],
+        "± noise": [one.noise_error for one in texts],
+        "95 % for the noise": [one.noise for one in texts],
+    }
+    if found.of_population is not None:
+        label = "95 % for the population"
+        based = "model-based" in found.method or any(flag.code == "model-based" for flag in found.flags)
+        columns[f"{label} (model-based)" if based else label] = [one.population for one in texts]
+    if any(one.p for one in texts):
+        columns["p"] = [one.p for one in texts]
+    if len({one.n for one in texts if one.n}) > 1:
+        columns["n"] = [one.n for one in texts]
+    if exact:
+        columns["without noise"] = [_exact(term, exact[term.term]) for term in terms]
+    return columns
 
 
-def _number(value: float, decimals: int, error: float) -> str:
-    return fixed(value, decimals) if math.isfinite(error) else UNKNOWN
+def _exact(term: Term, value: float) -> str:
+    """With the digits of the estimate."""
+    return UNKNOWN if math.isnan(value) else shown(replace(term, estimate=value, flags=(), upper=None)).estimate
 
 
 def _tests(answer: Answer) -> list[str]:
-    found = []
-    for name, test in answer.estimates.tests.items():
-        if not math.isnan(test.p_value):
-            found.append(test.sentence(name))
-    return found
-
-
-def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Further numbers about the whole, and by group: medians with their intervals, R squared and so on."""
-    found: list[tuple[str, str]] = []
-    for name, value in summary.items():
-        if isinstance(value, Mapping):
-            found += [(f"{name}: {_word(key)}", text) for key, one in value.items() if (text := _fact(one))]
-        elif text := _fact(value):
-            found.append((_word(name), text))
-    return found
-
-
-def _word(key: str) -> str:
-    return key.replace("_", " ").replace("interval population", "(95 %)")
-
-
-def _fact(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return ""
-    if isinstance(value, int | float):
-        return "" if math.isnan(value) else "not reached" if math.isinf(value) else plain(value, 4)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text}" for key, one in value.items() if (text := _fact(one)))
-    if isinstance(value, list | tuple) and len(value) == 2:
-        ends = [_fact(one) for one in value]
-        return " to ".join(ends) if all(ends) else ""
-    return value if isinstance(value, str) else ""
+    """Those with a p-value. Of two groups the analysis of variance says what the t test does."""
+    found = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
+    return [test.sentence(name) for name, test in found.items() if not (name == "anova" and "t-test" in found)]

@@ -113,10 +113,17 @@ def _how_sure(report: StudyReport) -> glance.Glance:
     smaller = [np.isfinite(both) & (math.sqrt(2) * noise <= both) for noise, both in errors if both is not None]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
-    good = f"smaller than the sampling error in {sum(int(one.sum()) for one in smaller)} of {sum(map(len, smaller))} estimates"
+    good = _where_smaller(sum(int(one.sum()) for one in smaller), sum(map(len, smaller)))
     if report.only_means:
         return _sure(report, f"± noise for privacy; it is {good}.")
     return glance.Glance("How sure is it?", f"Noise {good}", "Each has its ± and both intervals in the tables below.")
+
+
+def _where_smaller(few: int, many: int) -> str:
+    """In how many estimates the noise is the smaller error."""
+    if few in (0, many):
+        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} estimates"
+    return f"smaller than the sampling error in {few} of {many} estimates"
 
 
 def _sure(report: StudyReport, note: str) -> glance.Glance:
@@ -140,7 +147,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
     for party, name in enumerate(report.party_names):
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
         row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
-        rows.append([*row, f"{100 * float(share[party]):.3g} %", words.rounded_up(float(epsilons[party]))])
+        rows.append([*row, f"{100 * float(share[party]):.1f} %", words.rounded_up(float(epsilons[party]))])
     heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε ex post"]
     return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 

@@ -6,9 +6,9 @@ negative is made so here, for the eye only; tables have the linear estimates.
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.readable import UNKNOWN, fixed, plain
-from quietmean.report.data import LARGEST, SMALLEST
-from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE, house_style
+from quietmean.report.canvas import BOTTOM, LEFT, WIDE, canvas, dates_below, quiet, wider_ends
+from quietmean.report.data import LARGEST
+from quietmean.report.forest import forest
+from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE
 from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
-from quietmean.statistics.estimates import Z
 from quietmean.statistics.kinds.survival import QUANTILES
 
 if TYPE_CHECKING:
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Inches: narrow enough for a telephone without small print.
-WIDE = 5.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.7, 0.15, 0.15, 0.55
-_MOST_BARS, _MOST_LABELS, _MOST_ROWS, _MOST_ARMS = 64, 9, 30, 5
+_MOST_BARS, _MOST_LABELS, _MOST_ARMS = 64, 9, 5
 _PALE, _DARK = 0.16, 0.3
 _COLOURS = (ESTIMATE, COALITION, OVER, INK, QUIET)
-# Terms of groups that are no means.
-_COMPARED = ("difference", "smd", "auc")
+_FIRST_DAY = "1970-01-01"
+# Of a label under an axis that fits beside its neighbours, and of a name in a margin.
+_LONGEST_TICK, _LONGEST_ARM = 10, 16
 _SEPARATE = ("below", "above", "missing")
 
 
@@ -67,73 +66,53 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
     found = answer.estimates
     if not 1 < len(found.terms) <= _MOST_BARS:
         return None
-    with _canvas(2.6) as (figure, axes):
+    levels = not any(term in _SEPARATE[:2] for term in found.terms)
+    longest = max(len(short(_from(term), 2 * _LONGEST_TICK)) for term in found.terms)
+    crowded = longest > 60 / min(len(found.terms), _MOST_LABELS if not levels else len(found.terms))
+    # Of names upright, or aslant.
+    slope = 0.075 if len(found.terms) > 2 * _MOST_LABELS and levels else 0.045
+    largest = float(np.nanmax(np.append(np.where(np.isfinite(wider_ends(found)), wider_ends(found), np.nan), 0.0)))
+    left = max(LEFT, 0.42 + 0.1 * len(f"{largest:.0f}"[:7]))
+    with canvas(2.6, bottom=BOTTOM + (slope * longest if crowded else 0.0), left=left) as (figure, axes):
         places = np.arange(len(found.terms), dtype=np.float64)
         pale = [term in _SEPARATE for term in found.terms]
         heights = np.maximum(np.nan_to_num(found.value), 0.0)
         colours = [QUIET if one else ESTIMATE for one in pale]
         axes.bar(places, heights, width=0.86, color=colours, alpha=_DARK, linewidth=0)
-        for place, noise, both in zip(places.tolist(), found.of_noise, _both(found), strict=True):
+        for place, noise, both in zip(places.tolist(), found.of_noise, wider_ends(found), strict=True):
             _upright(axes, place, np.maximum(both, 0.0), 1.1)
             _upright(axes, place, np.maximum(noise, 0.0), 3.0)
-        every = max(math.ceil(len(places) / _MOST_LABELS), 1)
-        axes.set_xticks(places[::every], [short(_from(term)) for term in found.terms[::every]])
-        if max(len(_from(term)) for term in found.terms[::every]) > 60 / max(len(places[::every]), 1):
-            axes.tick_params(axis="x", labelrotation=35)
+        every = 1 if levels else max(math.ceil(len(places) / _MOST_LABELS), 1)
+        names = [short(_from(term), 2 * _LONGEST_TICK) for term in found.terms[::every]]
+        axes.set_xticks(places[::every], names)
+        if longest > 60 / max(len(names), 1):
+            upright = len(names) > 2 * _MOST_LABELS
+            axes.tick_params(axis="x", labelrotation=90 if upright else 35, labelsize=8.5 if upright else None)
             for label in axes.get_xticklabels():
-                label.set_horizontalalignment("right")
+                label.set_horizontalalignment("center" if upright else "right")
         axes.set_ylabel("records")
         axes.set_ylim(bottom=0.0)
-        _quiet(axes)
+        quiet(axes)
     return figure, f"Bars of {answer.statistic.text}: how many records are in each"
 
 
 def _distribution(answer: Answer) -> tuple[Figure, str] | None:
     found = answer.estimates
-    places = [float(term) for term in found.terms if _is_number(term)]
-    if len(places) < 2 or len(places) != len(found.terms):
+    days = [_day(term) for term in found.terms]
+    dated = all(day is not None for day in days)
+    places = [float(day) for day in days if day is not None] if dated else [float(one) for one in found.terms if _is_number(one)]
+    if len(places) < 2 or len(places) != len(found.terms) or not (np.diff(places) > 0).all():
         return None
-    with _canvas(2.6) as (figure, axes):
+    with canvas(2.6) as (figure, axes):
         _band(axes, np.array(places), found, ESTIMATE, rising=1)
         axes.set_ylim(0.0, 1.02)
         axes.set_xlim(places[0], places[-1])
         axes.set_xlabel(getattr(answer.statistic, "column", ""))
+        if dated:
+            dates_below(axes, _FIRST_DAY)
         axes.set_ylabel("part of the records below")
-        _quiet(axes)
+        quiet(axes)
     return figure, f"{answer.statistic.text}: the part of the records below each value, with bands"
-
-
-def _forest(answer: Answer) -> tuple[Figure, str] | None:
-    """Rows of terms that share a unit: means of groups, quantiles, or slopes."""
-    found, kind = answer.estimates, answer.statistic.name
-    kept = [place for place, term in enumerate(found.terms) if term not in _COMPARED and term != "(Intercept)"]
-    kept = [place for place in kept if math.isfinite(found.value[place]) and math.isfinite(found.standard_error[place])]
-    if not 1 <= len(kept) <= _MOST_ROWS:
-        return None
-    slopes = "regression" in kind
-    noise, both = found.of_noise[kept], _both(found)[kept]
-    value = found.value[kept]
-    if slopes:
-        # Slopes have units of their own: each in standard errors of its population's estimate is comparable, and 0 stays 0.
-        error = (both[:, 1] - both[:, 0]) / (2 * Z)
-        if not (np.abs(error) > SMALLEST).all():
-            return None
-        value, noise, both = value / error, noise / error[:, None], both / error[:, None]
-    names = [short(found.terms[place]) or answer.statistic.text for place in kept]
-    left = min(0.25 + 0.085 * max(len(name) for name in names), 2.0)
-    with _canvas(0.32 * len(kept) + 0.1, left=left) as (figure, axes):
-        rows = np.arange(len(kept))
-        for row, middle, thick, thin in zip(rows.tolist(), value.tolist(), noise, both, strict=True):
-            axes.plot(thin, [row, row], color=ESTIMATE, linewidth=1.2, solid_capstyle="butt")
-            axes.plot(thick, [row, row], color=ESTIMATE, linewidth=3.6, solid_capstyle="butt")
-            axes.plot([middle], [row], "o", color=ESTIMATE, markersize=5.5, markeredgewidth=0)
-        if slopes:
-            axes.axvline(0.0, color=MUTED, linewidth=0.9, zorder=0)
-        axes.set_yticks(rows, names)
-        axes.set_ylim(len(kept) - 0.5, -0.5)
-        axes.set_xlabel("slope in its standard errors; 0: no effect" if slopes else getattr(answer.statistic, "column", ""))
-        _quiet(axes, across=False)
-    return figure, f"Forest plot of {answer.statistic.text} with both intervals"
 
 
 def _map(answer: Answer) -> tuple[Figure, str] | None:
@@ -143,7 +122,7 @@ def _map(answer: Answer) -> tuple[Figure, str] | None:
     if not pairs or not 3 <= len(names) <= 16:
         return None
     side = min(0.62 * len(names), WIDE - 1.4)
-    with _canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
+    with canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
         for (one, other), place in pairs.items():
             for row, column in ((names.index(one), names.index(other)), (names.index(other), names.index(one))):
                 _cell(axes, row, column, float(found.value[place]))
@@ -153,7 +132,7 @@ def _map(answer: Answer) -> tuple[Figure, str] | None:
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=35, ha="right")
         axes.set_yticks(range(len(names)), [short(name) for name in names])
-        _quiet(axes, across=False)
+        quiet(axes, across=False)
         axes.grid(visible=False)
         axes.spines["bottom"].set_visible(False)
     return figure, f"Map of {answer.statistic.text}: blue is positive, orange is negative"
@@ -182,8 +161,10 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
     if not known[list(points)].any():
         return None
     last = max(float(found.groups[place][1]) for place in points)
-    arms_below, dashed = 0.24 * (len(arms) + 1), False
-    with _canvas(2.7, bottom=0.65 + arms_below, left=1.2) as (figure, axes):
+    rows = _rows_at_risk(found, arms)
+    longest = max((len(short(row, _LONGEST_ARM)) for row in rows), default=0)
+    arms_below, dashed = 0.24 * (len(rows) + 1), False
+    with canvas(2.7, bottom=0.65 + arms_below, left=min(max(0.3 + 0.085 * longest, 0.9), 1.9)) as (figure, axes):
         for arm, colour in zip(arms, _COLOURS, strict=False):
             kept = [place for place, group in points.items() if group == arm and known[place]]
             times = np.array([0.0, *(float(found.groups[place][1]) for place in kept)])
@@ -191,15 +172,15 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
             curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
             dashed |= _extrapolated(axes, found, arm, curve, colour)
             if len(arms) > 1:
-                axes.plot([], [], color=colour, label=short(arm))
+                axes.plot([], [], color=colour, label=short(arm, 2 * _LONGEST_ARM))
         if len(arms) > 1:
             axes.legend(frameon=False, loc="upper left" if rising else "upper right", labelcolor=MUTED, fontsize=10)
         axes.set_xlim(0.0, last)
         axes.set_ylim(0.0, 1.02)
         axes.set_xlabel(getattr(answer.statistic, "time", "time"))
         axes.set_ylabel("part with the event" if rising else "part without the event")
-        _quiet(axes)
-        _numbers_at_risk(axes, answer, arms)
+        quiet(axes)
+        _numbers_at_risk(axes, answer, rows)
     text = f"Curves of {answer.statistic.text} with bands, and the numbers at risk under them"
     return figure, text + ("; dashed where too few are at risk for the noise to rely on it" if dashed else "")
 
@@ -221,10 +202,17 @@ def _of_arm(found: Estimates, arm: str, name: str, otherwise: Any) -> Any:
     return own.get(name, otherwise) if isinstance(own, Mapping) else otherwise
 
 
+def _rows_at_risk(found: Estimates, arms: Sequence[str]) -> list[str]:
+    """The arms of which the numbers at risk are known: competing events share those of their arm."""
+    known = found.summary.get("at_risk")
+    return [str(arm) for arm in known] if isinstance(known, Mapping) else list(arms)
+
+
 def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
     """Under the axis, at its ticks: who is at risk in the bin that begins there."""
     found = answer.estimates
-    ends = [float(time) for group, time in found.groups if group == arms[0]]
+    first = next((group for group, time in found.groups if _is_number(time)), "")
+    ends = [float(time) for group, time in found.groups if group == first]
     begins = [0.0, *ends[:-1]]
     every = max(math.ceil(len(begins) / 6), 1)
     axes.set_xticks(begins[::every], [plain(time) for time in begins[::every]])
@@ -234,9 +222,11 @@ def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
     axes.text(-0.09, top, "at risk", transform=axes.transAxes, size=9.5, color=MUTED, ha="right", va="center")
     for row, (arm, colour) in enumerate(zip(arms, _COLOURS, strict=False), start=1):
         known = found.summary.get(arm, found.summary.get("at_risk", {}))
-        counts = known.get("at_risk", known.get(arm, [])) if isinstance(known, Mapping) else []
-        name = "" if len(arms) == 1 else short(arm, 11)
-        axes.text(-0.09, top - step * row, name, transform=axes.transAxes, size=9.5, color=colour, ha="right", va="center")
+        counts = (known.get("at_risk", known.get(arm)) if isinstance(known, Mapping) else None) or []
+        name = "" if len(arms) == 1 else short(arm, _LONGEST_ARM)
+        # Curves of several events are more than arms: only where each arm is a curve has it its colour.
+        own = colour if "at_risk" not in found.summary else INK
+        axes.text(-0.09, top - step * row, name, transform=axes.transAxes, size=9.5, color=own, ha="right", va="center")
         for place in range(0, len(begins), every):
             text = _at_risk(counts[place]) if place < len(counts) else UNKNOWN
             where = begins[place] / max(ends[-1], 1e-300)
@@ -260,13 +250,15 @@ def _roc(answer: Answer) -> tuple[Figure, str] | None:
     high, low = ([kinds[kind][edge] for edge in both] for kind in ("sensitivity", "specificity"))
     order = np.argsort(1 - found.value[low], kind="stable")
     return roc_figure(
-        np.clip(1 - found.value[low][order], 0.0, 1.0), np.clip(found.value[high][order], 0.0, 1.0), _both(found)[high][order]
+        np.clip(1 - found.value[low][order], 0.0, 1.0),
+        np.clip(found.value[high][order], 0.0, 1.0),
+        wider_ends(found)[high][order],
     ), f"{answer.statistic.text}: sensitivity against false positives, with bands"
 
 
 def roc_figure(false_positives: Array, sensitivity: Array, ends: Array) -> Figure:
     """A receiver operating characteristic of points (k,), from few false positives to many; ``ends`` of sensitivity, (k, 2)."""
-    with _canvas(3.2, right=WIDE - _LEFT - 3.4) as (figure, axes):
+    with canvas(3.2, right=WIDE - LEFT - 3.4) as (figure, axes):
         x = np.maximum.accumulate(np.concatenate([[0.0], false_positives, [1.0]]))
         y = np.maximum.accumulate(np.concatenate([[0.0], sensitivity, [1.0]]))
         low, high = (
@@ -280,7 +272,7 @@ def roc_figure(false_positives: Array, sensitivity: Array, ends: Array) -> Figur
         axes.set_ylim(0, 1)
         axes.set_xlabel("1 - specificity")
         axes.set_ylabel("sensitivity")
-        _quiet(axes)
+        quiet(axes)
     return figure
 
 
@@ -302,7 +294,7 @@ def _band(
     style: Any = {"step": "post"} if steps else {}
     kept = list(range(len(found.terms))) if places is None else list(places)
     begin = [] if first is None else [first]
-    for ends, alpha in ((_both(found)[kept], _PALE), (found.of_noise[kept], _DARK)):
+    for ends, alpha in ((wider_ends(found)[kept], _PALE), (found.of_noise[kept], _DARK)):
         low, high = (_monotone(np.concatenate([begin, column]), rising) for column in ends.T)
         axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, **style)
     curve = _monotone(np.concatenate([begin, found.value[kept]]), rising)
@@ -319,44 +311,24 @@ def _monotone(values: Array, rising: int) -> Array:
     return found
 
 
-def _both(found: Estimates) -> Array:
-    """The intervals of the population, or of the noise where there are none: (terms, 2)."""
-    known = found.of_population
-    return found.of_noise if known is None else np.where(np.isfinite(known), known, found.of_noise)
-
-
 def _upright(axes: Axes, place: float, ends: Array, width: float) -> None:
     axes.plot([place, place], ends, color=ESTIMATE, linewidth=width, solid_capstyle="butt")
 
 
-def _quiet(axes: Axes, *, across: bool = True) -> None:
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(length=0)
-    (axes.yaxis if across else axes.xaxis).grid(visible=True, color=RULE, linewidth=0.5)
-    axes.patch.set_alpha(0.0)
-
-
-@contextmanager
-def _canvas(tall: float, *, left: float = _LEFT, right: float = _RIGHT, bottom: float = _BOTTOM) -> Iterator[tuple[Figure, Axes]]:
-    """A figure as wide as all, with axes that are so tall."""
-    from matplotlib.figure import Figure as NewFigure
-
-    height = _TOP + tall + bottom
-    with house_style(), _larger_print():
-        figure = NewFigure(figsize=(WIDE, height))
-        yield figure, figure.add_axes((left / WIDE, bottom / height, 1 - (left + right) / WIDE, tall / height))
-
-
-def _larger_print() -> Any:
-    import matplotlib as mpl
-
-    return mpl.rc_context({"font.size": 10.5})
-
-
 def _from(term: str) -> str:
     """Where a bin begins; other terms as they are."""
-    return term[1:].partition(",")[0] if term.startswith("[") else term
+    first, to, _ = term.partition(" to ")
+    return term[1:].partition(",")[0] if term.startswith("[") else first if to and _day(first) is not None else term
+
+
+def _day(text: str) -> int | None:
+    """Days since :data:`_FIRST_DAY`, of a date."""
+    try:
+        return (
+            (datetime.date.fromisoformat(text) - datetime.date.fromisoformat(_FIRST_DAY)).days if text.count("-") == 2 else None
+        )
+    except ValueError:
+        return None
 
 
 def _is_number(text: str) -> bool:
@@ -371,12 +343,15 @@ _DRAWN: dict[str, Callable[[Answer], tuple[Figure, str] | None]] = {
     "count": _bars,
     "cdf": _distribution,
     "cumulative-incidence": _survival,
-    "quantiles": _forest,
-    "group-means": _forest,
-    "proportion": _forest,
-    "site-effects": _forest,
-    "linear-regression": _forest,
-    "logistic-regression": _forest,
+    "quantiles": forest,
+    "group-means": forest,
+    "proportion": forest,
+    "site-effects": forest,
+    "rates": forest,
+    "hazard-ratio": forest,
+    "restricted-mean": forest,
+    "linear-regression": forest,
+    "logistic-regression": forest,
     "correlation": _map,
     "survival": _survival,
     "roc": _roc,

@@ -71,6 +71,11 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
+def unbroken(text: str) -> str:
+    """The same with no end of a line within "p = 0.03", "95 %" and "I² = 0 %"."""
+    return re.sub(r"(?<=[pR²]) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text).replace(" %", "\u00a0%").replace("% ", "%\u00a0")
+
+
 def short(name: str, longest: int = _LONGEST_NAME) -> str:
     """A name that fits into a margin."""
     return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -20,6 +20,8 @@ WHOLE = ""
 LEVEL = 0.95
 # The quantile of the normal distribution at that level, both sides.
 Z = 1.959963984540054
+# So many of what a flag is about are named.
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,49 @@ class Flag:
     """A warning about some result: a short ``code`` for programs and a ``message`` in words.
 
     ``terms``: those of the answer that it is about; all of them where there are none. ``upper``: where noise hides a count, the
-    number that the count is below.
+    number that the count is below. ``about``: what stands before a colon in the message of a flag that others may share.
     """
 
     code: str
     message: str
     terms: tuple[str, ...] = ()
     upper: float | None = None
+    about: str = ""
+
+    @classmethod
+    def shared(cls, code: str, about: str, text: str, terms: tuple[str, ...] = ()) -> Self:
+        """One that may be raised for many terms, levels or groups: :func:`merged` makes one of them."""
+        return cls(code, f"{about}: {text}", terms, about=about)
+
+    @property
+    def text(self) -> str:
+        """The message without what it is about."""
+        return self.message.removeprefix(f"{self.about}: ") if self.about else self.message
 
     def to_json(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "terms": list(self.terms), "upper": self.upper}
+
+
+def merged(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """One flag for each code and text, about all that they are about, and of all their terms, in the place of the first.
+
+    Flags with an upper end of their own stay apart.
+    """
+    alike: dict[tuple[str, str, int], list[Flag]] = {}
+    for place, flag in enumerate(flags):
+        apart = place if flag.upper is not None or not flag.about else -1
+        alike.setdefault((flag.code, flag.text, apart), []).append(flag)
+    return tuple(_one(group) for group in alike.values())
+
+
+def _one(flags: list[Flag]) -> Flag:
+    if len(flags) == 1:
+        return flags[0]
+    names = list(dict.fromkeys(flag.about for flag in flags))
+    about = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    # One without terms is about all of them.
+    terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
+    return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,8 @@ def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag
     """
     if not 1 < ratio < _CLEAR:
         return []
-    text = f"{what}: only just above the noise; such values are shown by chance, and lie too far out on average"
-    return [Flag("near-threshold", text, terms)]
+    text = "only just above the noise; such values are shown by chance, and lie too far out on average"
+    return [Flag.shared("near-threshold", what, text, terms)]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

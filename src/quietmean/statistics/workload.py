@@ -19,7 +19,7 @@ from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.decoding import Decoder
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates, Flag, merged
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 
 # So many records are encoded at a time: memory does not grow with the table.
@@ -235,7 +235,7 @@ class Workload:
         """What a statistic says, and which of it counts missing cells as the middle."""
         found = statistic.decode(released, self.declared)
         flags = [_filled_in(one, statistic.terms_of(one, found)) for one in self.filled_in(statistic)]
-        found = replace(found, flags=(*found.flags, *flags), since=_since(statistic, found, self.declared))
+        found = replace(found, flags=merged((*found.flags, *flags)), since=_since(statistic, found, self.declared))
         # A statistic of many features says itself of how many records each term is.
         return found if found.n is not None else counted(found, statistic, released, self.declared)
 

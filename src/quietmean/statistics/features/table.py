@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Simplex
+from quietmean.core.readable import day_text
 from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import LINEAR, MISSING, Column
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
@@ -76,6 +77,15 @@ class Axis:
         return cls(column, edges, closed)
 
     @cached_property
+    def by_day(self) -> bool:
+        """Does each bin hold at least one day of a column of dates? Then days of the calendar name bins."""
+        return bool(self.column.since) and all(b - a >= 1 for a, b in pairwise(self.edges))
+
+    def edge_label(self, edge: float) -> str:
+        """How an edge is called where values of at most that are counted."""
+        return day_text(edge, self.column.since, "down") if self.by_day else f"{edge:g}"
+
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The names of the cells, in their order."""
         if not self.edges:
@@ -84,9 +94,10 @@ class Axis:
         return (BELOW, *(self._label(a, b, place == last) for place, (a, b) in enumerate(pairwise(self.edges))), ABOVE, MISSING)
 
     def _label(self, a: float, b: float, last: bool) -> str:
-        if self.column.whole:
+        if self.column.whole or self.by_day:
             first, end = self._whole_numbers(a, b, last)
-            return f"{first}" if first == end else f"{first} to {end}"
+            texts = [day_text(day, self.column.since) if self.by_day else f"{day}" for day in (first, end)]
+            return texts[0] if first == end else " to ".join(texts)
         return f"({a:g}, {b:g}]" if self.closed == "right" else f"[{a:g}, {b:g}{']' if last else ')'}"
 
     def _whole_numbers(self, a: float, b: float, last: bool) -> tuple[int, int]:

@@ -46,7 +46,7 @@ class CumulativeDistribution(Statistic):
         told = np.arange(len(edges))
         if self.edges is None and len(told) > _MOST_EDGES:
             told = np.unique(np.rint(np.linspace(0, told[-1], _MOST_EDGES)).astype(np.int64))
-        terms = tuple(f"{edge:g}" for edge in edges[told])
+        terms = tuple(table.axis.edge_label(edge) for edge in edges[told].tolist())
         if known is None:
             return nothing_present(f"column {self.column!r}", terms, [(0.0, 1.0)] * len(terms))
         values = (known.parts / known.present)[told]

@@ -39,7 +39,7 @@ class Correlation(OfColumns):
         rows = [_correlation(found, i, j) for i, j in pairs]
         terms = self._terms(pairs)
         flags = [
-            Flag("no-correlation", f"{term}: noise hides a variance, no correlation", (term,))
+            Flag.shared("no-correlation", term, "noise hides a variance, no correlation", (term,))
             for term, row in zip(terms, rows, strict=True)
             if math.isnan(row[0])
         ]

@@ -98,8 +98,8 @@ class Pca(OfColumns):
             loadings = [f"{name}:{column}" for column in self.columns]
             least = _LEAST_GAP * entry * math.sqrt(count)
             if np.abs(gaps).min() <= max(least, _NO_GAP * float(values[0])):
-                text = f"{name}: noise cannot tell its variance from that of another component, left out"
-                flags.append(Flag("no-gap", text, (name, *loadings)))
+                text = "noise cannot tell its variance from that of another component, left out"
+                flags.append(Flag.shared("no-gap", name, text, (name, *loadings)))
                 rows += [Row.unknown(name, (0.0, most)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)
                 continue

@@ -122,8 +122,8 @@ def part_of(released: Released, table: Feature, chosen: Array, counted: Array, w
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if part <= LEAST_PRESENT * error_of_part:
-        text = f"{what}: too few values for the noise: nothing is known about them; ask for a larger epsilon"
-        return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag("nothing-present", text)]
+        text = "too few values for the noise: nothing is known about them; ask for a larger epsilon"
+        return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag.shared("nothing-present", what, text)]
     value = released.weighted(table, chosen)[0] / part
     error = released.weighted(table, (chosen - value * counted) / part)[1]
     records = released.weight * part

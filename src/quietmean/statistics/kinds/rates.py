@@ -175,10 +175,10 @@ class Rates(Statistic):
         flags: list[Flag] = []
         for name, group in zip(names, groups, strict=True):
             if not group.known:
-                flags.append(Flag("no-person-time", f"{name}: too little person-time for the noise, no rate", (name,)))
+                flags.append(Flag.shared("no-person-time", name, "too little person-time for the noise, no rate", (name,)))
             elif _together(group.noise_of_rate, [group.sampling_of_rate], [group]) < _LEAST_DEGREES:
-                text = f"{name}: noise hides how events vary between records, the population's interval assumes Poisson events"
-                flags.append(Flag("model-based", text, (name,)))
+                text = "noise hides how events vary between records, the population's interval assumes Poisson events"
+                flags.append(Flag.shared("model-based", name, text, (name,)))
         rows = [self._rate(name, group) for name, group in zip(names, groups, strict=True)]
         if len(names) == 2:
             rows += self._against(groups, flags)

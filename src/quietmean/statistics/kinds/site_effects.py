@@ -66,7 +66,9 @@ class SiteEffects(Statistic):
         rows = [_mean(site, one, limits) for site, one in zip(sites, found, strict=True)]
         flags = [Flag("sites-seen", SEEN)]
         flags += [
-            Flag("group-left-out", f"site {site}: too few for its noise, or all the same: left out of what sites have in common")
+            Flag.shared(
+                "group-left-out", f"site {site}", "too few for its noise, or all the same: left out of what sites have in common"
+            )
             for site, one in zip(sites, found, strict=True)
             if not _varies(one, block.column)
         ]

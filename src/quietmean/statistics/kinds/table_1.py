@@ -190,7 +190,9 @@ def _numbers(
     for place, (group, one, size) in enumerate(zip(groups, found, sizes, strict=True)):
         if one is None:
             terms = tuple(f"{group} {column.name} {what}" for what in ("mean", "sd"))
-            flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out", terms))
+            flags.append(
+                Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
+            )
         rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
         if not feature.filled_in:
             what = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
@@ -219,8 +221,8 @@ def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flag
         known = cumulative(released, feature, place)
         terms = tuple(f"{group} {name}" for name in names)
         if known is None:
-            text = f"{column.name} in {group}: too few values for the noise, no median"
-            flags.append(Flag("nothing-present", text, terms))
+            text = "too few values for the noise, no median"
+            flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
             found += [Row.unknown(name, (column.low, column.high)).of(group) for name in names]
             continue
         for name, term, (row, told) in zip(names, terms, quantile_rows(known, _QUARTERS, 1 / released.weight), strict=True):

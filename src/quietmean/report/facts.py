@@ -1,0 +1,180 @@
+"""What answers say beside their terms: restricted means, who was compared until when, heterogeneity, parts of the variance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from quietmean.core.readable import UNKNOWN, fixed, interval_text, number_text, plain
+from quietmean.statistics import Answer
+
+Facts = list[tuple[str, str]]
+
+# Of what has no standard error.
+_DIGITS = 3
+_NAMES = {
+    "r_squared": "R²",
+    "adjusted_r_squared": "adjusted R²",
+    "sigma": "residual standard deviation",
+    "df": "degrees of freedom",
+    "records": "complete records",
+    "sites": "sites that are known",
+}
+# What pages show elsewhere, or what is for programs.
+_ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
+
+
+def facts_of(answer: Answer) -> Facts:
+    """Names and texts, none empty."""
+    summary = answer.estimates.summary
+    found = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
+    return [(name, text) for name, text in found if text and text != UNKNOWN]
+
+
+def _plainly(summary: Mapping[str, Any]) -> Facts:
+    """Numbers and words by name; nothing of lists, which mean something else in each kind."""
+    found: Facts = []
+    for name, value in summary.items():
+        if name in _ELSEWHERE:
+            continue
+        if isinstance(value, Mapping):
+            parts = [f"{key} {text}" for key, one in value.items() if (text := _text(str(key), one))]
+            found.append((_word(name), ", ".join(parts)))
+        else:
+            found.append((_word(name), _text(name, value)))
+    return found
+
+
+def _word(name: str) -> str:
+    return _NAMES.get(name, name.replace("_", " "))
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return ""
+    return fixed(value, 0) if name in ("records", "sites", "df") else plain(value, _DIGITS)
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _survival(summary: Mapping[str, Any]) -> Facts:
+    found: Facts = []
+    for arm, own in summary.items():
+        if not isinstance(own, Mapping) or "restricted_mean" not in own:
+            continue
+        mean, error = _number(own["restricted_mean"]), _number(own.get("restricted_mean_standard_error"))
+        if not math.isfinite(mean):
+            continue
+        ends = own.get("restricted_mean_interval_population")
+        usable = error if 0 < error < math.inf else 0.0
+        shown = interval_text(_pair(ends), usable or None)
+        found.append((f"{arm}: mean time up to the horizon", number_text(mean, usable) + _in_brackets(shown)))
+    return [*found, *_extent(summary.get("log-rank"))]
+
+
+def _pair(ends: Any) -> tuple[float, float]:
+    if isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2:
+        return _number(ends[0]), _number(ends[1])
+    return math.nan, math.nan
+
+
+def _in_brackets(shown: str) -> str:
+    return "" if shown == UNKNOWN else f" (95 % {shown})"
+
+
+def _extent(summary: Any) -> Facts:
+    """Up to when arms are compared, from which events."""
+    if not isinstance(summary, Mapping):
+        return []
+    until, events = _number(summary.get("until")), summary.get("events")
+    left_out, bins = _number(summary.get("records_left_out")), _number(summary.get("bins_left_out"))
+    found = []
+    if math.isfinite(until):
+        found.append(("compared until", plain(until)))
+    if isinstance(events, Mapping):
+        found.append(("events until then", ", ".join(f"{arm} {_count(_number(one))}" for arm, one in events.items())))
+    if bins > 0 and math.isfinite(bins):
+        whose = f"{fixed(bins, 0)} {'bin' if bins == 1 else 'bins'}"
+        found.append(("left out later", f"{whose}, where about {_count(left_out)} records end"))
+    return found
+
+
+def _count(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else fixed(max(value, 0.0), 0)
+
+
+def _heterogeneity(summary: Mapping[str, Any]) -> Facts:
+    by_term = summary.get("heterogeneity")
+    if not isinstance(by_term, Mapping):
+        return _plainly(summary)
+    return [(f"differences of sites{'' if term == 'all' else f', {term}'}", _sites(one)) for term, one in by_term.items()]
+
+
+def _sites(found: Any) -> str:
+    if not isinstance(found, Mapping):
+        return ""
+    tau = _number(found.get("tau"))
+    squared = tau**2 if abs(tau) < 1e100 else math.nan
+    return heterogeneity_text(_number(found.get("i_squared")), squared, _number(found.get("sites")))
+
+
+def heterogeneity_text(i_squared: float, tau_squared: float, sites: float = math.nan) -> str:
+    """How much sites differ: "I² = 9 %, τ² = 0.33, 5 sites"."""
+    parts = [f"I² = {fixed(100 * i_squared, 0)} %"] if math.isfinite(i_squared) else []
+    parts += [f"τ² = {plain(tau_squared, _DIGITS)}"] if math.isfinite(tau_squared) else []
+    parts += [f"{fixed(sites, 0)} sites"] if math.isfinite(sites) else []
+    return ", ".join(parts)
+
+
+def _site_effects(summary: Mapping[str, Any]) -> Facts:
+    squared, tau, sites = (_number(summary.get(name)) for name in ("i_squared", "tau_squared", "sites"))
+    return [("differences of sites", heterogeneity_text(squared, tau, sites))]
+
+
+def _pca(summary: Mapping[str, Any]) -> Facts:
+    found: Facts = []
+    lists = [summary.get(name) for name in ("proportion", "cumulative", "noise_turns_by_degrees")]
+    parts, sums, turns = ([_number(value) for value in one] if isinstance(one, Sequence) else [] for one in lists)
+    for place, part in enumerate(parts):
+        if not math.isfinite(part):
+            continue
+        told = [f"{fixed(100 * part, 0)} % of the variance"]
+        if place and place < len(sums) and math.isfinite(sums[place]):
+            told.append(f"{fixed(100 * sums[place], 0)} % with those before")
+        if place < len(turns) and math.isfinite(turns[place]):
+            told.append(f"the noise turns it by {plain(turns[place], 2)}°")
+        found.append((f"PC{place + 1}", ", ".join(told)))
+    return [*found, ("complete records", _count(_number(summary.get("records"))))]
+
+
+def _logistic(summary: Mapping[str, Any]) -> Facts:
+    signs, ranking = summary.get("signs"), summary.get("ranking")
+    found: Facts = []
+    if isinstance(signs, Mapping) and signs:
+        found.append(("signs beyond the noise", ", ".join(f"{name} {sign}" for name, sign in signs.items()).replace("-", "−")))
+    if isinstance(ranking, Mapping) and ranking:
+        found.append(("weights to rank by", ", ".join(f"{name} {plain(_number(one), _DIGITS)}" for name, one in ranking.items())))
+    return [*found, ("complete records", _count(_number(summary.get("records"))))]
+
+
+def _hidden(summary: Mapping[str, Any]) -> Facts:
+    return []
+
+
+_OF_KINDS: dict[str, Callable[[Mapping[str, Any]], Facts]] = {
+    "survival": _survival,
+    "hazard-ratio": _extent,
+    "cumulative-incidence": _hidden,
+    "site-effects": _site_effects,
+    "mean": _heterogeneity,
+    "proportion": _heterogeneity,
+    "group-means": _heterogeneity,
+    "rates": _heterogeneity,
+    "pca": _pca,
+    "logistic-regression": _logistic,
+}

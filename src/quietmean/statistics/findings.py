@@ -1,0 +1,334 @@
+"""What an answer says in one sentence, from its JSON: the line that stands over its figure and table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
+from quietmean.statistics.columns import MISSING
+from quietmean.statistics.estimates import WHOLE, HypothesisTest
+from quietmean.statistics.printed import shown
+from quietmean.statistics.tidy import Term, terms_of
+
+NOTHING = "The noise hides what was asked"
+_MOST_NAMED = 3
+_SURE = 0.05
+_INTERCEPT = "(Intercept)"
+# Terms of groups that are no group.
+_COMPARED = ("difference", "smd")
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """An answer to tell of: the entry of 'statistics' in a result."""
+
+    document: Mapping[str, Any]
+
+    @cached_property
+    def terms(self) -> dict[str, Term]:
+        """By their labels."""
+        return {term.term: term for term in terms_of(self.document)}
+
+    @cached_property
+    def tests(self) -> dict[str, HypothesisTest]:
+        """Those with a p-value."""
+        found = {name: HypothesisTest.of_json(raw) for name, raw in self.document.get("tests", {}).items()}
+        return {name: test for name, test in found.items() if not math.isnan(test.p_value)}
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        found = self.document.get("summary", {})
+        return found if isinstance(found, Mapping) else {}
+
+    def known(self, term: str) -> bool:
+        return term in self.terms and math.isfinite(self.terms[term].estimate)
+
+    @property
+    def all_known(self) -> list[Term]:
+        return [term for term in self.terms.values() if math.isfinite(term.estimate)]
+
+    def value(self, term: str) -> str:
+        """An estimate with its interval of the population, or of the noise where there is no other."""
+        return with_interval(self.terms[term]) if term in self.terms else HIDDEN
+
+    def p(self, *tests: str) -> str:
+        """The first of these tests that is known, as in ", p = 0.03"; nothing where none is."""
+        return next((f", {p_phrase(self.tests[name].p_value)}" for name in tests if name in self.tests), "")
+
+    def p_of(self, term: str) -> str:
+        """The p-value of a term, or nothing."""
+        found = self.terms.get(term)
+        return "" if found is None or math.isnan(found.p_value) else f", {p_phrase(found.p_value)}"
+
+
+def with_interval(term: Term) -> str:
+    """An estimate and its interval: "4.9 (95 % 2.9 to 7.0)"."""
+    texts = shown(term)
+    population = texts.population if texts.population != UNKNOWN and not math.isnan(sum(term.population)) else ""
+    ends = population or texts.noise
+    if term.hidden and texts.estimate.startswith("<"):
+        return f"fewer than {texts.estimate.removeprefix('< ')}" if term.counts else f"below {texts.estimate.removeprefix('< ')}"
+    if texts.estimate in (HIDDEN, UNKNOWN):
+        return "hidden by the noise"
+    whose = "" if population else " for the noise"
+    return f"{texts.estimate} (95 %{whose} {ends})" if ends not in ("", UNKNOWN) else texts.estimate
+
+
+def finding(document: Mapping[str, Any]) -> str:
+    """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty."""
+    told = Told(document)
+    found = _SAYS.get(str(document.get("kind", "")), _first)(told)
+    # Else why there is no answer.
+    return found or _sentence(str(next(iter(document.get("messages", ())), NOTHING))).removesuffix(".")
+
+
+def _first(told: Told) -> str:
+    """Of a kind of others: its first terms."""
+    known = told.all_known[:_MOST_NAMED]
+    return "; ".join(f"{term.term or told.document.get('name', '')}: {with_interval(term)}" for term in known)
+
+
+def _one(what: str) -> Callable[[Told], str]:
+    """Of a statistic that is one number: "The mean is ..."."""
+
+    def says(told: Told) -> str:
+        return f"The {what} is {told.value(WHOLE)}" if told.known(WHOLE) else ""
+
+    return says
+
+
+def _count(told: Told) -> str:
+    term = told.terms[WHOLE]
+    return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} records are counted"
+
+
+def _variance(told: Told) -> str:
+    return f"The standard deviation is {told.value('sd')}"
+
+
+def _largest(terms: Iterable[Term]) -> Term | None:
+    found = [term for term in terms if math.isfinite(term.estimate) and term.own != MISSING]
+    return max(found, key=lambda term: term.estimate, default=None)
+
+
+def _proportion(told: Told) -> str:
+    if WHOLE in told.terms:
+        return f"The proportion is {told.value(WHOLE)}"
+    most = _largest(told.terms.values())
+    return f"The most frequent level is {most.term}, with a proportion of {with_interval(most)}" if most else ""
+
+
+def _histogram(told: Told) -> str:
+    most = _largest(term for term in told.terms.values() if term.term not in ("below", "above"))
+    total = sum(max(term.estimate, 0.0) for term in told.all_known if term.term != MISSING)
+    if most is None or not 0 < total < math.inf or not most.estimate > 0 or most.upper is not None:
+        return ""
+    share = 100 * most.estimate / total
+    return f"Most records are in {most.term}: {with_interval(most)}, {fixed(share, 0)} % of those with a value"
+
+
+def _cdf(told: Told) -> str:
+    """At which edge a quarter, half and three quarters of the values are reached."""
+    found = []
+    for name, part in (("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75)):
+        reached = next((term.term for term in told.terms.values() if term.estimate >= part), None)
+        if reached is not None:
+            found.append(f"{name} are at most {reached}")
+    return f"Of the values, at least {', '.join(found)}" if found else ""
+
+
+def _quantiles(told: Told) -> str:
+    names = {"0.5": "median", "0.25": "lower quartile", "0.75": "upper quartile"}
+    asked = [name for name in names if name in told.terms] or list(told.terms)[:_MOST_NAMED]
+    if not any(told.known(name) for name in asked):
+        return ""
+    return _sentence(", ".join(f"the {names.get(name, 'quantile ' + name)} is {told.value(name)}" for name in asked))
+
+
+def _crosstab(told: Told) -> str:
+    p = told.p("chi-squared")
+    if told.known("odds-ratio"):
+        return f"The odds ratio is {told.value('odds-ratio')}{p}"
+    if p:
+        return f"Independence of the two: Pearson's chi-squared test{p}"
+    known = [term for term in told.all_known if term.upper is None and MISSING not in term.term.split(":")]
+    most = _largest(known)
+    return f"The largest cell is {most.term}: {with_interval(most)}" if most else ""
+
+
+def _group_means(told: Told) -> str:
+    if told.known("difference"):
+        p = told.p("t-test") or told.p_of("difference")
+        groups = [name for name in told.terms if name not in _COMPARED]
+        who = f"{groups[1]} minus {groups[0]}" if len(groups) == 2 else "second minus first group"
+        return f"The difference of means, {who}, is {told.value('difference')}{p}"
+    known = [term for term in told.all_known if term.term not in _COMPARED]
+    if not known:
+        return ""
+    low, high = (choose(known, key=lambda term: term.estimate) for choose in (min, max))
+    if low is high:
+        return f"The mean of {low.term} is {with_interval(low)}"
+    return f"Means are from {low.term}, {with_interval(low)}, to {high.term}, {with_interval(high)}{told.p('anova')}"
+
+
+def _correlation(told: Told) -> str:
+    if WHOLE in told.terms:
+        return f"The correlation is {told.value(WHOLE)}{told.p_of(WHOLE) or told.p('correlation')}"
+    known = told.all_known
+    if not known:
+        return ""
+    most = max(known, key=lambda term: abs(term.estimate))
+    return f"The strongest correlation is that of {' and '.join(most.term.split(':'))}: {with_interval(most)}"
+
+
+def _covariance(told: Told) -> str:
+    """Of the first two columns that differ: the others are variances."""
+    known = [term for term in told.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
+    return _sentence("; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in known))
+
+
+def _regression(told: Told) -> str:
+    """The slope that is clearest, by its own error."""
+    slopes = [term for term in told.all_known if term.term not in (_INTERCEPT, "auc")]
+    sure = [term for term in slopes if 0 < _error(term) < math.inf]
+    if not sure:
+        return ""
+    most = max(sure, key=lambda term: abs(term.estimate) / _error(term))
+    more = f"; the area under the ROC curve is {told.value('auc')}" if told.known("auc") else ""
+    squared = told.summary.get("r_squared")
+    more += f"; R² = {fixed(float(squared), 2)}" if isinstance(squared, int | float) and math.isfinite(squared) else ""
+    return f"The clearest slope is that of {most.term}: {with_interval(most)}{told.p_of(most.term)}{more}"
+
+
+def _error(term: Term) -> float:
+    return term.error if math.isfinite(term.error) else term.noise_error
+
+
+def _survival(told: Told) -> str:
+    medians = [term for term in told.terms.values() if term.group == "median"]
+    if not any(_says_something(term) for term in medians):
+        return ""
+    texts = {term.own: with_interval(term) if _says_something(term) else "not known" for term in medians}
+    if len(texts) == 1:
+        (text,) = texts.values()
+        return f"The median time is {text}"
+    tested = told.p("log-rank").replace(", ", "; log-rank test, ")
+    return f"Median times: {'; '.join(f'{arm} {text}' for arm, text in texts.items())}{tested}"
+
+
+def _says_something(term: Term) -> bool:
+    """Is a time known, or one that it is beyond?"""
+    return math.isfinite(term.estimate) or term.noise[0] > 0
+
+
+def _table_1(told: Told) -> str:
+    found = [term for term in told.terms.values() if term.own == "n" and math.isfinite(term.estimate)]
+    sizes = [f"{term.group} {fixed(max(term.estimate, 0.0), 0)}" for term in found]
+    if not sizes:
+        return ""
+    differ = [test.about or name for name, test in told.tests.items() if test.p_value < _SURE]
+    named = ", ".join(differ[:_MOST_NAMED]) + (f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else "")
+    tested = f"; groups differ (p < {_SURE:g}) in {named or 'none'} of {len(told.tests)} columns" if told.tests else ""
+    return f"Records: {', '.join(sizes)}{tested}"
+
+
+def _rates(told: Told) -> str:
+    for name, what in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
+        if told.known(name):
+            return f"The {what} is {told.value(name)}{told.p_of(name)}"
+    known = [term for term in told.all_known if term.term != "rate-difference"]
+    return _sentence("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in known[:_MOST_NAMED]))
+
+
+def _pca(told: Told) -> str:
+    parts = told.summary.get("proportion") or []
+    if not told.known("PC1"):
+        return ""
+    share = f", {fixed(100 * float(parts[0]), 0)} % of all" if parts else ""
+    return f"The variance along the first component is {told.value('PC1')}{share}"
+
+
+def _roc(told: Told) -> str:
+    return f"The area under the curve is {told.value('auc')}" if told.known("auc") else ""
+
+
+def _calibration(told: Told) -> str:
+    large, slope = "in-the-large", "slope"
+    found = []
+    if told.known(large):
+        found.append(f"what happened less what was predicted is {told.value(large)} on average{told.p_of(large)}")
+    if told.known(slope):
+        found.append(f"the slope is {told.value(slope)}")
+    return _sentence("; ".join(found))
+
+
+def _mann_whitney(told: Told) -> str:
+    if not told.known("probability"):
+        return ""
+    chance = f"{told.value('probability')}{told.p('mann-whitney')}"
+    return f"A value of the second group is above one of the first with a chance of {chance}"
+
+
+def _hazard_ratio(told: Told) -> str:
+    known = told.all_known[:_MOST_NAMED]
+    return _sentence(
+        "; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{told.p_of(term.term)}" for term in known)
+    )
+
+
+def _restricted_mean(told: Told) -> str:
+    if told.known("difference"):
+        return f"The difference, second minus first arm, is {told.value('difference')}{told.p_of('difference')}"
+    return "; ".join(f"{term.term}: {with_interval(term)}" for term in told.all_known[:_MOST_NAMED])
+
+
+def _incidence(told: Told) -> str:
+    """Each curve at its last known time."""
+    last = {term.group: term for term in told.all_known}
+    found = [f"{group} {with_interval(term)} at {term.own}" for group, term in last.items()]
+    return f"The part with the event: {'; '.join(found)}" if found else ""
+
+
+def _site_effects(told: Told) -> str:
+    if not told.known("random"):
+        return ""
+    part = told.summary.get("i_squared")
+    differ = f"; I² = {fixed(100 * float(part), 0)} %{told.p('Q')}" if isinstance(part, int | float) else ""
+    return f"The common mean of all sites like these is {told.value('random')}{differ}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+_SAYS: dict[str, Callable[[Told], str]] = {
+    "mean": _one("mean"),
+    "sum": _one("sum"),
+    "count": _count,
+    "variance": _variance,
+    "proportion": _proportion,
+    "histogram": _histogram,
+    "cdf": _cdf,
+    "quantiles": _quantiles,
+    "crosstab": _crosstab,
+    "group-means": _group_means,
+    "correlation": _correlation,
+    "covariance": _covariance,
+    "linear-regression": _regression,
+    "logistic-regression": _regression,
+    "survival": _survival,
+    "table-1": _table_1,
+    "rates": _rates,
+    "pca": _pca,
+    "roc": _roc,
+    "calibration": _calibration,
+    "mann-whitney": _mann_whitney,
+    "hazard-ratio": _hazard_ratio,
+    "restricted-mean": _restricted_mean,
+    "cumulative-incidence": _incidence,
+    "site-effects": _site_effects,
+}
