@@ -305,16 +305,16 @@ DUCKDB_CELLS = [
 ]  # fmt: skip
 
 
-def duckdb_cell(folder: Path, column: str, row: int, expression: str) -> Path:
-    """The usual table in DuckDB, with a ``column`` of the type of ``expression``: it stands in one row only."""
-    path = folder / "t.duckdb"
-    path.unlink(missing_ok=True)
+def duckdb_cells(folder: Path, column: str, row: int) -> Path:
+    """The usual table in DuckDB for each of DUCKDB_CELLS, named c0 and so on: with it in one row of a ``column`` of its type."""
+    path = folder / f"{column}.duckdb"
     frame = pa.table({name: pa.array(cells) for name, cells in USUAL.items()} | {"place": pa.array(range(ROWS))})
     others = ", ".join(name for name in USUAL if name != column)
     with closing(duckdb.connect(str(path))) as base:
         base.register("usual", frame)
-        odd = f"CASE WHEN place = {row} THEN {expression} END AS {column}"
-        base.execute(f"CREATE TABLE t AS SELECT {others}, {odd} FROM usual ORDER BY place")  # noqa: S608
+        for number, expression in enumerate(DUCKDB_CELLS):
+            odd = f"CASE WHEN place = {row} THEN {expression} END AS {column}"
+            base.execute(f"CREATE TABLE c{number} AS SELECT {others}, {odd} FROM usual ORDER BY place")  # noqa: S608
     return path
 
 
@@ -359,18 +359,26 @@ def _arrow_column(cells: Sequence[Any]) -> pa.Array:
 
 
 def _same(held: Sequence[Any], cells: Sequence[Any]) -> bool:
-    """Has a library kept all plain cells as they were? Some turn numbers into dates where one cell is a date."""
-    kinds = (bool, int, float, str, dt.date)
-    return all(
-        type(two) not in kinds
-        or two != two
-        or (one == two and (type(one) is type(two) or {type(one), type(two)} == {int, float}))
-        for one, two in zip(held, cells, strict=True)
-    )
+    """Has a library kept all cells as they were? Some turn numbers into dates where one cell is a date."""
+    return all(_kept(one, two) for one, two in zip(held, cells, strict=True))
+
+
+def _kept(one: Any, two: Any) -> bool:
+    if one is two or (isinstance(two, float) and two != two):
+        return True
+    try:
+        # Nothing is in it.
+        if one is None:
+            return pd.isna(two) is True
+        numbers = isinstance(one, int | float) and isinstance(two, int | float | np.number)
+        return bool(one == two) and (isinstance(two, type(one)) or (numbers and isinstance(one, bool) == isinstance(two, bool)))
+    # What cannot be compared.
+    except Exception:
+        return False
 
 
 def _days(cell: Any) -> int:
-    if not isinstance(cell, dt.date):
+    if type(cell) is not dt.date:
         raise CannotHoldError
     return (cell - dt.date(1970, 1, 1)).days
 
@@ -404,6 +412,11 @@ def polars_frame(folder: Path, table: Table) -> pl.DataFrame:
 
 
 def _polars_kept(cells: Sequence[Any]) -> pl.Series | None:
+    kinds = {type(cell) for cell in cells if cell is not None}
+    simple = {bool, int, float, str, bytes, Decimal, dt.date, dt.datetime, dt.time, dt.timedelta, list, dict}
+    # With others it fails in ways that nobody can catch.
+    if not kinds <= simple or (str in kinds and len(kinds) > 1) or any(type(cell) is int and abs(cell) >> 127 for cell in cells):
+        return None
     try:
         held = pl.Series(list(cells))
         return held if _same(held.to_list(), cells) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
 import subprocess
 import sys
@@ -136,6 +137,76 @@ def test_a_view_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert table.MOST_CELLS >= 10**8
     with pytest.raises(InputError, match=r"t\.sqlite has more than 128 million cells"):
         read_columns(tmp_path / "t.sqlite", AGE)
+
+
+def test_a_view_that_computes_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr("quietmean.studies.data.database.MOST_SECONDS", 0.3)
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
+        base.execute(
+            "CREATE VIEW v AS WITH RECURSIVE n(age) AS (SELECT 1 UNION ALL SELECT age + 1 FROM n) SELECT age FROM n WHERE age < 0"
+        )
+        base.commit()
+    with closing(duckdb.connect(str(tmp_path / "t.duckdb"))) as base:
+        base.execute("CREATE VIEW v AS SELECT sum(a.range * b.range) AS age FROM range(100000000) a, range(100000000) b")
+    for name in ("t.sqlite", "t.duckdb"):
+        with pytest.raises(InputError, match=f"{name} cannot be read.*takes 0.005 minutes"):
+            read_columns(tmp_path / name, AGE)
+
+
+def test_cells_of_a_database_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
+        base.execute("CREATE TABLE t AS SELECT 41 AS age UNION ALL SELECT zeroblob(10000000)")
+        base.commit()
+    with closing(duckdb.connect(str(tmp_path / "t.duckdb"))) as base:
+        base.execute("CREATE TABLE t AS SELECT unnest(['41', repeat('7', 1000000)]) AS age")
+    monkeypatch.setattr("quietmean.studies.data.database.MOST_TEXT", 2**16)
+    for name in ("t.sqlite", "t.duckdb"):
+        np.testing.assert_array_equal(read_columns(tmp_path / name, AGE).ravel(), [41, np.nan])
+    monkeypatch.setattr("quietmean.studies.data.database.MOST_TEXT", 2**14)
+    for name in ("t.sqlite", "t.duckdb"):
+        with pytest.raises(InputError, match="more than 128 million cells"):
+            read_columns(tmp_path / name, AGE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="names of files there are not pipes")
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    for name, words in (
+        ("pipe.csv", "is a pipe or a device"),
+        ("zero.csv", "is a pipe or a device"),
+        ("loop.csv", "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=f"{name} {words}"):
+            read_columns(tmp_path / name, AGE)
+    with pytest.raises(InputError, match="does not exist"):
+        read_columns(f"{tmp_path}/a\0b.csv", AGE)
+    # Nor is what is said beside a file.
+    (tmp_path / "t.csv").write_text("age\n41\n")
+    for make in (
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.write_text("a=" + "[" * 9999),
+    ):
+        make(tmp_path / "t.format.toml")
+        with pytest.raises(InputError, match=r"t\.format\.toml cannot be read"):
+            read_columns(tmp_path / "t.csv", AGE)
+        (tmp_path / "t.format.toml").unlink()
+
+
+def test_rows_and_columns_of_a_workbook_where_none_can_be(tmp_path: Path) -> None:
+    honest = workbook(tmp_path / "honest.xlsx", {})
+    stray = b'<row r="1099511627776"><c r="A1099511627776"><v>7</v></c></row><row r="2"><c r="ZZZZZZ3"><v>7</v></c></row>'
+    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename.startswith("xl/worksheets/"):
+                content = content.replace(b"</sheetData>", stray + b'<row><c r="A4"><v>60</v></c></row></sheetData>')
+            target.writestr(entry.filename, content)
+    np.testing.assert_allclose(read_columns(tmp_path / "t.xlsx", AGE).ravel(), [40, 50, 7, 60])
 
 
 @pytest.mark.parametrize("elsewhere", ["read_csv('{folder}/other.csv')", "read_parquet('http://127.0.0.1:9/x.parquet')"])

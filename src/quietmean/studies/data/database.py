@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.parse import quote
 
@@ -15,18 +16,32 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
-from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, plain_name, too_many_cells
+from quietmean.studies.data.table import (
+    LONGEST_CELL,
+    MOST_CELLS,
+    Cells,
+    Table,
+    heading_absent,
+    plain_name,
+    require_distinct,
+    too_many_cells,
+)
 from quietmean.studies.data.text import text_of_bytes
 
 _CHUNK = 65_536
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
-_PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE")
+_PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE")
+# So long may a database compute, in seconds; and of all cells so many signs are kept.
+MOST_SECONDS, MOST_TEXT = 1800.0, 2**32
 # A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
 _CLOSED = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "lock_configuration": "true",
+    # Nor does it fill the memory or the disk.
+    "memory_limit": "4GB",
+    "temp_directory": "",
 }
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
@@ -46,53 +61,62 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
         connect, failure = _sqlite, sqlite3.Error
     query = _query_of(location)
     try:
-        with closing(connect(location.path)) as base:
+        with closing(connect(location.path)) as base, _in_time(base):
             chosen = query or _quoted(_chosen(base, kind, location, wanted))
             found = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
-            heading = [column[0] for column in found]
-            kept = [name for name in heading if plain_name(name) in {plain_name(one) for one in wanted}]
-            types = {column[0]: str(column[1]) for column in found}
-            listed = ", ".join(_handed_over(_quoted(name), types[name], kind) for name in kept) or "NULL"
-            # Of columns with the same name none is read: the table refuses them.
-            everything = f"SELECT {listed} FROM {chosen}"  # noqa: S608
-            rows = _fetched(base.execute(everything), len(kept), location) if heading == _once(heading) else []
+            names = tuple(plain_name(column[0]) for column in found)
+            require_distinct(location.name, names)
+            needed = {plain_name(name) for name in wanted}
+            if not needed <= set(names):
+                raise heading_absent(location.name, needed, names)
+            kept = [(column[0], str(column[1])) for column in found if plain_name(column[0]) in needed]
+            listed = ", ".join(_handed_over(_quoted(name), of_type, kind) for name, of_type in kept)
+            columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
     # What the library says may quote a value.
     except failure:
         what = f"the query in {location.said['query']}" if query else "it"
         raise InputError(
             f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
-            "no view reaches beyond the file, and that no other program has it open"
+            f"no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
         ) from None
-    if len(kept) == len(heading) or heading != _once(heading):
-        return of_rows(location.name, heading, rows, range(1, len(rows) + 1))
-    # Names of columns that were not read are kept for messages.
-    places = {name: place for place, name in enumerate(kept)}
-    table = of_rows(location.name, kept, rows, range(1, len(rows) + 1))
-    names = tuple(plain_name(name) for name in heading)
-    return Table(table.place, names, table.lines, lambda column: table.take(places[heading[column]]))
+    places = {plain_name(name): place for place, (name, _) in enumerate(kept)}
+    return Table(location.name, names, range(1, len(columns[0]) + 1), lambda place: Cells(columns[places[names[place]]]))
 
 
-def _fetched(cursor: Any, width: int, location: Location) -> list[Any]:
-    """All rows. Raises :class:`InputError` for more cells than are read: a view may have rows without an end."""
-    rows: list[Any] = []
+def _fetched(cursor: Any, width: int, location: Location) -> list[list[Any]]:
+    """All columns. Raises :class:`InputError` for more than is read: a view may have rows without an end."""
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    size = 0
     while chunk := cursor.fetchmany(_CHUNK):
-        rows += chunk
-        if len(rows) * max(width, 1) > MOST_CELLS:
+        for column, cells in zip(columns, zip(*chunk, strict=True), strict=True):
+            column += cells
+            size += sum(len(cell) for cell in cells if isinstance(cell, str | bytes))
+        if len(columns[0]) * width > MOST_CELLS or size > MOST_TEXT:
             raise too_many_cells(location.name)
-    return rows
+    return columns
+
+
+@contextmanager
+def _in_time(base: Any) -> Iterator[None]:
+    """A view may compute without an end: it is interrupted, which the library reports as any other failure."""
+    clock = Timer(MOST_SECONDS, base.interrupt)
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 def _handed_over(column: str, kind: str, base: str) -> str:
     """A column as it is selected, so that no cell of it is more than Python can hold, or needs another library."""
     if base == "sqlite":
-        return column
+        return f"CASE WHEN typeof({column}) IN ('text', 'blob') THEN substr({column}, 1, {LONGEST_CELL}) ELSE {column} END"
     if kind.startswith("TIMESTAMP"):
         return f"TRY_CAST({column} AS TIMESTAMP)"
-    return column if _PLAIN.fullmatch(kind) else f"TRY_CAST({column} AS VARCHAR)"
-
-
-def _once(heading: list[str]) -> list[str]:
-    return list(dict.fromkeys(heading))
+    if kind == "BLOB":
+        return f"{column}[1:{LONGEST_CELL}]"
+    return column if _PLAIN.fullmatch(kind) else f"left(TRY_CAST({column} AS VARCHAR), {LONGEST_CELL})"
 
 
 def _sqlite(path: Path) -> Any:

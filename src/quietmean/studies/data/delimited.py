@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import DELIMITERS, Location
-from quietmean.studies.data.table import MOST_CELLS, Cells, Table, heading_absent, plain_name, require_distinct, too_many_cells
+from quietmean.studies.data.table import (
+    LONGEST_CELL,
+    MOST_CELLS,
+    Cells,
+    Table,
+    heading_absent,
+    plain_name,
+    require_distinct,
+    too_many_cells,
+)
 from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, cell_text, too_large, unpacked
 
 if TYPE_CHECKING:
@@ -31,8 +40,6 @@ _HINT = "sep="
 _LOOK = 4096
 
 
-# Of a longer cell only so much is kept: it is no number, date or level.
-_LONGEST_CELL = 2**15
 # The names of the columns are looked for in so many bytes.
 _HEAD = 2**20
 
@@ -82,7 +89,7 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
         cells = None if found is None else _fitting(found, heading, location)
         longer, left_open = longer + (cells is None), left_open + is_open
         for place, column in columns.items():
-            column.append(cell_text(cells[place][:_LONGEST_CELL]) if cells is not None and place < len(cells) else None)
+            column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
         lines.append(line)
         if len(lines) * max(len(places), 1) > MOST_CELLS:
             raise too_many_cells(location.name)

@@ -92,7 +92,11 @@ class Location:
 
 def is_plain(path: Path) -> bool:
     """Is it a file, and no pipe, socket or device, of which nobody knows when it ends? Raises :class:`OSError` for none."""
-    return stat.S_ISREG(path.stat().st_mode)
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    # A name that no file can have.
+    except ValueError:
+        raise FileNotFoundError from None
 
 
 def short_bytes(path: Path) -> bytes:

@@ -15,6 +15,8 @@ from quietmean.core.schema import nearest
 
 # Most cells that are read of a workbook or a database: 128 million, some ten gigabytes as objects.
 MOST_CELLS = 2**27
+# Of a longer cell only so much is kept: it is no number, date or level.
+LONGEST_CELL = 2**15
 # Most rows that a message names.
 _MOST_NAMED = 3
 
