@@ -232,3 +232,29 @@ def test_join(
         return Path("study-ada.receipt.json")
 
     assert every_part(run, "parties counted", every, capsys) >= 45 / every - 2
+
+
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
+def test_combine(table: Path, every: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("south", "west")
+    Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    write_policy(Path("policy.toml"), least_colluding=0, unattended=True)
+    shared = "--data ages.csv --no-ledger --yes --policy policy.toml"
+    for line in (
+        "keygen --key convener.key",
+        "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+        "invite by-file.toml --key convener.key --out by-file.invitation",
+        *(f"accept by-file.invitation --key {name}.key --name {name} --out {name}.entry" for name in names),
+        "seal by-file.invitation south.entry west.entry --key convener.key --out by-file.sealed",
+        *(f"contribute by-file.sealed --key {name}.key --out {name}.contribution {shared}" for name in names),
+    ):
+        main(line.split())
+    numbers = itertools.count()
+
+    def run() -> Path:
+        folder = f"out{next(numbers)}"
+        main(["combine", "by-file.sealed", *(f"{name}.contribution" for name in names), "--out", folder])
+        assert json.loads(Path(folder, "by-file.result.json").read_text())["receipt"]
+        return Path(folder, "by-file.receipt.json")
+
+    assert every_part(run, "2 of 2 parties are in this result", every, capsys) >= max(1, 45 / every - 2)
