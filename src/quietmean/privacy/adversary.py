@@ -53,7 +53,7 @@ class Adversary:
         Raises :class:`InputError` unless 0 <= ``fraction`` <= 1.
         """
         if not 0 <= fraction <= 1:
-            raise InputError(f"an observed fraction of {fraction:g} is impossible: choose 0..1")
+            raise InputError(f"observe-fraction is {fraction:g}: choose 0 to 1, the chance that a message is seen")
         sent = np.nonzero((transcript.message_round > 0) & ~transcript.released)[0]
         sent = sent[_by_creation(transcript.sender[sent], transcript.message_round[sent])]
         chosen = sent[BitStream(seed.derive("eavesdropper")).uniform(sent.size) < fraction]

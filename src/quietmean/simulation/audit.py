@@ -37,6 +37,8 @@ CONFIDENCE = 0.95
 # A build that keeps its certificate is flagged this often.
 FLAG_BELOW = 1e-6
 FEWEST_TRIALS = 100
+# What each trial shows is kept: 1.6 GB.
+MOST_TRIALS = 10**8
 # Numbers per noise term in memory at once, over all parties.
 _BLOCK = 2_000_000
 # Epsilon's thresholds, in standard deviations from either mean. Fixed beforehand: no trial is spent on choosing them.
@@ -132,6 +134,8 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
         raise InputError(f"target {target} is corrupt itself and has nothing to hide from the others: choose an honest party")
     if trials < FEWEST_TRIALS:
         raise InputError(f"{trials} trials prove nothing: choose at least {FEWEST_TRIALS}, better 100000")
+    if trials > MOST_TRIALS:
+        raise InputError(f"{trials} trials do not fit into memory: choose at most {MOST_TRIALS}, 100000 are usual")
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
     if not 0.5 <= confidence < 1:
