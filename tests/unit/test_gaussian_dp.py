@@ -143,3 +143,12 @@ def test_impossible_epsilon_is_refused(epsilon: float) -> None:
 def test_grid_is_not_trivial() -> None:
     assert len(GRID) >= 15
     assert np.ptp([integrated_delta(*point) for point in GRID]) > 0.9
+
+
+@pytest.mark.parametrize("mu", [9e7, 1.1e8, 1e9, 1e30, 1e150, 1e154, 1e300])
+@pytest.mark.parametrize("delta", [0.5, 1e-6, 1e-300])
+def test_epsilon_of_a_mu_that_protects_nothing(mu: float, delta: float) -> None:
+    """mu^2 / 2 to within 50 / mu, from above; infinite where that is no number any more."""
+    epsilon = epsilon_of_mu(mu, delta)
+    assert epsilon >= mu * mu / 2
+    assert epsilon == math.inf or epsilon <= mu * mu / 2 * (1 + 100 / mu + 1e-9)

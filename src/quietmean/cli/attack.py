@@ -12,6 +12,7 @@ from quietmean.cli.certify import DELTA, parse_parties, read_observations
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.json_file import read_json
 from quietmean.core.readable import epsilon_text
+from quietmean.protocols.fields import Hints
 
 if TYPE_CHECKING:
     from quietmean.simulation import AttackResult
@@ -57,8 +58,7 @@ def command(
     from quietmean.simulation import attack
 
     raw = read_json(execution)
-    hints = raw.get("certify")
-    hinted = hints.get("delta", DELTA) if isinstance(hints, dict) else DELTA
+    hinted = Hints.of(raw).delta
     adversary = Adversary(parse_parties(corrupt), read_observations(observed))
     with progress(f"attacking party {target}"):
         result = attack(
@@ -67,7 +67,7 @@ def command(
             adversary,
             trials=trials,
             seed=seed,
-            delta=hinted if delta is None else delta,
+            delta=next(one for one in (delta, hinted, DELTA) if one is not None),
         )
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})

@@ -33,7 +33,7 @@ from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
-from quietmean.protocols.fields import required_field
+from quietmean.protocols.fields import Hints
 from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target
 
@@ -116,7 +116,7 @@ def command(
     if seed is not None and observe_fraction is None:
         raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
     raw = read_json(execution)
-    hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
+    hints = Hints.of(raw)
     happened = read_execution(raw)
     if report is not None:
         require_report("the page")
@@ -127,14 +127,15 @@ def command(
         certificate_page_at(report, happened, saying.force).require_free()
     tables = None if table is None else _tables(table, raw, report)
     balance = _balance(report, ledger, account)
-    delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
-    record = _gate_of(raw, happened, hints or {})
+    delta = delta if delta is not None else DELTA if hints.delta is None else hints.delta
+    record = _gate_of(raw, happened, hints)
     if record is not None:
         happened = record.execution
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
         if not explicit:
-            size = colluding if colluding is not None else (hints or {}).get("colluding", usual_colluders(happened.parties))
+            usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
+            size = usual if colluding is None else colluding
             document = _against_coalitions(analysis, size, epsilon)
             if record is not None:
                 document["gate"] = gate_summary(record)
@@ -221,18 +222,20 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
-def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Mapping[str, Any]) -> GateRecord | None:
+def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints) -> GateRecord | None:
     """What the receipt says of the gate, recomputed; its execution knows what was promised."""
     from quietmean.planning.gate import GateRecord, kept_at_gate
 
     stated = raw.get("gate")
     if stated is None or not isinstance(happened, Execution):
         return None
+    if hints.epsilon is None or hints.delta is None or hints.colluding is None:
+        raise InputError("field 'certify' says not what the gate kept: a receipt has epsilon, delta and colluding there")
     target = Target(
         parties=happened.parties,
-        epsilon=required_field(hints, "epsilon", float),
-        delta=required_field(hints, "delta", float),
-        colluding=required_field(hints, "colluding", int),
+        epsilon=hints.epsilon,
+        delta=hints.delta,
+        colluding=hints.colluding,
         sensitivity=happened.sensitivity,
     )
     record = GateRecord.from_json(stated, kept_at_gate(target, happened))

@@ -18,6 +18,8 @@ from quietmean.core.errors import InputError
 
 # Relative accuracy of the formulas below; results are moved by this much towards less privacy, and then checked.
 _SAFETY = 1e-12
+# Beyond it the second term changes epsilon by less than 1e-7 of it, and rounding hides the root.
+_LARGE_MU = 1e8
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
@@ -40,6 +42,8 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
         return 0.0
     # epsilon at which the first term alone is delta: an upper bound.
     above = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    if mu > _LARGE_MU:
+        return above * (1 + _SAFETY)
     root = brentq(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, xtol=1e-300, rtol=1e-14)
     return moved_until(float(root), 1.0, lambda epsilon: delta_of_mu(mu, epsilon) <= delta)
 

@@ -46,6 +46,10 @@ _ENTRIES = (
     "weights",
     "left_out",
 )
+# Parties, and rounds, of a file that does not list who was there; files of :meth:`Execution.save` do.
+_MOST_UNLISTED = 1000
+# Of parties that are all paired: pairs take 800 MB.
+_MOST_ALL_PAIRED = 10_000
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
 
@@ -263,17 +267,25 @@ class Execution:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
         own = [one.key for one in parameters_of(kind).values()]
         refuse_unknown("an execution", raw, [*_ENTRIES, *own, *RECEIPT_ENTRIES])
+        # Whoever wrote it: sizes that it only claims to have are refused before anything of that size is made.
+        online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])
+        if not online or any(len(row) != parties for row in online):
+            raise InputError(f"online must have rows of {parties} parties: give one for each of the rounds 0..T")
         protocol = kind.parse(raw, parties)
         rounds = protocol.rounds
-        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)
+        if "online" not in raw and rounds <= _MOST_UNLISTED:
+            online *= rounds + 1
         neighbours = _array_field(raw, "neighbours", list[list[list[int]] | Literal["all"]], [])
+        other = InputError(
+            f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
+        )
+        if "neighbours" in raw and len(neighbours) != rounds:
+            raise other
+        if len(online) != rounds + 1:
+            raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties: give one for each")
+        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)
         if fixed is None and len(neighbours) != rounds:
-            raise InputError(
-                f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
-            )
-        online = _array_field(raw, "online", list[list[bool]], [[True] * parties] * (rounds + 1))
-        if len(online) != rounds + 1 or any(len(row) != parties for row in online):
-            raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
+            raise other
         schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
         settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
         trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))
@@ -307,6 +319,8 @@ def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:
 
 def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:
     if raw.get("pairs") == ALL_PAIRS:
+        if parties > _MOST_ALL_PAIRED:
+            raise InputError(f"all pairs of {parties} parties do not fit into memory: at most {_MOST_ALL_PAIRED} are certified")
         return complete_pairs(parties)
     return np.array(_array_field(raw, "pairs", list[tuple[int, int]], []), dtype=np.int64).reshape(-1, 2)
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
 # What a receipt has besides its execution.
@@ -33,3 +38,19 @@ def optional_field(raw: Mapping[str, Any], name: str, kind: type[Field], default
 def optional_choice(raw: Mapping[str, Any], name: str, kind: type[Choice], default: Choice) -> Choice:
     """The field as a member of ``kind``, or the default. Raises :class:`InputError` if it is none of the members."""
     return kind(require_known(name, raw.get(name, default), kind))
+
+
+class Hints(msgspec.Struct, frozen=True):
+    """The entry ``certify`` of a receipt: how it is to be certified, as far as it says so."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    colluding: int | None = None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> Hints:
+        """Of a receipt, whoever wrote it. Raises :class:`InputError` for an entry of another form."""
+        found = convert(raw.get("certify") or {}, cls, partial(unfit_field, "certify"))
+        if found.delta is not None and not 0 < found.delta < 1:
+            raise InputError(f"field 'certify' has delta {found.delta:g}: a delta is between 0 and 1")
+        return found

@@ -1,0 +1,148 @@
+"""Every numeric option of every command, found from the parser, with numbers that nobody should give; and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, Union, get_args, get_origin
+
+import pytest
+
+from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.protocols import registry
+from quietmean.studies import local
+
+VALUES = (
+    "0", "-1", "-0.0", "nan", "inf", "-inf", "1e308", "1e-308", str(2**63), str(10**30), "", "abc", "1e", " 5", "2", "0.5",
+)  # fmt: skip
+NUMBERS = {int, float}
+
+
+@dataclass(frozen=True)
+class Option:
+    """``values``: how many numbers it takes."""
+
+    command: str
+    name: str
+    values: int
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.name}"
+
+
+def kinds(hint: Any) -> set[Any]:
+    inside = get_args(hint)
+    if get_origin(hint) is Union or inside:
+        return {kind for one in inside for kind in kinds(one)}
+    return {hint}
+
+
+def numeric_options(command: str) -> list[Option]:
+    return [
+        Option(command, one.names[0], one.token_count()[0])
+        for one in make_app(command)[command].assemble_argument_collection(parse_docstring=False)
+        if kinds(one.hint) & NUMBERS
+    ]
+
+
+def all_options() -> list[Option]:
+    return [one for command in COMMANDS for one in numeric_options(command)]
+
+
+def protocols_with(name: str) -> list[str]:
+    """Protocols that have an option of this name."""
+    return [
+        protocol for protocol, kind in registry().items() if any(one.flag == name.lstrip("-") for one in kind.options().values())
+    ]
+
+
+class Went(BaseException):
+    """What was asked for begins: all options are taken."""
+
+
+class Hung(BaseException):
+    """Nothing came of it in time."""
+
+
+def _went(*_: Any, **__: Any) -> NoReturn:
+    raise Went
+
+
+def _not_run(work: Coroutine[Any, Any, Any], **_: Any) -> NoReturn:
+    work.close()
+    raise Went
+
+
+@contextmanager
+def nothing_begins() -> Iterator[None]:
+    """Commands end where they would listen, start processes, or wait for others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "run", _not_run)
+        patch.setattr(local, "run_study", _went)
+        patch.setattr(import_module("quietmean.desk"), "serve", _went)
+        patch.setattr(import_module("quietmean.node.relay"), "open_entrance", _went)
+        yield
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    def hung(number: int, frame: FrameType | None) -> None:
+        raise Hung
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
+
+
+def named_by(option: str, sentence: str) -> bool:
+    """Whether a sentence names the option, with hyphens or without."""
+    plain = sentence.lower().replace("_", " ").replace("-", " ")
+    return option.lstrip("-").replace("-", " ") in plain
+
+
+def fault(line: Sequence[str], option: str, capsys: pytest.CaptureFixture[str], seconds: float) -> str:
+    """What is wrong with how a line ends; empty for nothing. One that is refused leaves the working folder as it was."""
+    before = state(Path())
+    capsys.readouterr()
+    try:
+        with within(seconds), nothing_begins():
+            main(line)
+    except Went:
+        return ""
+    except Hung:
+        return f"{line}: nothing in {seconds:g} s"
+    except SystemExit as end:
+        code = end.code
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{line}: {type(error).__name__} {error} in {frame.filename}:{frame.lineno}"
+    else:
+        return ""
+    said = capsys.readouterr().err
+    told = [one for one in said.splitlines() if not one.startswith("quietmean: note:")]
+    if code in (None, 0, 3):
+        return ""
+    if code != 2 or len(told) != 1 or not told[0].startswith("quietmean: "):
+        return f"{line}: exit {code}, {said!r}"
+    if not named_by(option, told[0]):
+        return f"{line}: {option} is not named in {told[0]!r}"
+    if ": " not in told[0].removeprefix("quietmean: "):
+        return f"{line}: no remedy in {told[0]!r}"
+    if state(Path()) != before:
+        return f"{line}: was refused and left {sorted(set(state(Path())) - set(before))}"
+    return ""

@@ -1,0 +1,116 @@
+"""Receipts are documents of strangers: whatever is in one, it is certified or refused in one sentence, in little memory and time.
+
+Each field of an execution file of each protocol is replaced by values of other types and sizes, left out, or given twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, find, settings
+
+from quietmean.core.codec import to_plain
+from quietmean.protocols import registry
+from quietmean.testing.strategies import executions
+from support.hostile_numbers import fault
+
+WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
+WRONG: tuple[Any, ...] = (
+    None, True, -1, 0, 2**70, 10**12, 1e308, -0.5, "x", "inf", "nan", [], {}, [1, 2], [[1]], {"a": 1}, [None], ["x"], [2**70],
+    [[2**70, 0]], [[-1, 0]], [[10**9, 1, 1]], 10**9,
+)  # fmt: skip
+ROOM = 2 * 2**30
+SECONDS = 20.0
+
+
+def document(protocol: str) -> dict[str, Any]:
+    """With what a receipt says of how to certify it."""
+    quick = settings(max_examples=50, phases=[Phase.generate], derandomize=True, database=None)
+    raw: dict[str, Any] = to_plain(find(executions(protocol), lambda one: one.parties >= 3, settings=quick).to_json())
+    return {**raw, "certify": {"colluding": 1, "delta": 1e-6, "epsilon": 1.0}}
+
+
+def places(raw: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Of every value in it; of a list only the first."""
+    if path:
+        yield path
+    inside = raw.items() if isinstance(raw, dict) else enumerate(raw[:1]) if isinstance(raw, list) else ()
+    for name, one in inside:
+        yield from places(one, (*path, name))
+
+
+def changed(raw: dict[str, Any], path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    made = copy.deepcopy(raw)
+    inner: Any = made
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return made
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """No more than ROOM bytes beyond what this process has."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def texts(raw: dict[str, Any], every: int) -> Iterator[str]:
+    number = 0
+    for path in places(raw):
+        for value in WRONG:
+            number += 1
+            if number % every == 0:
+                yield json.dumps(changed(raw, path, value))
+    whole = json.dumps(raw)
+    yield whole[: len(whole) // 2]
+    yield whole.replace('{"protocol"', '{"protocol": "gopa", "protocol"', 1)
+    yield "[" * 200_000
+    yield '{"certify": ' + "[" * 5000 + "]" * 5000 + "}"
+    for name in raw:
+        yield json.dumps({key: value for key, value in raw.items() if key != name})
+
+
+def faults(lines: list[list[str]], raw: dict[str, Any], every: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    found = []
+    for text in texts(raw, every):
+        Path("strange.json").write_text(text)
+        for line in lines:
+            with little_memory():
+                wrong = fault(line, "", capsys, SECONDS)
+            if wrong or "more memory" in wrong:
+                found.append(f"{wrong[:500]} for {text[:300]}")
+    return found
+
+
+CERTIFY = [["certify", "strange.json"]]
+ALL = [*CERTIFY, ["certify", "strange.json", "--corrupt", "0"], ["attack", "strange.json", "--target", "1", "--trials", "100"]]
+
+
+@pytest.mark.parametrize("protocol", WITH_EXECUTIONS)
+def test_receipts_of_strangers(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert faults(CERTIFY, document(protocol), 151, capsys) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", WITH_EXECUTIONS)
+def test_every_change_to_receipts_of_strangers(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert faults(ALL, document(protocol), 1, capsys) == []
