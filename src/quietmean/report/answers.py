@@ -36,13 +36,15 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
     document = answer.to_json()
     drawn = plot(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
-    notes = notes_of(document["flagged"])
+    says = finding(document)
+    # A reason that stands where the answer would is not said twice.
+    notes = [note for note in notes_of(document["flagged"]) if note.lower() != says.lower()]
     if (reason := answer.estimates.reason) and reason not in document["messages"]:
         notes.append(f"no interval of the population: {reason}")
     return {
         "name": answer.statistic.text,
         "what": answer.statistic.summary,
-        "says": unbroken(f"{finding(document)}."),
+        "says": unbroken(f"{says}."),
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **table,
         # Behind a figure that shows the same.
