@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.intervals import satterthwaite
 from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
@@ -38,6 +39,16 @@ class Summary:
     def sampling_of_mean(self) -> float:
         """The variance of the mean of a random sample of so many."""
         return self.variance / self.present
+
+    @property
+    def uncertainty_of_sampling(self) -> float:
+        """Half the variance of ``sampling_of_mean``: it is estimated from so many values, and the noise is in it, too."""
+        return self.sampling_of_mean**2 / max(self.present - 1, 1.0) + self.noise_of_variance / (2 * self.present**2)
+
+    @property
+    def degrees(self) -> float:
+        """Of freedom, of the variance of the mean, noise and sampling (Satterthwaite)."""
+        return satterthwaite(self.noise_of_mean + self.sampling_of_mean, self.uncertainty_of_sampling)
 
     @property
     def spread_is_known(self) -> bool:

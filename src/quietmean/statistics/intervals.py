@@ -30,6 +30,11 @@ def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
     return (noise + sampling) ** 2 / (sampling**2 / max(degrees, 1.0))
 
 
+def satterthwaite(variance: float, uncertainty: float) -> float:
+    """Degrees of freedom of an estimated variance, from half the variance of this estimate; at least 1."""
+    return max(variance**2 / uncertainty, 1.0) if uncertainty > 0 else math.inf
+
+
 def t_quantile(degrees: float) -> float:
     """The two-sided quantile of Student's distribution at the level of all intervals."""
     return Z if math.isinf(degrees) else float(stdtrit(degrees, (1 + LEVEL) / 2))

@@ -15,7 +15,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, most_of, near_threshold, t_quantile, t_test
+from quietmean.statistics.intervals import f_test, most_of, near_threshold, satterthwaite, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -29,7 +29,7 @@ _LEAST_POOLED = 4.0
 
 @dataclass(frozen=True)
 class _Row:
-    """One term: its value, variances of noise and of sampling, degrees of freedom, and range."""
+    """One term: its value, variances of noise and of sampling, degrees of freedom of their sum, and range."""
 
     term: str
     value: float
@@ -99,8 +99,7 @@ class GroupMeans(Statistic):
             if len(known) == 2:
                 difference = rows[2]
                 error = math.sqrt(difference.noise + difference.sampling)
-                degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
-                tests["t-test"] = t_test(difference.value, error, degrees, WELCH_T)
+                tests["t-test"] = t_test(difference.value, error, difference.degrees, WELCH_T)
         if len(known) >= 2:
             tests["anova"] = welch_anova(list(known.values()))
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
@@ -124,7 +123,7 @@ def left_out(what: str, terms: tuple[str, ...], released: Released, block: Colum
 def _mean(group: str, one: Summary | None, column: Column) -> _Row:
     if one is None:
         return _Row(group, math.nan, math.inf, math.inf, math.inf, column.low, column.high)
-    return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.present - 1, column.low, column.high)
+    return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.degrees, column.low, column.high)
 
 
 def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term: str = SMD) -> list[_Row]:
@@ -135,8 +134,7 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term
         return [_Row(DIFFERENCE, *nothing, -column.width, column.width), _Row(SMD, *nothing, -math.inf, math.inf)]
     difference, noise = two.mean - one.mean, one.noise_of_mean + two.noise_of_mean
     sampling = one.sampling_of_mean + two.sampling_of_mean
-    squares = sum(each.sampling_of_mean**2 / max(each.present - 1, 1.0) for each in (one, two))
-    degrees = sampling**2 / squares if squares > 0 else math.inf
+    degrees = satterthwaite(noise + sampling, one.uncertainty_of_sampling + two.uncertainty_of_sampling)
     rows = [_Row(DIFFERENCE, difference, noise, sampling, degrees, -column.width, column.width)]
     total = one.present + two.present
     parts = [(each.present - 1) / max(total - 2, 1.0) for each in (one, two)]
@@ -157,10 +155,7 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term
 def welch_anova(groups: list[Summary]) -> HypothesisTest:
     """That all groups have the same mean, whatever their variances; these include the noise."""
     variances = [one.noise_of_mean + one.sampling_of_mean for one in groups]
-    degrees = [
-        degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1) if one.sampling_of_mean > 0 else math.inf
-        for one in groups
-    ]
+    degrees = [one.degrees for one in groups]
     count = len(groups)
     if min(variances) <= 0:
         return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan, WELCH_ANOVA, "F")
@@ -177,7 +172,7 @@ def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[F
     noise = np.sqrt([row.noise for row in rows])
     error = np.sqrt([row.noise + row.sampling for row in rows])
     value = np.array([row.value for row in rows])
-    reach = np.array([t_quantile(degrees_of_freedom(row.noise, row.sampling, row.degrees)) for row in rows]) * error
+    reach = np.array([t_quantile(row.degrees) for row in rows]) * error
     low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
     inside = np.clip(value, low, high)
     ends = np.clip(np.column_stack([inside - reach, inside + reach]), low[:, None], high[:, None])

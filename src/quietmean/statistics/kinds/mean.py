@@ -13,7 +13,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import WHOLE, Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, within
+from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, Means, site_column
 from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -65,7 +65,7 @@ class Mean(Statistic):
             return nothing_present(f"column {column.name!r}", (WHOLE,), [(column.low, column.high)])
         sampling = found.sampling_of_mean
         error = math.sqrt(found.noise_of_mean + sampling)
-        reach = t_quantile(degrees_of_freedom(found.noise_of_mean, sampling, found.present - 1)) * error
+        reach = t_quantile(found.degrees) * error
         ends = within(found.mean, reach, (column.low, column.high))
         return Estimates.number(
             found.mean,

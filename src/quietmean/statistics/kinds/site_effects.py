@@ -96,7 +96,7 @@ def _varies(one: Summary | None, column: Column) -> bool:
 def _mean(site: str, one: Summary | None, limits: tuple[float, float]) -> Row:
     if one is None:
         return Row.unknown(site, limits)
-    return Row.normal(site, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
+    return Row.normal(site, one.mean, one.noise_of_mean, one.sampling_of_mean, limits, one.degrees)
 
 
 def _pooled(

@@ -16,7 +16,7 @@ from quietmean.statistics.completeness import records_of
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.fields import names_field
-from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson, within
+from quietmean.statistics.intervals import few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import WELCH_T, compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
@@ -209,8 +209,7 @@ def _numbers(
     if len(groups) > 2:
         return rows, welch_anova(known)
     difference = compared(found, column, [])[0]
-    degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
-    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), degrees, WELCH_T)
+    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), difference.degrees, WELCH_T)
 
 
 def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
@@ -236,7 +235,7 @@ def _mean(one: Summary | None, column: Column) -> Row:
     if one is None:
         return Row.unknown(term, limits)
     found = Row.normal(term, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
-    reach = t_quantile(degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1)) * found.error
+    reach = t_quantile(one.degrees) * found.error
     return replace(found, of_population=within(one.mean, reach, limits))
 
 
