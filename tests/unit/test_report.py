@@ -118,7 +118,11 @@ def test_says_who_left_and_what_was_lost(usual: StudyReport, tmp_path: Path) -> 
 
 
 def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:
-    page = _words(_page(replace(usual, absent=("clinic <8>",)), tmp_path))
+    online = usual.execution.trace.online.copy()
+    # Before it had sent anything: of whoever leaves later, a part is in the result.
+    online[1:, 5] = False
+    silent = replace(usual, execution=usual.execution.with_trace(ExecutionTrace(online)))
+    page = _words(_page(replace(silent, absent=("clinic <8>",)), tmp_path))
     assert "clinic <8> and clinic 5" in page
     assert "7 of 9 parties" in page
     assert "of those who began is left out. It began without 1 party, of whose records nothing is known" in page

@@ -63,8 +63,7 @@ class Releases:
 class Server(StrEnum):
     """The special party that a protocol needs, if any: what a user must accept, in rising order of trust.
 
-    An aggregator ("collector" in files and on the command line) gathers what parties send and must stay, but need not be trusted
-    with values. A curator sees the values.
+    An aggregator ("collector" in files and commands) must stay, but need not be trusted with values. A curator sees them.
     """
 
     NONE = "none"
@@ -83,12 +82,12 @@ class Protocol(Configured, ABC):
     Fields that are open are filled in for a target. Class attributes state what holds for all parameters:
 
     ``guarantee``: what it promises, one clause, which every certificate prints.
-
     ``private``: false where nothing protects values, and then ``reveals`` says what is revealed and to whom.
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
+    ``counts_in_part``: who leaves may have a part of its value in the result; else all of it or nothing.
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
     ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
@@ -109,6 +108,7 @@ class Protocol(Configured, ABC):
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
     transfers_mass: ClassVar[bool] = False
+    counts_in_part: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
     sends_to_all: ClassVar[bool] = False
     tolerates_dropouts: ClassVar[bool] = True
@@ -383,7 +383,7 @@ class Protocol(Configured, ABC):
         return self.trusted
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-        """The parties whose values are in the result, shape (n,)."""
+        """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
         return trace.finished
 
     # --- values, and what is sent ---

@@ -57,6 +57,21 @@ def population(
     return Results(held, weight, trace.finished)
 
 
+def contributing(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    """The parties of whose values a part is in the result, shape (n,): also who left and had sent some of it to one that stayed,
+    at once or through others."""
+    delivered, online = trace.delivered(schedule), trace.online
+    before = online.cumsum(axis=0) - online
+    injects = online & (parameters.injections.portion[np.minimum(before, schedule.rounds)] != 0)
+    # Whether something of what a party holds after a round ends up in the result: of what it held earlier, more does.
+    arrives = trace.finished.copy()
+    counted: NDArray[np.bool_] = injects[-1] & arrives
+    for round_ in range(schedule.rounds, 0, -1):
+        arrives |= (delivered[round_ - 1] & arrives[schedule.neighbours[round_ - 1]]).any(axis=1)
+        counted |= injects[round_ - 1] & arrives
+    return counted
+
+
 def _injections(
     parameters: IncaParameters, trace: ExecutionTrace, round_: int, noisy: Rows, noise: PopulationTerms
 ) -> Iterator[Injection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -53,6 +54,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "
         "neighbour that of the party's own noise"
     )
+    counts_in_part = True
     releases_are_public = False
     exposed = True
 
@@ -131,17 +133,28 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         """Exact for the exchanges that took place: the largest over the parties that finished. Weights (n,)."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
-        for first in range(0, parties, _COLUMNS):
-            own = np.arange(first, min(first + _COLUMNS, parties))
-            unit = np.zeros((parties, own.size))
-            unit[own, own - first] = 1.0
-            shares = mixed(self, schedule, trace, unit)
+        for own, shares in self._shares(schedule, trace):
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
         finished = trace.finished
         if not finished.any():
             return np.inf
         return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
+        counted = np.zeros(schedule.parties, dtype=np.bool_)
+        for own, shares in self._shares(schedule, trace):
+            counted[own] = (shares[trace.finished] != 0).any(axis=0)
+        return counted
+
+    def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""
+        for first in range(0, schedule.parties, _COLUMNS):
+            own = np.arange(first, min(first + _COLUMNS, schedule.parties))
+            unit = np.zeros((schedule.parties, own.size))
+            unit[own, own - first] = 1.0
+            yield own, mixed(self, schedule, trace, unit)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from quietmean.core.party import PartyId
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
@@ -34,6 +37,12 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
+    if left := _in_part(result):
+        names = ", ".join(roster.name(party) for party in left)
+        notes.append(
+            f"{names} left before the end, and what they had passed on by then is in the result: a mean in which not all records "
+            "count alike, also of what others had passed to them; standard errors of the noise do not say how much that matters"
+        )
     if result.counted_twice:
         places = "; ".join(
             f"round {round_}, {roster.name(sender)} to {roster.name(receiver)}"
@@ -55,6 +64,14 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             "the results of the parties may differ by what these carried"
         )
     return notes
+
+
+def _in_part(result: NodeResult) -> list[PartyId]:
+    """Who left, and may be in the result in part."""
+    execution = result.execution
+    left = execution.contributors() & ~execution.trace.finished
+    found: list[PartyId] = np.flatnonzero(left).tolist() if execution.protocol.counts_in_part else []
+    return found
 
 
 def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:

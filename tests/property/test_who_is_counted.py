@@ -1,0 +1,82 @@
+"""Whoever a result says is counted has a value in it, and nobody else: for every protocol, whenever somebody leaves.
+
+One party's records are changed and all noise and secrets are kept: the result changes if and only if that party is counted.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning import Plan
+from quietmean.protocols import get_protocol, registry
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics import Workload
+from quietmean.studies.study import Study
+
+PARTIES, RECORDS = 5, (3, 1, 2, 4, 2)
+NAMES = sorted(registry())
+
+
+@cache
+def planned(protocol: str) -> tuple[Plan, Workload] | None:
+    """The plan of a mean, of which one party may leave; None where no study is planned, or nobody may leave."""
+    kind = get_protocol(protocol)
+    study = {"epsilon": 4.0, "protocol": protocol, "dropouts": 1 / PARTIES, "column": [{"name": "age", "low": 0, "high": 100}]}
+    try:
+        one = Study.parse(study)
+        return one.plan(PARTIES, no_privacy=not kind.private), one.workload
+    except InputError:
+        assert not kind.tolerates_dropouts or not kind.has_transcript or kind.name == "secret-sharing"
+        return None
+
+
+def leaving(plan: Plan, party: int, last: int) -> ExecutionTrace:
+    """``party`` is there for so many rounds, and never again."""
+    online = np.ones((plan.protocol.rounds + 1, PARTIES), dtype=np.bool_)
+    online[last + 1 :, party] = False
+    return ExecutionTrace(online)
+
+
+def means(execution: Execution, values: Vector, seed: int) -> Vector:
+    """Of each party that has a result of its own, or the one of all: shape (results, d)."""
+    releases = execution.run_batch(values, InsecurePopulationNoise(seed, PARTIES))
+    if execution.protocol.releases_are_public:
+        return execution.estimate(releases)[None, :]
+    parts = zip(releases.vector[releases.by], releases.weight[releases.by], strict=True)
+    return np.array([execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts])
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+def test_who_is_counted_is_in_the_result(protocol: str) -> None:
+    found = planned(protocol)
+    if found is None:
+        return
+    plan, workload = found
+    weights = np.array(RECORDS, dtype=np.float64)
+
+    def encoded(age: float, other: int) -> Vector:
+        tables = [np.full((size, 1), age if party == other else 40.0) for party, size in enumerate(RECORDS)]
+        return np.array([plan.admit(workload.encode(one, step=plan.value_step).vector, float(len(one))) for one in tables])
+
+    in_part = 0
+    for leaver in sorted(set(range(PARTIES)) - plan.protocol.indispensable)[:2]:
+        for last in range(plan.protocol.rounds):
+            execution = plan.execution(Seed.public("counted", leaver), leaving(plan, leaver, last), weights)
+            counted = execution.contributors()
+            for other in (leaver, (leaver + 1) % PARTIES):
+                try:
+                    before, after = (means(execution, encoded(age, other), last) for age in (40.0, 90.0))
+                except ProtocolFailure:
+                    continue
+                changed = bool((np.abs(after - before) > 1e-9).any())
+                assert changed == counted[other], f"party {other}, where {leaver} leaves after round {last}"
+            in_part += bool(counted[leaver]) and plan.protocol.counts_in_part
+    assert bool(in_part) == plan.protocol.counts_in_part
