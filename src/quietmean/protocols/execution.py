@@ -186,6 +186,23 @@ class Execution:
         counted.flags.writeable = False
         return counted
 
+    @cached_property
+    def parts(self) -> NDArray[np.float64]:
+        """How much of each party's value counts in the result, shape (n,): 1 for all of it, or as much as of any other.
+
+        Where values are passed on, who leaves in between counts in part, and so do those of whom it took much along.
+        """
+        counted = self.contributors().astype(np.float64)
+        if self.trace.finished.all() or self.left_out or not counted.any():
+            return counted
+        found = self.protocol.parts(self.schedule, self.trace)
+        relative: NDArray[np.float64] = found / found.max()
+        return relative
+
+    def counted_weight(self) -> float:
+        """The parties' weights, of each as much as counts."""
+        return float(self.parts @ self.weights)
+
     def without(self, parties: frozenset[PartyId]) -> Execution:
         """The same with the releases of these parties left out of the result."""
         return replace(self, left_out=parties)

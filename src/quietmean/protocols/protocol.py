@@ -44,10 +44,7 @@ class Releases:
     by: NDArray[np.bool_]
 
     def total(self) -> tuple[Vector, float]:
-        """The sums of vectors, shape (d,), and of weights over all parties that released.
-
-        Raises :class:`ProtocolFailure` if there is none.
-        """
+        """The sums of vectors, (d,), and of weights over all that released. Raises :class:`ProtocolFailure` if there is none."""
         weight = float(self.weight[self.by].sum())
         if not self.by.any() or weight <= 0:
             raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
@@ -87,7 +84,6 @@ class Protocol(Configured, ABC):
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
-    ``counts_in_part``: who leaves may have a part of its value in the result; else all of it or nothing.
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
     ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
@@ -108,7 +104,6 @@ class Protocol(Configured, ABC):
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
     transfers_mass: ClassVar[bool] = False
-    counts_in_part: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
     sends_to_all: ClassVar[bool] = False
     tolerates_dropouts: ClassVar[bool] = True
@@ -385,6 +380,10 @@ class Protocol(Configured, ABC):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
         return trace.finished
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+        """How much of each party's value is in the result, shape (n,), up to a common factor. By default all or nothing."""
+        return self.contributors(schedule, trace).astype(np.float64)
 
     # --- values, and what is sent ---
 

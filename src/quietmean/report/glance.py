@@ -104,9 +104,8 @@ def what_is_left(account: Account | None, reason: str = "") -> Glance:
 
 
 def records_in(execution: Execution, records: int) -> int:
-    """Of so many records in all, those of the parties whose values are in the result."""
-    counted = execution.contributors()
-    return round(records * float(execution.weights[counted].sum() / execution.weights.sum()))
+    """Of so many records in all, those that are in the result; those that are in part are counted so."""
+    return round(records * execution.counted_weight() / float(execution.weights.sum()))
 
 
 def bound(epsilon: float) -> str:

@@ -191,7 +191,7 @@ def conclude(
     variance = noise_variance(used.transcript(), execution.weights) if stated is None else stated
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
-    counted = float(execution.weights[execution.contributors()].sum())
+    counted = execution.counted_weight()
     return StudyOutcome(
         workload,
         target,

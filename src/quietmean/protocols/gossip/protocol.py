@@ -16,7 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, region_of
 from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.population import contributing, population
+from quietmean.protocols.inca.population import contributing, parts_released, population
 from quietmean.protocols.inca.spec import (
     GRID,
     LARGEST_VALUE,
@@ -44,7 +44,6 @@ class Gossip(Protocol):
     private = False
     reveals = "every party's value to the parties that it sends to"
     transfers_mass = True
-    counts_in_part = True
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 
     rounds: int = parameter(**ROUNDS)
@@ -93,6 +92,9 @@ class Gossip(Protocol):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return contributing(self.mixing, schedule, trace)
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+        return parts_released(self.mixing, schedule, trace)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
         self.check_values(value)

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters
+from quietmean.transcript.numbers import NoTerms, NumericReading
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
 
 Floats = NDArray[np.float64]
+# So many parties' values are followed at once.
+_COLUMNS = 1024
 
 
 def population(
@@ -55,6 +58,18 @@ def population(
     # What dropped-out parties hold is never sent.
     held = out.keep(held, ~trace.finished, schedule.rounds + 1)
     return Results(held, weight, trace.finished)
+
+
+def parts_released(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> Floats:
+    """How much of each party's value those who finished hold, shape (n,)."""
+    parties, found = schedule.parties, np.zeros(schedule.parties)
+    for first in range(0, parties, _COLUMNS):
+        own = np.arange(first, min(first + _COLUMNS, parties))
+        reading = NumericReading(np.eye(parties)[:, own])
+        noise = NoTerms(parties, own.size)
+        held = population(parameters, schedule, trace, reading.values, np.ones(parties), noise, reading)
+        found[own] = reading.vectors(held.rows)[trace.finished].sum(axis=0)
+    return found
 
 
 def contributing(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
 from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.population import contributing, population
+from quietmean.protocols.inca.population import contributing, parts_released, population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
@@ -44,7 +44,6 @@ class IncA(IncaParameters, Protocol):
     name = "inca"
     keeps_target = True
     transfers_mass = True
-    counts_in_part = True
     gated = True
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
@@ -105,6 +104,9 @@ class IncA(IncaParameters, Protocol):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return contributing(self, schedule, trace)
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+        return parts_released(self, schedule, trace)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
         self.check_values(value)

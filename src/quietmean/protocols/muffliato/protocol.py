@@ -54,7 +54,6 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "
         "neighbour that of the party's own noise"
     )
-    counts_in_part = True
     releases_are_public = False
     exposed = True
 
@@ -143,10 +142,14 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
-        counted = np.zeros(schedule.parties, dtype=np.bool_)
-        for own, shares in self._shares(schedule, trace):
-            counted[own] = (shares[trace.finished] != 0).any(axis=0)
+        counted: NDArray[np.bool_] = self.parts(schedule, trace) != 0
         return counted
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+        found = np.zeros(schedule.parties)
+        for own, shares in self._shares(schedule, trace):
+            found[own] = shares[trace.finished].sum(axis=0)
+        return found
 
     def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""

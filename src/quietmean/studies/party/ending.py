@@ -15,6 +15,9 @@ from quietmean.node.preflight import package_version
 from quietmean.studies.audit import Head
 from quietmean.studies.party.files import Files
 
+# What is missing of a party's part that counts as whole.
+_WHOLE = 1e-3
+
 
 def loose_ends(result: NodeResult) -> dict[str, Any]:
     """What the execution could not settle; parties by their place in the roster."""
@@ -37,11 +40,11 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
-    if left := _in_part(result):
-        names = ", ".join(roster.name(party) for party in left)
+    if parts := _in_part(result):
+        told = ", ".join(f"{roster.name(party)} {100 * part:.2g} %" for party, part in parts.items())
         notes.append(
-            f"{names} left before the end, and what they had passed on by then is in the result: a mean in which not all records "
-            "count alike, also of what others had passed to them; standard errors of the noise do not say how much that matters"
+            f"a party left in between, and not all records count alike: {told} of each; means are of the records so weighted, "
+            "sums and counts of as many"
         )
     if result.counted_twice:
         places = "; ".join(
@@ -66,12 +69,10 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     return notes
 
 
-def _in_part(result: NodeResult) -> list[PartyId]:
-    """Who left, and may be in the result in part."""
-    execution = result.execution
-    left = execution.contributors() & ~execution.trace.finished
-    found: list[PartyId] = np.flatnonzero(left).tolist() if execution.protocol.counts_in_part else []
-    return found
+def _in_part(result: NodeResult) -> dict[PartyId, float]:
+    """Who is in the result in part, and in which."""
+    parts = result.execution.parts
+    return {party: float(parts[party]) for party in np.flatnonzero((parts > 0) & (parts < 1 - _WHOLE)).tolist()}
 
 
 def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
