@@ -257,14 +257,19 @@ class GateRecord:
         return cls(execution, tuple(fields.incomplete), decision, votes, fields.published)
 
     def check(self, target: Target, stated: Mapping[str, Any]) -> None:
-        """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise."""
-        found = decide_for(target, self.execution, self.incomplete)
+        """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise.
+
+        A bound may have been larger: bounds of versions before this one were.
+        """
+        found, decided = decide_for(target, self.execution, self.incomplete), self.decision
+        tried = found.exhaustive and decided.exhaustive
+        mu, stated_mu = _rounded(found.mu), _rounded(decided.mu)
         same = {
             "digest": stated.get("digest") == self.digest,
-            "mu": _rounded(found.mu) == _rounded(self.decision.mu) and found.exhaustive == self.decision.exhaustive,
-            "limit": _rounded(found.limit) == _rounded(self.decision.limit),
-            "passes": stated.get("passes") == found.passes,
-            "published": not self.published or (found.passes and self.agreed),
+            "mu": (mu == stated_mu if tried else mu <= stated_mu) and found.exhaustive == decided.exhaustive,
+            "limit": _rounded(found.limit) == _rounded(decided.limit),
+            "passes": stated.get("passes") == decided.passes,
+            "published": not self.published or (decided.passes and self.agreed),
         }
         for name, holds in same.items():
             if not holds:

@@ -24,11 +24,16 @@ from numpy.typing import NDArray
 
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.inca.groups import groups_bound
+from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.rounding import inverse_product
 from quietmean.protocols.inca.spec import IncaParameters
 
 Array = NDArray[np.float64]
 
+PROOF = "the shares that hide each party, in disjoint groups of the others"
+# What trying sets of groups may cost for all parties together, in the units of :func:`groups_bound`.
+_EFFORT = 1e8
 # Least-squares problems that are solved for all parties together; where more are needed, the diagonal bound serves.
 _MOST_SETS = 60_000
 _BATCH = 4096
@@ -45,11 +50,18 @@ def worst_coalition(
     size: int,
     given: frozenset[int] = frozenset(),
 ) -> CoalitionBound:
-    """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers."""
-    stars = Stars(parameters, schedule, trace)
-    chosen = (stars.of(party).without(given) for party in range(schedule.parties))
-    information = np.array([star.worst_information(size, schedule.parties) for star in chosen])
-    return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), "the stars of the shares that each party exchanges")
+    """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
+
+    Of each party the better of two: its own star of shares, and all shares in disjoint groups of the others.
+    """
+    stars, shares = Stars(parameters, schedule, trace), HiddenShares(parameters, schedule, trace, given)
+    effort = _EFFORT / schedule.parties
+    information = np.empty(schedule.parties)
+    for party in range(schedule.parties):
+        star = stars.of(party).without(given).worst_information(size, schedule.parties)
+        groups = star if party in given else groups_bound(shares, party, size, effort)
+        information[party] = min(star, groups)
+    return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), PROOF)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,221 @@
+"""The worst coalition of IncA by disjoint groups: what a party hides behind all others, not only those it exchanges shares with.
+
+Divide the other parties into groups, and let only ways change whose members are party i and parties of one group. Then what the
+others pay is a sum over groups. The least that group g pays for a change v of i's injections is v'X_g^+ v with the *admittance*
+X_g = A_i,g' Q_g^-1 A_i,g. A_i,g are the changes of i's injections by the group's ways, Q_g the costs of its members: as of
+conductors in parallel, with matrices over rounds for numbers. So with S_i the covariance of i's own injections, c the change with
+its value,
+
+    Lambda_ii <= c' (S_i + sum of X_g over the groups that no member of the coalition is in)^-1 c,
+
+and a coalition of size k is in k groups at most. All sets of k groups are tried. Any division is valid, any ridge on Q_g, and
+leaving out a part of X_g. The proof is in ``docs/mathematics.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.protocols.inca.hidden_shares import HiddenShares
+from quietmean.randomness import BitStream, Seed
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+# So many divisions are tried where not every party can be a group of its own.
+_DIVISIONS = 3
+# So many columns of a group count at most; with more of them fewer groups can be tried.
+_MOST_COLUMNS = 6
+# What solving for one set of groups costs beside the square of its columns, in the same units.
+_PER_SET = 50
+_BATCH = 4096
+# Of the costs of i: ways that cost the others nothing must not become infinitely good.
+_RIDGE = 1e-4
+# What a solution may be off, relative to its smallest eigenvalue; and the largest condition number.
+_RESIDUAL, _CONDITION = 1e-10, 1e7
+# What rounding may take away from a result: checked by solving the worst set again.
+MARGIN = 1e-6
+
+
+def groups_bound(shares: HiddenShares, party: PartyId, size: int, effort: float) -> float:
+    """Lambda_ii at most of ``party`` against every coalition of ``size``; infinite where nothing hides its value.
+
+    ``effort``: what trying all sets of groups may cost; more makes more and smaller groups.
+    """
+    if not shares.hiding[party]:
+        return math.inf
+    portion = shares.portion(party)
+    own = float(portion @ shares.products[party] @ portion)
+    others = [other for other in range(shares.parties) if other != party and len(shares.ways[other])]
+    # Where all that it injected was forgotten, its value costs nothing.
+    if size >= len(others) or not shares.products[party].any():
+        return own
+    count = _how_many(len(others), size, len(shares.ways[party]), effort / _DIVISIONS)
+    divisions = 1 if count == len(others) else _DIVISIONS
+    divided = (_columns(shares, party, divide(shares, party, others, count, number)) for number in range(divisions))
+    return min([own, *(columns.worst(size) * (1 + MARGIN) for columns in divided if columns is not None)])
+
+
+def _how_many(others: int, size: int, ways: int, effort: float) -> int:
+    """As many groups as can be tried: with more of them a coalition takes less away."""
+
+    def cost(count: int) -> float:
+        columns = min(size, count - size) * min(_MOST_COLUMNS, math.ceil(ways / count))
+        return math.comb(count, size) * (columns**2 + _PER_SET)
+
+    return max((count for count in range(size + 1, others + 1) if cost(count) <= effort), default=size + 1)
+
+
+def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: int, number: int = 0) -> list[list[PartyId]]:
+    """``others`` in so many groups: first one of the parties that exchange most with ``party`` into each, then who fits best.
+
+    ``number``: one of many such divisions, that differ where others fit as well.
+    """
+    stream = BitStream(Seed.public("groups", party, number))
+    near = shares.exchanged[party]
+    order = np.array(others)[np.argsort(-near[others] - 0.5 * stream.uniform(len(others)), kind="stable")]
+    groups = [[int(one)] for one in order[:count]]
+    fits = shares.exchanged[order[:count]].copy()
+    # Whoever exchanges with the party is wanted in any group.
+    fits += 0.25 * near + 0.5 * stream.uniform(shares.parties)
+    left = np.zeros(shares.parties, dtype=np.bool_)
+    left[order[count:]] = True
+    for place in itertools.cycle(range(count)):
+        if not left.any():
+            return groups
+        best = int(np.argmax(np.where(left, fits[place], -np.inf)))
+        left[best] = False
+        groups[place].append(best)
+        fits[place] += shares.exchanged[best]
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """X_g = U_g U_g' of all groups: ``own`` = c'P c, ``linear`` = U'P c (K,), ``gram`` = U'P U (K, K), ``owner``: of each column.
+
+    Handing over the change U z costs own - 2 linear'z + z'(1 + gram) z at most.
+    """
+
+    own: float
+    linear: Array
+    gram: Array
+    owner: Places
+    groups: int
+
+    def worst(self, size: int) -> float:
+        """The least cost without any ``size`` of the groups, at the worst."""
+        full: Array = np.eye(len(self.linear)) + self.gram
+        if size >= self.groups or float(np.linalg.eigvalsh(full)[-1]) > _CONDITION:
+            return self.own
+        if size == 0:
+            return self._without(set())
+        places = self._places()
+        sets = np.array(list(itertools.combinations(range(self.groups), size)), dtype=np.int64)
+        if 2 * size <= self.groups:
+            inverse = np.asarray(np.linalg.inv(full), dtype=np.float64)
+            solved = inverse @ self.linear
+            without_any = self.own - float(self.linear @ solved)
+            costs = without_any + _forms(inverse, solved, places, sets)
+        else:
+            # What is kept is less than what is lost.
+            kept = np.ones((len(sets), self.groups), dtype=np.bool_)
+            np.put_along_axis(kept, sets, False, axis=1)
+            costs = self.own - _forms(full, self.linear, places, np.nonzero(kept)[1].reshape(len(sets), -1))
+        worst = int(np.argmax(costs))
+        again = self._without(set(sets[worst].tolist()))
+        return max(float(costs[worst]), again) if math.isclose(costs[worst], again, rel_tol=MARGIN) else self.own
+
+    def _without(self, lost: set[int]) -> float:
+        """The cost of a solution without these groups, whatever its rounding."""
+        kept = np.array([owner not in lost for owner in self.owner.tolist()], dtype=np.bool_)
+        full, linear = (np.eye(len(self.linear)) + self.gram)[np.ix_(kept, kept)], self.linear[kept]
+        solved = np.linalg.solve(full, linear)
+        return float(self.own - 2 * linear @ solved + solved @ full @ solved)
+
+    def _places(self) -> Places:
+        """The columns of each group, (groups, most); K where there are fewer."""
+        counts = np.bincount(self.owner, minlength=self.groups)
+        places = np.full((self.groups, max(int(counts.max(initial=0)), 1)), len(self.linear), dtype=np.int64)
+        for group, count in enumerate(counts.tolist()):
+            places[group, :count] = np.nonzero(self.owner == group)[0]
+        return places
+
+
+def _forms(matrix: Array, vector: Array, places: Places, sets: Places) -> Array:
+    """v_S' M_SS^-1 v_S for each set of groups, (sets,); one more row and column stands for columns that are not there."""
+    absent = len(vector)
+    padded, filled = np.zeros((absent + 1, absent + 1)), np.append(vector, 0.0)
+    padded[:absent, :absent] = matrix
+    forms = []
+    for first in range(0, len(sets), _BATCH):
+        chosen = places[sets[first : first + _BATCH]].reshape(len(sets[first : first + _BATCH]), -1)
+        matrices = padded[chosen[:, :, None], chosen[:, None, :]]
+        diagonal = np.einsum("sii->si", matrices)
+        diagonal[chosen == absent] = 1.0
+        right = filled[chosen]
+        forms.append((right * np.linalg.solve(matrices, right[:, :, None])[:, :, 0]).sum(axis=1))
+    return np.concatenate(forms)
+
+
+def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Columns | None:
+    """None where no group has a way to the party."""
+    inside = _groups_of_ways(shares, party, groups)
+    product, portion = shares.products[party], shares.portion(party)
+    ridge = _RIDGE * float(np.trace(product)) / len(product)
+    handed = (_handed(shares, party, members, inside == group, ridge) for group, members in enumerate(groups))
+    useful = [columns for columns in handed if columns.shape[1]]
+    if not useful:
+        return None
+    changes = np.hstack(useful)
+    owner = np.repeat(np.arange(len(useful)), [columns.shape[1] for columns in useful])
+    gram, linear = changes.T @ product @ changes, changes.T @ product @ portion
+    return Columns(float(portion @ product @ portion), linear, gram, owner, len(useful))
+
+
+def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Places:
+    """The group that all members of each way but the party are in, (W,); -1 where there is none."""
+    # The last place is that of nobody, as a member's number of -1 means.
+    group_of = np.full(shares.parties + 1, -2, dtype=np.int64)
+    for group, members in enumerate(groups):
+        group_of[members] = group
+    numbers = group_of[shares.members]
+    counted = (shares.members >= 0) & (shares.members != party)
+    least = np.where(counted, numbers, np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
+    most = np.where(counted, numbers, -2).max(axis=1, initial=-2)
+    return np.where((least == most) & (least >= 0), least, -1)
+
+
+def _handed(shares: HiddenShares, party: PartyId, group: list[PartyId], inside: NDArray[np.bool_], ridge: float) -> Array:
+    """U_g (rounds online, columns), the best columns of a group."""
+    own = np.nonzero(inside[shares.ways[party]])[0]
+    ways = np.nonzero(inside)[0]
+    place = np.full(len(inside), -1)
+    place[ways] = np.arange(len(ways))
+    costs = np.zeros((len(ways), len(ways)))
+    for member in group:
+        used = np.nonzero(inside[shares.ways[member]])[0]
+        rows = place[shares.ways[member][used]]
+        costs[np.ix_(rows, rows)] += shares.costs[member][np.ix_(used, used)]
+    costs[np.diag_indices_from(costs)] += ridge
+    rows = place[shares.ways[party][own]]
+    units = np.zeros((len(ways), len(own)))
+    units[rows, np.arange(len(own))] = 1.0
+    solved = np.linalg.solve(costs, units)
+    admitted = (solved[rows] + solved[rows].T) / 2
+    values, vectors = np.linalg.eigh(admitted)
+    # The change f = solved b costs b'(admitted + solved'(costs solved - units)) b.
+    off = np.abs(solved.T @ (costs @ solved - units)).sum(axis=1).max(initial=0.0)
+    if not len(own) or values[0] <= 0 or off > _RESIDUAL * values[0]:
+        return np.zeros((shares.changes[party].shape[1], 0))
+    handed: Array = shares.changes[party][own].T @ (vectors * np.sqrt(values))
+    if handed.shape[1] > _MOST_COLUMNS:
+        weights = handed.T @ shares.products[party] @ handed
+        handed = handed @ np.linalg.eigh(weights)[1][:, -_MOST_COLUMNS:]
+    return handed
