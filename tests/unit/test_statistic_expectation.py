@@ -10,8 +10,8 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
-from quietmean.statistics.estimates import Z
 from quietmean.statistics.expectation import Expectation
+from quietmean.statistics.flags_and_tests import Z
 from quietmean.studies import Study
 from quietmean.studies.forecast import Forecast
 

@@ -15,12 +15,13 @@ from quietmean.core.origin import study_and_party
 from quietmean.core.output import FROM_PYTHON
 from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
-from quietmean.core.tables import Kinds, Tabular
+from quietmean.core.table_files import TableFile
+from quietmean.core.tables import Kinds
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
-from quietmean.statistics.tidy import TidyTerms, TidyTests
+from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party import Finished
 from quietmean.studies.study import Study
@@ -28,7 +29,7 @@ from quietmean.studies.tables import write_tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudyResult(Tabular):
+class StudyResult(TableFile):
     """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
 
     ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took. For one party of a study

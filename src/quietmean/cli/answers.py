@@ -93,7 +93,8 @@ def _truth(term: Term) -> str:
 def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
     """Of how many records they are where values are missing, tests, and what is flagged, in sentences."""
     from quietmean.statistics.printed import notes_of, together
-    from quietmean.statistics.tidy import TidyTests, terms_of
+    from quietmean.statistics.tidy import terms_of
+    from quietmean.statistics.tidy_tables import TidyTests
 
     for one in documents:
         complete = one.get("completeness")

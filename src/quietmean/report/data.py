@@ -15,7 +15,8 @@ from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Answer, column_means, combined
-from quietmean.statistics.estimates import Estimates, Z
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Z
 
 Array = NDArray[np.float64]
 

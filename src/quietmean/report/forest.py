@@ -16,7 +16,7 @@ from quietmean.report.facts import heterogeneity_text
 from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED
 from quietmean.report.words import short
 from quietmean.statistics import Answer
-from quietmean.statistics.estimates import Z
+from quietmean.statistics.flags_and_tests import Z
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

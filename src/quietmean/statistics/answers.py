@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.statistics.estimates import WHOLE, Estimates
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.statistic import Statistic
 

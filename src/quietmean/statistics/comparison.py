@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import HypothesisTest
+from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.survival_curve import Curve, in_half_as_many, up_to
 from quietmean.statistics.time_bins import TimeBins

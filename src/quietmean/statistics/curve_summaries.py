@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.comparison import Curves
-from quietmean.statistics.estimates import Flag, Z
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.rows import Row
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins

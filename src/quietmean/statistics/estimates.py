@@ -3,116 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.readable import outcome_text
+from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
+from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisTest, Z, known
 
 Array = NDArray[np.float64]
-
-# The term of a statistic that is one number.
-WHOLE = ""
-LEVEL = 0.95
-# The quantile of the normal distribution at that level, both sides.
-Z = 1.959963984540054
-# So many of what a flag is about are named.
-_MOST_NAMED = 3
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A warning about some result: a short ``code`` for programs and a ``message`` in words.
-
-    ``terms``: those of the answer that it is about; all of them where there are none. ``upper``: where noise hides a count, the
-    number that the count is below. ``about``: what stands before a colon in the message of a flag that others may share.
-    """
-
-    code: str
-    message: str
-    terms: tuple[str, ...] = ()
-    upper: float | None = None
-    about: str = ""
-
-    @classmethod
-    def shared(cls, code: str, about: str, text: str, terms: tuple[str, ...] = ()) -> Self:
-        """One that may be raised for many terms, levels or groups: :func:`merged` makes one of them."""
-        return cls(code, f"{about}: {text}", terms, about=about)
-
-    @property
-    def text(self) -> str:
-        """The message without what it is about."""
-        return self.message.removeprefix(f"{self.about}: ") if self.about else self.message
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, "terms": list(self.terms), "upper": self.upper}
-
-
-def merged(flags: Iterable[Flag]) -> tuple[Flag, ...]:
-    """One flag for each code and text, about all that they are about, and of all their terms, in the place of the first.
-
-    Flags with an upper end of their own stay apart.
-    """
-    alike: dict[tuple[str, str, int], list[Flag]] = {}
-    for place, flag in enumerate(flags):
-        apart = place if flag.upper is not None or not flag.about else -1
-        alike.setdefault((flag.code, flag.text, apart), []).append(flag)
-    return tuple(_one(group) for group in alike.values())
-
-
-def _one(flags: list[Flag]) -> Flag:
-    if len(flags) == 1:
-        return flags[0]
-    names = list(dict.fromkeys(flag.about for flag in flags))
-    about = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-    # One without terms is about all of them.
-    terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
-    return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))
-
-
-@dataclass(frozen=True)
-class HypothesisTest:
-    """The test of a hypothesis: its ``statistic``, degrees of freedom, and p-value, with the noise counted in.
-
-    ``method``: its name in the literature, such as "Welch's t test"; ``symbol``: what its statistic is called, such as t;
-    ``about``: the column or term that it is of, where an answer has several.
-    """
-
-    statistic: float
-    degrees: tuple[float, ...]
-    p_value: float
-    method: str = ""
-    symbol: str = ""
-    about: str = ""
-
-    def sentence(self, name: str) -> str:
-        """In one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
-        shown = outcome_text(self.method or name, self.symbol, self.statistic, self.degrees, self.p_value)
-        return f"{self.about}: {shown}" if self.about else shown
-
-    @classmethod
-    def of_json(cls, raw: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_json` gives, and a receipt holds; of receipts of before without a name."""
-        return cls(
-            number_of(raw["statistic"]),
-            tuple(number_of(one) for one in raw["df"]),
-            number_of(raw["p_value"]),
-            *(str(raw.get(name, "")) for name in ("method", "symbol", "about")),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "symbol": self.symbol,
-            "about": self.about,
-            "statistic": known(self.statistic),
-            "df": [known(one) for one in self.degrees],
-            "p_value": known(self.p_value),
-        }
 
 
 @dataclass(frozen=True)
@@ -139,7 +41,7 @@ class Completeness:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimates(Tabular):
+class Estimates(TableFile):
     """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
 
     ``standard_error`` is that of the privacy noise: of the distance from what the same counted records give without noise.
@@ -198,7 +100,7 @@ class Estimates(Tabular):
         return self._tidy().kinds()
 
     def _tidy(self) -> Tabular:
-        from quietmean.statistics.tidy import TidyTerms
+        from quietmean.statistics.tidy_tables import TidyTerms
 
         return TidyTerms.of([self.to_json()])
 
@@ -280,15 +182,3 @@ class Estimates(Tabular):
         if self.summary:
             told["summary"] = dict(self.summary)
         return told | ({"reason": self.reason} if self.reason else {})
-
-
-def known(value: float | Sequence[float]) -> Any:
-    """A number for JSON, or null for NaN; of a pair, null if an end is NaN."""
-    if isinstance(value, int | float):
-        return None if math.isnan(value) else float(value)
-    return None if any(math.isnan(one) for one in value) else [float(one) for one in value]
-
-
-def number_of(told: Any) -> float:
-    """A number from JSON: NaN for null, infinite for "inf"."""
-    return math.nan if told is None else float(told)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
 from quietmean.statistics.columns import Column
-from quietmean.statistics.estimates import Estimates, Z, known
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.supposed import ROWS, Supposed

@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.estimates import WHOLE, HypothesisTest
+from quietmean.statistics.flags_and_tests import WHOLE, HypothesisTest
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import Term, terms_of
 

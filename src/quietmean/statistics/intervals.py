@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, ndtr, stdtr, stdtrit
 
-from quietmean.statistics.estimates import LEVEL, Flag, HypothesisTest, Z
+from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
 

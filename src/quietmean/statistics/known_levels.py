@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import most_of
 from quietmean.statistics.statistic import Released
 

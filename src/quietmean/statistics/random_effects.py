@@ -19,8 +19,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.statistic import Released, Statistic, require_records

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import t_quantile, t_test, within
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import Z
+from quietmean.statistics.flags_and_tests import Z
 from quietmean.statistics.time_bins import Places, TimeBins
 
 Array = NDArray[np.float64]

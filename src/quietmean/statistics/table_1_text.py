@@ -11,7 +11,7 @@ from typing import Any
 
 from quietmean.core.readable import HIDDEN, day_text, decimals_for, error_text, fixed, p_text
 from quietmean.statistics.columns import MISSING, YES, Column
-from quietmean.statistics.estimates import Flag, HypothesisTest
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import FEW
 from quietmean.statistics.rows import Row
 

@@ -6,12 +6,12 @@ What frames, CSV files and tables say is what the JSON says: they are made from 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from quietmean.core.tables import Kinds, Tabular, table_html, table_text
-from quietmean.statistics.estimates import WHOLE, HypothesisTest, number_of
+from quietmean.core.tables import Kinds
+from quietmean.statistics.flags_and_tests import WHOLE, number_of
 from quietmean.statistics.intervals import FEW
 
 Interval = tuple[float, float]
@@ -88,7 +88,7 @@ class Term:
         """With the names of broom."""
         numbers = (self.estimate, self.error, *self.population, self.statistic, self.p_value, self.n)
         noise = (self.noise_error, *self.noise)
-        values = (self.name, self.term, *map(_known, numbers), ", ".join(self.flags) or None, *map(_known, noise))
+        values = (self.name, self.term, *map(known_number, numbers), ", ".join(self.flags) or None, *map(known_number, noise))
         return dict(zip(TERM_COLUMNS, (*values, self.since or None), strict=True))
 
 
@@ -151,68 +151,5 @@ def _interval(told: Any) -> Interval:
     return _NOTHING if told is None else (number_of(told[0]), number_of(told[1]))
 
 
-def _known(value: float) -> float | None:
+def known_number(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TidyTests(Tabular):
-    """The tests of answers, one row each: ``name`` of the statistic, ``test`` and what it is ``about`` in it, degrees of freedom
-    (of an F the second ones as ``df.residual``), and its ``method``."""
-
-    documents: tuple[Mapping[str, Any], ...]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [_test_row(statistic, name, test) for statistic, name, test in self._tests()]
-
-    def _tests(self) -> Iterator[tuple[str, str, HypothesisTest]]:
-        """In the order of their names, as receipts have them."""
-        for document in self.documents:
-            for name, raw in sorted(document.get("tests", {}).items()):
-                yield str(document.get("name", "")), name, HypothesisTest.of_json(raw)
-
-    def kinds(self) -> Kinds:
-        return TEST_COLUMNS
-
-    def __repr__(self) -> str:
-        return "\n".join(self.sentences())
-
-    def sentences(self) -> list[str]:
-        """Each known one in a line."""
-        return [test.sentence(name) for _, name, test in self._tests() if not math.isnan(test.p_value)]
-
-
-def _test_row(statistic: str, name: str, test: HypothesisTest) -> dict[str, Any]:
-    degrees = [_known(one) for one in (*test.degrees, math.nan, math.nan)[:2]]
-    numbers = (_known(test.statistic), *degrees, _known(test.p_value))
-    return dict(zip(TEST_COLUMNS, (statistic, name, test.about or None, *numbers, test.method or name), strict=True))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TidyTerms(Tabular):
-    """The terms of answers, one row each, with the names of broom."""
-
-    documents: tuple[Mapping[str, Any], ...]
-
-    @classmethod
-    def of(cls, documents: Sequence[Mapping[str, Any]]) -> Self:
-        return cls(tuple(documents))
-
-    def terms(self) -> list[Term]:
-        return [term for document in self.documents for term in terms_of(document)]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [term.row() for term in self.terms()]
-
-    def kinds(self) -> Kinds:
-        return TERM_COLUMNS
-
-    def __repr__(self) -> str:
-        from quietmean.statistics.printed import printed_rows
-
-        return table_text(printed_rows(self.terms()))
-
-    def _repr_html_(self) -> str:
-        from quietmean.statistics.printed import printed_rows
-
-        return table_html(printed_rows(self.terms()))

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import HypothesisTest
 from quietmean.statistics.features import PrefixTable
+from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released

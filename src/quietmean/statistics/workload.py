@@ -19,7 +19,8 @@ from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.decoding import Decoder
-from quietmean.statistics.estimates import Estimates, Flag, merged
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 
 # So many records are encoded at a time: memory does not grow with the table.

@@ -22,7 +22,7 @@ from quietmean.core.json_schema import (
     record,
 )
 from quietmean.protocols import registry
-from quietmean.statistics.estimates import LEVEL
+from quietmean.statistics.flags_and_tests import LEVEL
 
 # An estimate is a number, or numbers by term, and these by group; null where the noise does not allow one.
 _END: Schema = {"anyOf": [NUMBER, {"enum": ["inf", "-inf"]}, {"type": "null"}]}

@@ -23,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
-from quietmean.statistics.estimates import known
+from quietmean.statistics.flags_and_tests import known
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import YES, Columns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.fields import edges_field, usual_bins_field
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of

@@ -10,7 +10,8 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
 from quietmean.statistics.intervals import near_threshold, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments

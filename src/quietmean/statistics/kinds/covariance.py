@@ -10,7 +10,8 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.statistic import Released
 

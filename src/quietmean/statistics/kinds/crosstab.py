@@ -10,8 +10,9 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
 from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins

@@ -13,9 +13,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.curve_summaries import ends_of
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic

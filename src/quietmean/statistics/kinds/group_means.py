@@ -12,9 +12,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import Summary, present_in, summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import f_test, most_of, near_threshold, satterthwaite, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column

@@ -13,8 +13,9 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, too_few_bins
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Table
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled

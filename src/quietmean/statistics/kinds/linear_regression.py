@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import Regression
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Vertex
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments

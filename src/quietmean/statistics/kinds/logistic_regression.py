@@ -14,8 +14,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import Regression
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Vertex
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of

@@ -8,9 +8,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic

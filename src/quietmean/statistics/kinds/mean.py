@@ -10,9 +10,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import WHOLE, Estimates
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
+from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, Means, site_column
 from quietmean.statistics.rows import nothing_present

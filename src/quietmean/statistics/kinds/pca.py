@@ -13,7 +13,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import OfColumns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import near_threshold
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments

@@ -12,9 +12,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
-from quietmean.statistics.estimates import WHOLE, Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import cluster_field
+from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.intervals import few, wilson
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic

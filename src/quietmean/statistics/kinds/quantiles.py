@@ -14,9 +14,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, nothing_present
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic

@@ -11,9 +11,10 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Column, Columns
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread

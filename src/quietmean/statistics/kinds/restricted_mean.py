@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.curve_summaries import difference_of_means, restricted_mean
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Released

@@ -12,9 +12,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.bins import PROBABILITIES
 from quietmean.statistics.columns import LINEAR, LOG_ODDS, Columns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import Summary, summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.random_effects import METHOD, SEEN, Means, Pooled
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records

@@ -13,7 +13,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import LOG_RANK_TEST, Curves, extent, log_rank, too_few_bins
 from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, known
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, known
 from quietmean.statistics.intervals import CHI_SQUARED
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled

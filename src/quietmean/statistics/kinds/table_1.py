@@ -13,9 +13,10 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import records_of
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.fields import names_field
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import WELCH_T, compared, welch_anova

@@ -11,8 +11,9 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import Summary, summary
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import within
 from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic

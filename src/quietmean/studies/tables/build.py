@@ -9,9 +9,10 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.estimates import number_of
+from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown, together
-from quietmean.statistics.tidy import Term, TidyTests, terms_of
+from quietmean.statistics.tidy import Term, terms_of
+from quietmean.statistics.tidy_tables import TidyTests
 from quietmean.studies.tables.model import Line, Table, mark
 
 _INTERCEPT, _AUC = "(Intercept)", "auc"
