@@ -87,6 +87,7 @@ def test_flags_a_build_with_too_little_noise(name: str) -> None:
     assert more.p_value_exceeds > 0.5
 
 
+@pytest.mark.slow
 def test_bounds_hold_as_often_as_they_say() -> None:
     """400 attacks of 1000 trials on mu = 1: both bounds hold in 95 %; wrongly rejected with probability below 1e-6."""
     execution = example_execution("local-dp", 2, sigma=1.0)
@@ -203,6 +204,7 @@ def test_machines_that_send_something_else_are_not_what_was_certified(build: typ
         attack(execution, 3, Adversary.collusion({receiver}), trials=1000, machine=machine)
 
 
+@pytest.mark.slow
 def test_trials_in_blocks_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, each with noise of its own: 5 standard errors, error rate below 1e-6."""
     monkeypatch.setattr("quietmean.simulation.audit._BLOCK", 12 * 1500)
@@ -266,6 +268,7 @@ def test_same_seed_same_attack() -> None:
     assert first.mu_estimate != other.mu_estimate
 
 
+@pytest.mark.slow
 def test_echo_subtracts_exactly_what_the_coalition_adds() -> None:
     """Everybody but the target colludes: mu is that of the target's own noise, whatever the others add."""
     execution = example_execution("inca", 6, rounds=4, sigma_star=1.0, sigma_delta=50.0)

@@ -37,6 +37,7 @@ def test_gaussian_calibration_and_the_two_simple_baselines(epsilon: float, sigma
     assert central == pytest.approx(sigma**2 / 20**2, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_gopa_errors_have_exactly_the_variance_of_their_executions() -> None:
     """400 executions with dropouts in all rounds: errors over their own standard deviations are N(0, 1), error rate 1e-6.
 
@@ -101,6 +102,7 @@ def draw_reports(protocol: PrivUnitG, count: int, dimension: int) -> np.ndarray:
     return np.array([report(protocol, direction, stream) for _ in range(count)])
 
 
+@pytest.mark.slow
 def test_priv_unit_reports_are_unbiased_with_the_stated_error() -> None:
     """40 000 reports: cap rate (binomial), mean along the vector and squared error (z-tests), each at error rate 1e-6.
 
@@ -134,6 +136,7 @@ def test_priv_unit_across_the_vector_is_gaussian() -> None:
     assert_standard_normal((reports @ np.array([1.0, -1.0])) / math.sqrt(2) * protocol.mean_along, ERROR_RATE)
 
 
+@pytest.mark.slow
 def test_priv_unit_plan_has_the_papers_error() -> None:
     """n = 100, d = 20, epsilon = 2: total MSE 0.3232; 300 runs, within 5 standard errors (wrongly rejected with 6e-7)."""
     target = Target(parties=100, epsilon=2.0, delta=1e-5, dimension=20, sensitivity=2.0, colluding=10)

@@ -111,7 +111,7 @@ def test_the_sum_keeps_own_noise_only() -> None:
             assert_variance(published(execution, broken, 20_000).sum(axis=0), 6 * 0.8**2, ERROR_RATE)
 
 
-@pytest.mark.parametrize("absent", [0, 3])
+@pytest.mark.parametrize("absent", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("decoder", ["unbiased", "biased"])
 def test_error_with_equal_unit_vectors(absent: int, decoder: str) -> None:
     """The decoders' worst case: all values the same unit vector. 2000 runs of the batch kernel, d = 5, n = 12.

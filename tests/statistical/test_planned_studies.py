@@ -235,6 +235,7 @@ def test_good_studies_are_not_refused_and_a_true_guess_makes_none_worse(text: st
     assert not forecast.expected[0].hopeless
 
 
+@pytest.mark.slow
 def test_what_is_said_to_be_needed_is_enough_and_half_is_not() -> None:
     statistic = read_text("group-means(x, by=arm)") | {"expect": {"difference": 2.0}}
     study = Study.parse(

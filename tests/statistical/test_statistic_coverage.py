@@ -205,6 +205,7 @@ def test_tests_that_ignore_the_noise_reject_nothing_far_too_often(name: str) -> 
     assert part > 0.075
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_risk_score_is_as_large_as_stated() -> None:
     """One sample, noise drawn 500 times at epsilon 5: z-scores have a standard deviation of 1 +- 0.14, 4.4 deviations of 500."""
     workload = workload_of(COLUMNS, "logistic-regression(ill ~ risk + x)")

@@ -168,12 +168,16 @@ def check(name: str, count: int, most: int) -> None:
     assert name not in ("inca", "gopa", "cordp-dme", "consensus") or single > 0
 
 
+# Their histories have many messages: make test-all runs them.
+LONG = {"gossip", "gopa"}
+
+
 def test_every_protocol_is_here() -> None:
     assert {*EVERY} | WITHOUT_TRANSCRIPT == set(registry())
     assert {name for name, kind in registry().items() if not kind.has_transcript} == WITHOUT_TRANSCRIPT
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in EVERY])
 def test_some_histories(name: str) -> None:
     check(name, 6, 7)
 

@@ -78,6 +78,7 @@ def test_it_is_planned_among_the_others_as_soon_as_it_is_installed(machine: Mach
     assert after["group-masks"]["mse_central"] < after["group-masks"]["mse"] < after["local-dp"]["mse"]
 
 
+@pytest.mark.slow
 def test_its_plan_is_simulated(machine: Machine) -> None:
     machine.quietmean("plan", "--protocol", "group-masks", "--parties", "20", "--dropouts", "0.1", "--out", "simulated.json")
     plan = json.loads((machine.folder / "simulated.json").read_text())
