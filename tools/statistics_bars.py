@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import coverage_bars
 import numpy as np
 from numpy.typing import NDArray
 
@@ -348,43 +349,57 @@ def planned(seeds: int) -> Iterator[Line]:
         yield Line(f"planned width of the noise's interval, {text}", bar, told, len(widths), kept, reason)
 
 
-def wrong_models(seeds: int) -> Iterator[Line]:
-    """Of the population's interval, and of tests of nothing, where data are not as a model has them."""
-    from model_bars import EPSILON, SIZES, measured, questions
+def missing_cells(seeds: int) -> Iterator[Line]:
+    """How far answers are from those of the complete records, where 40 % of one column are missing."""
+    import exact_intervals as exact
 
-    count = max(seeds // 4, 100)
-    for question in questions():
-        for size in SIZES:
-            held, rejected, flagged = measured(question, size, count)
-            told = f"{100 * held:.1f} %, rejects {100 * rejected:.1f} %, flagged {100 * flagged:.0f} %"
-            kept = held >= 0.93 and flagged < 0.1
-            what = f"coverage of {question.what}, {size:,} records, epsilon {EPSILON:g}"
-            yield Line(what, "at least 93 %, flagged in less than 10 %", told, count, kept, question.reason)
+    names = ("x", "y", "group", "yes", "years", "event")
+    columns = Columns([*POPULATION, Column(name="years", low=0, high=12, whole=True), Column(name="event", boolean=True)])
+    times = ("all 3", "all 12")
+
+    def odds(rows: Array) -> exact.Intervals:
+        a, b, c, d = (((rows[:, 2] == i) & (rows[:, 3] == j)).sum() for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+        return {"odds-ratio": (float(a * d / (b * c)), math.nan, math.nan)}
+
+    def curve(time: Array, event: Array) -> exact.Intervals:
+        return exact.survival(time, event, np.zeros(len(time)), ("all",), (3.0, 12.0))
+
+    cases: tuple[tuple[str, str, tuple[str, ...], Callable[[Array], exact.Intervals]], ...] = (
+        ("mean(x)", "x", ("",), lambda rows: exact.mean(rows[:, 0])),
+        ("linear-regression(y ~ x)", "x", ("x",), lambda rows: exact.slope(rows[:, 0], rows[:, 1], "x")),
+        ("correlation(x, y)", "x", ("x:y",), lambda rows: exact.correlation(rows[:, 0], rows[:, 1], "x:y")),
+        ("crosstab(group, yes)", "group", ("odds-ratio",), odds),
+        ("survival(years, event)", "years", times, lambda rows: curve(rows[:, 4], rows[:, 5])),
+    )  # fmt: skip
+    for text, gone, terms, reference in cases:
+        workload, size = workload_of(columns, text), 2000
+        farthest, told_n, count = 0.0, True, max(seeds // 10, 50)
+        for seed in range(count):
+            rng = np.random.default_rng((SEED, 90, seed))
+            event, leaves = np.ceil(rng.exponential(9.0, size)), np.minimum(rng.integers(1, 20, size), 12)
+            rows = np.column_stack([draw(rng, size), np.minimum(event, leaves), event <= leaves])
+            rows[rng.random(size) < 0.4, names.index(gone)] = math.nan
+            complete = rows[~np.isnan(rows).any(axis=1)]
+            found = noisy(workload, workload.of_records(rows).mean(axis=0), 4.0, size, rng)
+            known = found.completeness
+            told_n &= known is not None and abs(known.present - len(complete)) <= 4.5 * known.present_error
+            for term in terms:
+                place = found.terms.index(term)
+                distance = abs(found.value[place] - reference(complete)[term][0]) / found.standard_error[place]
+                farthest = max(farthest, float(distance))
+        what = f"{text}, 40 % of {gone} missing, 2,000 records, epsilon 4: standard errors of noise from the complete records"
+        told = f"at most {farthest:.1f}, {'their number is told' if told_n else 'their number is not told'}"
+        yield Line(what, "at most 4.5, their number told", told, count, farthest <= 4.5 and told_n, "")
 
 
-def times(seeds: int) -> Iterator[Line]:
-    """Of the population's interval where times are in bins."""
-    from survival_bars import EPSILON, SIZES, measured, populations
+def coverage_of_both(seeds: int) -> Iterator[str]:
+    from coverage_populations import all_of_them
 
-    count = max(seeds // 8, 100)
-    for population in populations():
-        for size in SIZES:
-            for term, found in measured(population, size, count).items():
-                known = max(found.known, 1)
-                held, bins = found.held / known, found.bins / known
-                slack = 4 * math.sqrt(0.05 * 0.95 / known)
-                most = 0.95 + max(0.03, slack) if bins < 0.1 else 1.0
-                of_bins = f"{100 * bins:.0f} % of the width is bins, flagged {100 * found.coarse / known:.0f} %"
-                told = f"{100 * held:.1f} %, {found.known} known; {of_bins}"
-                what = f"coverage of {population.text} {term}, {population.what}, {size:,} records, epsilon {EPSILON:g}"
-                bar = "at least 93 %, at most 98 % where bins are below a tenth"
-                reason = "an interval of whole numbers holds more often than it says"
-                yield Line(what, bar, told, count, 0.95 - max(0.02, slack) <= held <= most, reason)
+    return coverage_bars.lines(all_of_them(), max(seeds // 10, 100))
 
 
 PARTS: tuple[Callable[[int], Iterator[Line]], ...] = (
-    cells, another_library, clinics, lung, fair, planned, errors_of_first_kind, log_rank, heavy_tail, coverage,
-    wrong_models, times,
+    cells, another_library, clinics, lung, fair, planned, errors_of_first_kind, log_rank, heavy_tail, coverage, missing_cells,
 )  # fmt: skip
 
 
@@ -392,12 +407,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     seeds = parser.parse_args().seeds
-    lines = []
-    for part in PARTS:
-        for line in part(seeds):
-            lines.append(line)
+    found = {HEAD: (str(line) for part in PARTS for line in part(seeds)), coverage_bars.HEAD: coverage_of_both(seeds)}
+    page = ""
+    for head, lines in found.items():
+        page += head
+        for line in lines:
+            page += line + "\n"
             print(line, file=sys.stderr, flush=True)
-    PAGE.write_text(HEAD + "\n".join(map(str, lines)) + "\n" + TAIL, encoding="utf-8")
+    PAGE.write_text(page + TAIL, encoding="utf-8")
 
 
 TAIL = """
