@@ -38,6 +38,23 @@ HOSTILE: list[tuple[list[str], list[str]]] = [
     ([*PLAN, "--protocol", "inca", "--clip-norm", "3"], ["inca has no option 'clip'"]),
     ([*PLAN, "--protocol", "inca", "--sensitivity", "1", "--domain", "unit-ball"], ["say the same twice"]),
     ([*PLAN, "--protocol", "inca", "--convention", "table-ii"], ["needs a domain"]),
+    (["plan", "--study", "s.toml", "--parties", "3", "--records", "0"], ["records is 0", "give --records"]),
+    (["plan", "--study", "s.toml", "--parties", "3", "--records", "-1"], ["records is -1", "give --records"]),
+    ([*PLAN, "--colluding", "nan"], ["colluding is nan"]),
+    ([*PLAN, "--colluding", "inf"], ["colluding is inf"]),
+    *[
+        ([*PLAN, "--protocol", protocol, option, size], [name, "no study has"])
+        for protocol, option, name in (
+            ("inca", "--sensitivity", "sensitivity is"),
+            ("secagg", "--clip-norm", "clip is"),
+            ("consensus", "--c", "c is"),
+            ("packed-sharing", "--largest-weight", "largest_weight is"),
+        )
+        for size in ("1e308", "1e-308")
+    ],
+    ([*PLAN, "--protocol", "consensus", "--iterations", "9223372036854775807"], ["iterations is", "no study has so much"]),
+    ([*PLAN, "--protocol", "secagg-plus", "--degree", "-1"], ["neighbours is -1"]),
+    ([*PLAN, "--protocol", "secagg-plus", "--degree", "99999999999999999999"], ["degree is 99999999999999999999", "no study has so much"]),
     ([*PLAN, "--delta", "1"], ["delta is 1", "0 < delta < 1"]),
     ([*PLAN, "--delta", "-0.1"], ["delta is -0.1"]),
     ([*PLAN, "--epsilon", "0"], ["epsilon is 0"]),

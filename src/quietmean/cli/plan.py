@@ -32,6 +32,10 @@ class Domain(StrEnum):
     UNIT_BALL = "unit-ball"
 
 
+# More than any study; a number of this size is a slip.
+_MOST_RECORDS = 10**15
+
+
 def command(
     *,
     parties: int | None = None,
@@ -142,6 +146,8 @@ def command(
     if study is not None:
         _refuse_beside_study({**given, **options.chosen()})
         _require_goals(width, power)
+        if records is not None and not 1 <= records <= _MOST_RECORDS:
+            raise InputError(f"records is {records}: give --records how many all parties have together, 1 to {_MOST_RECORDS:g}")
         names = protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")

@@ -42,6 +42,21 @@ AUTO: Any = _Later.AUTO
 KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
+# What numbers of plans and studies are between, 0 aside; their squares and products are then numbers, too.
+SMALLEST, LARGEST, MOST = 1e-100, 1e100, 10**15
+
+
+def require_usual(name: str, value: float) -> None:
+    """Raises :class:`InputError` for a number that no study has: with it the arithmetic of a plan would overflow."""
+    if isinstance(value, int):
+        if abs(value) > MOST:
+            raise InputError(f"{name} is {value}: no study has so much, choose a number of at most {MOST:.0e}")
+    elif value and not SMALLEST <= abs(value) <= LARGEST:
+        raise InputError(
+            f"{name} is {value:g}: no study has such a number, choose one of a size from {SMALLEST:g} to {LARGEST:g}"
+        )
+
+
 @dataclass(frozen=True)
 class Parameter:
     """The declaration of one field.
@@ -87,13 +102,16 @@ class Parameter:
             return
         if self.choices:
             require_known(self.key, value, self.choices)
-        if isinstance(value, int | float) and not isinstance(value, bool) and not self._holds(float(value)):
+        if isinstance(value, int | float) and not isinstance(value, bool):
             shown = f"{value:g}" if isinstance(value, float) else str(value)
-            raise InputError(f"{self.key} is {shown}: {self.remedy}")
+            if not self._holds(value):
+                raise InputError(f"{self.key} is {shown}: {self.remedy}")
+            require_usual(self.key, value)
 
     def _holds(self, value: float) -> bool:
         return (
-            math.isfinite(value)
+            # Whole numbers of any length are compared as they are.
+            (isinstance(value, int) or math.isfinite(value))
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)

@@ -11,7 +11,7 @@ import numpy as np
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.schema import refuse_unknown
+from quietmean.core.schema import refuse_unknown, require_usual
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
 
@@ -46,6 +46,8 @@ class Target:
             raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
+        for name in ("epsilon", "sensitivity", "parties", "dimension"):
+            require_usual(name, getattr(self, name))
         if self.colluding < 0:
             raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
         if self.colluding >= self.parties:
@@ -136,8 +138,10 @@ def budget_warnings(target: Target, records: float | None = None) -> list[str]:
 def colluding_count(parties: int, colluding: float) -> int:
     """The number of colluders from a number, or from a fraction below 1 (rounded up).
 
-    Raises :class:`InputError` for a number above 1 that is not whole.
+    Raises :class:`InputError` for a number above 1 that is not whole, and for what is no number.
     """
+    if not math.isfinite(colluding):
+        raise InputError(f"colluding is {colluding:g}: give how many parties may collude, or a fraction below 1")
     if colluding < 1:
         return math.ceil(parties * colluding - 1e-9)
     if colluding != int(colluding):

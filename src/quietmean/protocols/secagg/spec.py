@@ -115,7 +115,7 @@ def check_numbers(parameters: SecAggParameters, parties: int) -> None:
         raise InputError(f"{parties} party has nobody to add up with: at least 2 parties are needed")
     holders = parties if parameters.neighbours is None else parameters.neighbours + 1
     if parameters.neighbours is not None:
-        _check_neighbours(parameters.neighbours, parties)
+        check_neighbours(parameters.neighbours, parties)
     if not holders < 2 * parameters.threshold <= 2 * holders:
         raise InputError(
             f"threshold is {parameters.threshold} of {holders} shares: choose more than half, {holders // 2 + 1}..{holders}, "
@@ -129,7 +129,8 @@ def check_numbers(parameters: SecAggParameters, parties: int) -> None:
         )
 
 
-def _check_neighbours(neighbours: int, parties: int) -> None:
+def check_neighbours(neighbours: int, parties: int) -> None:
+    """Raises :class:`InputError` for a number of neighbours with which there is no such graph."""
     if not 1 <= neighbours < parties:
         raise InputError(f"neighbours is {neighbours} with {parties} parties: choose 1..{parties - 1}")
     if neighbours % 2 and neighbours != parties - 1:

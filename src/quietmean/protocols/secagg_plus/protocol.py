@@ -15,6 +15,7 @@ from quietmean.protocols.kinds import Aggregated, Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
+from quietmean.protocols.secagg.spec import check_neighbours
 from quietmean.protocols.secagg.worst_case import LEAST_BITS
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
@@ -72,6 +73,7 @@ def _shape(asked: SecAggPlus, target: Target) -> Shape:
     staying, parties = target.responding, target.parties
     if asked.neighbours is not OPEN or asked.threshold is not OPEN:
         degree = given_value(asked.neighbours, parties - 1)
+        check_neighbours(degree, parties)
         threshold = given_value(asked.threshold, (2 * (degree + 1) + 2) // 3)
         found = assess(parties, target.colluding, parties - staying, degree, threshold)
     else:
