@@ -48,7 +48,8 @@ def parts() -> list[Part]:
         for name, one in vars(module).items():
             if getattr(one, "__module__", None) != module.__name__:
                 continue
-            if isinstance(one, FunctionType):
+            # Where a page goes is settled before anything begins: that is no part of making it.
+            if isinstance(one, FunctionType) and one.__annotations__.get("return") != "Output":
                 found.append(Part(module, name))
             elif isinstance(one, type):
                 found += [

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from quietmean.cli.console import print_not_counted
@@ -78,13 +77,6 @@ def test_more_parties_than_rows(table: Path, capsys: pytest.CaptureFixture[str])
 def test_missing_column(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", "--data", str(table), "--column", "height", "--bounds", "0", "1", "--parties", "3"]
     fails(arguments, capsys, "'height'", "4 columns")
-
-
-def test_column_of_another_type(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = table.with_suffix(".parquet")
-    pl.DataFrame({"age": [1, 2, 3], "dead": [True, False, True]}).write_parquet(path)
-    arguments = ["run", "--data", str(path), "--column", "dead", "--bounds", "0", "1", "--parties", "3"]
-    fails(arguments, capsys, "'dead'", "Boolean", "choose a column of numbers")
 
 
 @pytest.mark.parametrize("rule", ["drop", "refuse"])

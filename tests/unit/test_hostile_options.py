@@ -54,7 +54,10 @@ HOSTILE: list[tuple[list[str], list[str]]] = [
     ],
     ([*PLAN, "--protocol", "consensus", "--iterations", "9223372036854775807"], ["iterations is", "no study has so much"]),
     ([*PLAN, "--protocol", "secagg-plus", "--degree", "-1"], ["neighbours is -1"]),
-    ([*PLAN, "--protocol", "secagg-plus", "--degree", "99999999999999999999"], ["degree is 99999999999999999999", "no study has so much"]),
+    (
+        [*PLAN, "--protocol", "secagg-plus", "--degree", "99999999999999999999"],
+        ["degree is 99999999999999999999", "no study has so much"],
+    ),
     ([*PLAN, "--delta", "1"], ["delta is 1", "0 < delta < 1"]),
     ([*PLAN, "--delta", "-0.1"], ["delta is -0.1"]),
     ([*PLAN, "--epsilon", "0"], ["epsilon is 0"]),

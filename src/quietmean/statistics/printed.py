@@ -26,6 +26,8 @@ NOT_REACHED = "not reached"
 _BOUNDED = (FEW, "not-reached", "no-variance")
 # So many terms of one kind of flag are named in a note.
 _MOST_NAMED = 3
+# So many notes of a kind stand apart.
+_MOST_APART = 2
 # So many terms that noise hides have a line each; more have one together, which names some.
 _MOST_HIDDEN, _MOST_NAMED_HIDDEN = 3, 6
 
@@ -148,7 +150,7 @@ def marked_notes(flagged: Iterable[Mapping[str, Any]]) -> list[Note]:
         by_code.setdefault(str(flag["code"]), {}).setdefault(str(flag["message"]), []).append(flag)
     notes = []
     for messages in by_code.values():
-        if len(messages) <= _MOST_NAMED:
+        if len(messages) <= _MOST_APART:
             notes += [Note(text, _terms(flags)) for text, flags in messages.items()]
             continue
         first, *others = messages
