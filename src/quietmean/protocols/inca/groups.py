@@ -98,28 +98,27 @@ def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: i
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """X_g = U_g U_g' of all groups: ``own`` = c'P c, ``linear`` = U'P c (K,), ``gram`` = U'P U (K, K), ``owner``: of each column.
+    """X_g = U_g U_g' of all groups: ``own`` = c'P c, ``linear`` = U'P c (K,), ``full`` = 1 + U'P U (K, K).
 
-    Handing over the change U z costs own - 2 linear'z + z'(1 + gram) z at most.
+    ``owner`` (K,): the group of each column. Handing over the change U z costs own - 2 linear'z + z' full z at most.
     """
 
     own: float
     linear: Array
-    gram: Array
+    full: Array
     owner: Places
     groups: int
 
     def worst(self, size: int) -> float:
         """The least cost without any ``size`` of the groups, at the worst."""
-        full: Array = np.eye(len(self.linear)) + self.gram
-        if size >= self.groups or float(np.linalg.eigvalsh(full)[-1]) > _CONDITION:
+        if size >= self.groups or float(np.linalg.eigvalsh(self.full)[-1]) > _CONDITION:
             return self.own
         if size == 0:
             return self._without(set())
         places = self._places()
         sets = np.array(list(itertools.combinations(range(self.groups), size)), dtype=np.int64)
         if 2 * size <= self.groups:
-            inverse = np.asarray(np.linalg.inv(full), dtype=np.float64)
+            inverse = np.asarray(np.linalg.inv(self.full), dtype=np.float64)
             solved = inverse @ self.linear
             without_any = self.own - float(self.linear @ solved)
             costs = without_any + _forms(inverse, solved, places, sets)
@@ -127,7 +126,7 @@ class Columns:
             # What is kept is less than what is lost.
             kept = np.ones((len(sets), self.groups), dtype=np.bool_)
             np.put_along_axis(kept, sets, False, axis=1)
-            costs = self.own - _forms(full, self.linear, places, np.nonzero(kept)[1].reshape(len(sets), -1))
+            costs = self.own - _forms(self.full, self.linear, places, np.nonzero(kept)[1].reshape(len(sets), -1))
         worst = int(np.argmax(costs))
         again = self._without(set(sets[worst].tolist()))
         return max(float(costs[worst]), again) if math.isclose(costs[worst], again, rel_tol=MARGIN) else self.own
@@ -135,7 +134,7 @@ class Columns:
     def _without(self, lost: set[int]) -> float:
         """The cost of a solution without these groups, whatever its rounding."""
         kept = np.array([owner not in lost for owner in self.owner.tolist()], dtype=np.bool_)
-        full, linear = (np.eye(len(self.linear)) + self.gram)[np.ix_(kept, kept)], self.linear[kept]
+        full, linear = self.full[np.ix_(kept, kept)], self.linear[kept]
         solved = np.linalg.solve(full, linear)
         return float(self.own - 2 * linear @ solved + solved @ full @ solved)
 
@@ -175,8 +174,8 @@ def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) 
         return None
     changes = np.hstack(useful)
     owner = np.repeat(np.arange(len(useful)), [columns.shape[1] for columns in useful])
-    gram, linear = changes.T @ product @ changes, changes.T @ product @ portion
-    return Columns(float(portion @ product @ portion), linear, gram, owner, len(useful))
+    full, linear = np.eye(len(owner)) + changes.T @ product @ changes, changes.T @ product @ portion
+    return Columns(float(portion @ product @ portion), linear, full, owner, len(useful))
 
 
 def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Places:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.rounding import inverse_product
+from quietmean.protocols.inca.rounds import forgotten
 from quietmean.protocols.inca.spec import IncaParameters
 
 Array = NDArray[np.float64]
@@ -93,7 +94,7 @@ class HiddenShares:
     def _all_ways(self) -> tuple[Places, list[Places], list[Array]]:
         schedule, trace = self._schedule, self._trace
         settled = {(round_, sender) for round_, sender, _, _ in trace.settled_slots(schedule)}
-        delivered = trace.delivered(schedule)
+        delivered, gone = trace.delivered(schedule), forgotten(trace)
         members: list[list[PartyId]] = []
         changes: list[dict[int, list[tuple[int, float]]]] = [{} for _ in range(self.parties)]
         for place, sender in np.argwhere(trace.online[1:] & (self._turns[1:] > 0)).tolist():
@@ -105,11 +106,11 @@ class HiddenShares:
             way, parts = len(members), int(schedule.out_degree[place, sender]) + 1
             turn = int(self._turns[round_, sender])
             own = changes[sender].setdefault(way, [(turn - 1, float(parts))])
-            if not self._forgotten(round_, sender):
+            if not gone[round_, sender]:
                 own.append((turn, float(len(used) - parts)))
             for receiver in used:
                 turn = int(self._turns[round_, receiver])
-                changes[receiver][way] = [] if self._forgotten(round_, receiver) else [(turn, -1.0)]
+                changes[receiver][way] = [] if gone[round_, receiver] else [(turn, -1.0)]
             members.append(everybody)
         width = max(map(len, members), default=1)
         table = np.full((len(members), width), _NOBODY, dtype=np.int64)
@@ -127,7 +128,3 @@ class HiddenShares:
             for turn, by in terms:
                 dense[row, turn] += by
         return dense
-
-    def _forgotten(self, round_: int, party: PartyId) -> bool:
-        """Is what a party holds after a round never sent or released, since it left?"""
-        return round_ < self._schedule.rounds and not self._trace.online[round_ + 1 :, party].any()

@@ -15,3 +15,11 @@ def next_online(trace: ExecutionTrace) -> NDArray[np.int64]:
     for round_ in range(rounds - 1, -1, -1):
         upcoming[round_] = np.where(trace.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
     return upcoming
+
+
+def forgotten(trace: ExecutionTrace) -> NDArray[np.bool_]:
+    """Shape (T + 1, n): is what a party holds after a round never sent or released, since it left?"""
+    gone: NDArray[np.bool_] = next_online(trace) >= len(trace.online)
+    # What it holds after the last round is its release.
+    gone[-1] = False
+    return gone

@@ -27,6 +27,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.rounding import inverse_product
+from quietmean.protocols.inca.rounds import forgotten
 from quietmean.protocols.inca.spec import IncaParameters
 
 Array = NDArray[np.float64]
@@ -120,6 +121,7 @@ class Stars:
     def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
         self._parameters, self._schedule, self._trace = parameters, schedule, trace
         self._turns = np.cumsum(trace.online, axis=0) - 1
+        self._forgotten = forgotten(trace)
         self._products: dict[tuple[int, bool], Array] = {}
         self._settled = {(round_, sender) for round_, sender, _, _ in trace.settled_slots(schedule)}
         # The ways in which each party takes part: (sender, round, receivers that used the share).
@@ -166,16 +168,12 @@ class Stars:
         for way, (sender, round_, used) in enumerate(ways):
             turn, parts = int(self._turns[round_, sender]), int(self._schedule.out_degree[round_ - 1, sender]) + 1
             change(sender)[way, turn - 1] += parts
-            if not self._forgotten(round_, sender):
+            if not self._forgotten[round_, sender]:
                 change(sender)[way, turn] += len(used) - parts
             for receiver in used:
-                if not self._forgotten(round_, receiver):
+                if not self._forgotten[round_, receiver]:
                     change(receiver)[way, int(self._turns[round_, receiver])] -= 1.0
         return changes
-
-    def _forgotten(self, round_: int, party: int) -> bool:
-        """Is what a party holds after a round never sent or released, since it left?"""
-        return round_ < self._schedule.rounds and not self._trace.online[round_ + 1 :, party].any()
 
     def _diagonal(self, own: Array, others: Array, portion: Array) -> Array:
         """For a party that finished: what each way adds to the variance of its value, whichever other ways there are.
