@@ -18,6 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
 from quietmean.core.readable import epsilon_text
+from quietmean.core.schema import MOST
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -30,10 +31,6 @@ class Domain(StrEnum):
     """Where values lie. ``unit-ball``: L2 norm at most 1."""
 
     UNIT_BALL = "unit-ball"
-
-
-# More than any study; a number of this size is a slip.
-_MOST_RECORDS = 10**15
 
 
 def command(
@@ -146,8 +143,8 @@ def command(
     if study is not None:
         _refuse_beside_study({**given, **options.chosen()})
         _require_goals(width, power)
-        if records is not None and not 1 <= records <= _MOST_RECORDS:
-            raise InputError(f"records is {records}: give --records how many all parties have together, 1 to {_MOST_RECORDS:g}")
+        if records is not None and not 1 <= records <= MOST:
+            raise InputError(f"records is {records}: give --records how many all parties have together, 1 to {MOST:g}")
         names = protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")

@@ -222,11 +222,6 @@ def _rest(delta: float, additive: float) -> float:
     return delta if additive == 0.0 else down(Fraction(delta) - Fraction(additive))
 
 
-def charged_text(epsilon: float) -> str:
-    """What is charged to a budget, rounded up."""
-    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
-
-
 def left_text(epsilon: float) -> str:
     """What is left of a budget, rounded down; only what differs by rounding alone counts as the number above."""
     return "inf" if math.isinf(epsilon) else f"{math.floor(epsilon * 1e4 + 1e-6) / 1e4:.4f}"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger.account import RESERVED, SPENT, Account, Entry, Freeze, Refund, charged_text, left_text
+from quietmean.core.readable import epsilon_text
+from quietmean.ledger.account import RESERVED, SPENT, Account, Entry, Freeze, Refund, left_text
 from quietmean.privacy.charge import Charge, require_members
 
 
@@ -140,7 +141,7 @@ def _check_room(account: Account, known: Entry | None, request: Request, charge:
             f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
             f"keeps for that: agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA"
         )
-    asked, left = charged_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
+    asked, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
     raise InputError(
         f"study {request.name!r} asks for epsilon {asked} at delta {budget.delta:g} but account {account.name!r} has epsilon "
         f"{left} left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with {command} "

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import epsilon_text
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import Account, Budget, Entry, Freeze, Refund, charged_text
+from quietmean.ledger.account import Account, Budget, Entry, Freeze, Refund
 from quietmean.ledger.database import Connect, Database
 from quietmean.ledger.filter import Request
 from quietmean.ledger.inputs import input_digests
@@ -387,7 +388,7 @@ def _check_change(
     if not (enough and additive):
         raise InputError(
             f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
-            f"{account.name!r}, epsilon {charged_text(budget.epsilon_of(account.charged))}: choose at least that"
+            f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}: choose at least that"
         )
 
 
