@@ -104,12 +104,15 @@ def _usable(error: float) -> float:
 
 def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
     """The terms that have a line each, and one line for all that the noise hides, where these are many."""
-    hidden = [term for term in terms if shown(term).estimate == HIDDEN]
+    hidden: list[Term] = []
+    others: list[Term] = []
+    for term in terms:
+        (hidden if shown(term).estimate == HIDDEN else others).append(term)
     if len(hidden) <= _MOST_HIDDEN:
         return list(terms), ""
     more = f" and {len(hidden) - _MOST_NAMED_HIDDEN} more" if len(hidden) > _MOST_NAMED_HIDDEN else ""
     names = ", ".join(term.term for term in hidden[:_MOST_NAMED_HIDDEN])
-    return [term for term in terms if term not in hidden], f"hidden by the noise: {names}{more}"
+    return others, f"hidden by the noise: {names}{more}"
 
 
 def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
