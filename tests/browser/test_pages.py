@@ -233,18 +233,23 @@ def test_paper_has_every_cell_of_every_table(name: str, made: Made, browser: Any
     assert [one for one in cells if squeezed(one) not in text] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_paper_is_wide_enough(name: str, made: Made, browser: Any) -> None:
-    """No cell is cut at the right margin: A4 less two margins of 14 mm is 687 CSS pixels."""
-    page = opened(browser, made.address(name), "screen", "light")
+def cut_on_paper(page: Any) -> list[str]:
+    """What lies beyond the right margin; the page is closed. A4 less two margins of 14 mm is 687 CSS pixels."""
     page.set_viewport_size({"width": 687, "height": 1000})
     page.emulate_media(media="print")
-    beyond = page.evaluate(
+    beyond: list[str] = page.evaluate(
         "[...document.querySelectorAll('th, td, dd, svg')].filter(one => one.getBoundingClientRect().right > 688)"
         ".map(one => one.textContent.slice(0, 40))"
     )
     page.close()
-    assert beyond == []
+    return beyond
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paper_is_wide_enough(name: str, made: Made, browser: Any) -> None:
+    """No cell is cut at the right margin."""
+    page = opened(browser, made.address(name), "screen", "light")
+    assert cut_on_paper(page) == []
 
 
 @pytest.mark.parametrize("name", ["means", "survival", "many"])
@@ -316,11 +321,4 @@ def test_no_text_of_a_figure_is_cut(every_kind: str, browser: Any) -> None:
 
 def test_every_kind_is_whole_on_paper(every_kind: str, browser: Any) -> None:
     page = opened(browser, every_kind, "screen", "light")
-    page.set_viewport_size({"width": 687, "height": 1000})
-    page.emulate_media(media="print")
-    beyond = page.evaluate(
-        "[...document.querySelectorAll('th, td, dd, svg')].filter(one => one.getBoundingClientRect().right > 688)"
-        ".map(one => one.textContent.slice(0, 40))"
-    )
-    page.close()
-    assert beyond == []
+    assert cut_on_paper(page) == []

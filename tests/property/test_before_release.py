@@ -19,6 +19,7 @@ from quietmean.protocols.inca.before_release import shift_square
 from quietmean.protocols.inca.worst_case import worst_coalition
 from quietmean.randomness import Seed
 from quietmean.testing.strategies import executions
+from support.every_coalition import worst_mu
 
 # Certificates and bounds are compared up to this relative error of linear algebra.
 TOLERANCE = 1e-6
@@ -78,12 +79,7 @@ def test_a_guard_fills_what_is_missing_and_no_more() -> None:
 
 def exact_worst(execution: Execution, size: int) -> NDArray[np.float64]:
     """The largest mu of each party over all coalitions, at unit sensitivity, without what a certificate adds for rounding."""
-    worst = np.zeros(execution.parties)
-    privacy = replace(execution, sensitivity=1.0).privacy(1e-6)
-    for certificate in privacy.each(itertools.combinations(range(execution.parties), size)):
-        honest = list(certificate.honest)
-        worst[honest] = np.maximum(worst[honest], certificate.mu)
-    return worst
+    return worst_mu(replace(execution, sensitivity=1.0).privacy(1e-6), size)
 
 
 @settings(max_examples=60, deadline=None)

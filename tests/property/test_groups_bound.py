@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution
+from support.every_coalition import worst_mu
 
 Array = NDArray[np.float64]
 DELTA, TOLERANCE = 1e-6, 1e-6
@@ -50,15 +50,6 @@ def random_executions(number: int, seed: int) -> Iterator[tuple[Execution, int]]
         yield execution, int(rng.integers(1, 4))
 
 
-def exact(execution: Execution, size: int) -> Array:
-    """Lambda_ii of every party against the worst of all coalitions, (n,)."""
-    worst = np.zeros(execution.parties)
-    for certificate in execution.privacy(DELTA).each(itertools.combinations(range(execution.parties), size)):
-        honest = list(certificate.honest)
-        worst[honest] = np.maximum(worst[honest], certificate.mu**2)
-    return worst
-
-
 def bounds(execution: Execution, size: int, effort: float) -> Array:
     shares = HiddenShares(cast("IncA", execution.protocol), execution.schedule, execution.trace)
     return np.array([groups_bound(shares, party, size, effort) for party in range(execution.parties)])
@@ -69,7 +60,7 @@ def attack(number: int, seed: int) -> float:
     least = np.inf
     with one_thread():
         for execution, size in random_executions(number, seed):
-            worst = exact(execution, size)
+            worst = worst_mu(execution.privacy(DELTA), size) ** 2
             for effort in (1e3, 1e6):
                 known = worst > 0
                 ratios = bounds(execution, size, effort)[known] / worst[known]

@@ -16,6 +16,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
+from support.every_coalition import worst_mu
 
 DELTA = 1e-6
 
@@ -23,15 +24,6 @@ DELTA = 1e-6
 def proven(execution: Execution, size: int) -> Any:
     """By formula alone: no coalition is tried, and everybody else together is not asked."""
     return execution.protocol.worst_coalition(execution.schedule, execution.trace, execution.sensitivity, size)
-
-
-def worst(privacy: PrivacyAnalysis, parties: int, size: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """mu of each party against the worst of all coalitions."""
-    found = np.zeros(parties)
-    for certificate in privacy.each(itertools.combinations(range(parties), size)):
-        honest = list(certificate.honest)
-        found[honest] = np.maximum(found[honest], certificate.mu)
-    return found
 
 
 def test_partners_that_all_collude() -> None:
@@ -68,7 +60,7 @@ def test_the_stars_of_inca_hold_for_all_coalitions(injection: str, number: int, 
     churn = {"permanent": 0.25, "temporary": 0.15} if number else {}
     noise = {"sigma_star": 0.7, "sigma_delta": 2.0, "out_degree": 1 + number % 2}
     execution = example_execution("inca", 8, number, rounds=5, injection=injection, **noise, **churn)
-    true = worst(execution.privacy(DELTA), 8, size)
+    true = worst_mu(execution.privacy(DELTA), size)
     bound = proven(execution, size).mu
     assert (bound >= true * (1 - 1e-6)).all()
     assert (bound <= 1 / 0.7 * (1 + 1e-6)).all()
@@ -93,7 +85,7 @@ def test_shared_noise_by_formula(partners: int | None, aggregator: int | None) -
     noise: dict[str, Any] = {"sigma_own": 0.6, "sigma_pair": 1.7, "aggregator": aggregator, "partners": partners}
     for number, size in itertools.product(range(2), (0, 1, 2, 3, 7)):
         execution = example_execution("cordp-dme", 9, number, permanent=0.12 * number, **noise)
-        true, bound = worst(execution.privacy(DELTA), 9, size), proven(execution, size).mu
+        true, bound = worst_mu(execution.privacy(DELTA), size), proven(execution, size).mu
         assert (bound >= true * (1 - 1e-9)).all()
         if aggregator is None and (partners is None or size >= 4):
             np.testing.assert_allclose(bound.max(), true.max(), rtol=1e-6)
@@ -107,7 +99,7 @@ def test_gopa_counts_no_noise_that_was_rolled_back() -> None:
     late = execution.with_trace(ExecutionTrace(execution.trace.online, lost))
     assert proven(execution, 1).mu[4] < 0.8
     assert proven(late, 1).mu[4] == pytest.approx(1 / 0.8, rel=1e-9)
-    assert (proven(late, 1).mu >= worst(late.privacy(DELTA), 7, 1) * (1 - 1e-9)).all()
+    assert (proven(late, 1).mu >= worst_mu(late.privacy(DELTA), 1) * (1 - 1e-9)).all()
 
 
 def test_consensus_by_the_connectivity_of_its_graph() -> None:
@@ -116,7 +108,7 @@ def test_consensus_by_the_connectivity_of_its_graph() -> None:
     edges = sorted([min(edge), max(edge)] for edge in ring)
     execution = example_execution("consensus", 8, edges=edges, theta=0.2, c=0.4, iterations=4, **noise)
     for size in (1, 2, 3):
-        true, bound = worst(execution.privacy(DELTA), 8, size), proven(execution, size).mu
+        true, bound = worst_mu(execution.privacy(DELTA), size), proven(execution, size).mu
         assert (bound >= true * (1 - 1e-6)).all()
     assert float(proven(execution, 1).mu.max()) < 0.75 / 0.9
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)

@@ -99,18 +99,17 @@ CERTIFY = [["certify", "strange.json"]]
 ALL = [*CERTIFY, ["certify", "strange.json", "--corrupt", "0"], ["attack", "strange.json", "--target", "1", "--trials", "100"]]
 
 
+@pytest.mark.parametrize(
+    ("lines", "every"), [pytest.param(CERTIFY, 151, id="some"), pytest.param(ALL, 1, id="all", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("protocol", WITH_EXECUTIONS)
 def test_receipts_of_strangers(
-    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    protocol: str,
+    lines: list[list[str]],
+    every: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert faults(CERTIFY, document(protocol), 151, capsys) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", WITH_EXECUTIONS)
-def test_every_change_to_receipts_of_strangers(
-    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert faults(ALL, document(protocol), 1, capsys) == []
+    assert faults(lines, document(protocol), every, capsys) == []
