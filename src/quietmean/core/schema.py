@@ -106,7 +106,9 @@ class Parameter:
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             if not self._holds(value):
                 raise InputError(f"{self.key} is {shown}: {self.remedy}")
-            require_usual(self.key, value)
+            # What a person chooses for a plan; bounds of columns and shares may be as small as they like.
+            if self.option:
+                require_usual(self.key, value)
 
     def _holds(self, value: float) -> bool:
         return (
