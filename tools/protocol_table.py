@@ -1,17 +1,24 @@
-"""Write the tables of protocols from what the registered protocols say of themselves: README.md's, and docs/protocols.md.
+"""Write what is said of protocols from what they say of themselves: README.md's table, docs/protocols.md, docs/references.md, and
+CITATION.cff.
 
 ``python tools/protocol_table.py``; with ``--print`` the page goes to standard output and nothing is written.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from quietmean.protocols import Protocol, Server, registry
+from quietmean.protocols.literature import Publication
 
 ROOT = Path(__file__).parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "protocols.md"
+REFERENCES, CITATION = ROOT / "docs" / "references.md", ROOT / "CITATION.cff"
 BEGIN, END = "<!-- protocols: written by tools/protocol_table.py -->", "<!-- end of protocols -->"
 
 INTRODUCTION = """# The protocols
@@ -34,6 +41,74 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *(_section(kind) for kind in registry().values())])
 
 
+LITERATURE = """# References
+
+This page is made by `python tools/protocol_table.py` from what the protocols say of themselves, as are `CITATION.cff` and the
+sources on [the page of protocols](protocols.md). Same command, same page; do not edit it by hand.
+
+quietmean is independent of all of these authors. Who publishes with it should cite the publications of the protocol that ran.
+What the texts at hand do not say, a year or a venue, is left out.
+"""
+
+
+def references() -> str:
+    """All publications, each with the protocols that come from it."""
+    lines = [LITERATURE]
+    for source, names in _publications().items():
+        lines.append(f"- {source.citation} Here: {', '.join(f'`{name}`' for name in names)}.")
+    return "\n".join(lines) + "\n"
+
+
+def citation() -> str:
+    """How to cite this program, and what it is made from, in the Citation File Format; a JSON text is YAML, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [
+        "# Written by tools/protocol_table.py.",
+        "cff-version: 1.2.0",
+        "message: If you use this software, please cite it, and the publications of the protocol that you ran.",
+        f"title: {project['name']}",
+        f"version: {project['version']}",
+        f"license: {project['license']}",
+        f"abstract: {json.dumps(project['description'])}",
+        "authors:",
+        *(f"  - name: {json.dumps(one['name'])}" for one in project["authors"]),
+        "references:",
+    ]
+    for source in _publications():
+        lines += _entry(source)
+    return "\n".join(lines) + "\n"
+
+
+def _publications() -> dict[Publication, list[str]]:
+    """With the names of the protocols that come from each."""
+    found: dict[Publication, list[str]] = {}
+    for name, kind in registry().items():
+        for source in kind.sources:
+            found.setdefault(source, []).append(name)
+    return dict(sorted(found.items(), key=lambda one: (one[0].authors[0].family, one[0].year or 0, one[0].title)))
+
+
+def _entry(source: Publication) -> list[str]:
+    lines = [f"  - type: {source.kind}", f"    title: {_quoted(source.title)}", "    authors:"]
+    for author in source.authors:
+        lines += [f"      - family-names: {_quoted(author.family)}", f"        given-names: {_quoted(author.given)}"]
+    place = "collection-title" if source.kind == "conference-paper" else "journal"
+    known = {
+        "year": source.year,
+        place: source.venue and _quoted(source.venue),
+        "volume": source.volume and _quoted(source.volume),
+        "start": source.pages and source.pages[0],
+        "end": source.pages and source.pages[1],
+        "doi": source.doi,
+        "url": source.arxiv and f"https://arxiv.org/abs/{source.arxiv}",
+    }
+    return [*lines, *(f"    {key}: {value}" for key, value in known.items() if value)]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
 def readme(text: str) -> str:
     """The README with a new table between its two marks."""
     before, rest = text.split(BEGIN)
@@ -47,6 +122,8 @@ def main() -> None:
         return
     README.write_text(readme(README.read_text()))
     PAGE.write_text(page())
+    REFERENCES.write_text(references())
+    CITATION.write_text(citation())
 
 
 def _trust(kind: type[Protocol]) -> str:
@@ -56,6 +133,8 @@ def _trust(kind: type[Protocol]) -> str:
 def _section(kind: type[Protocol]) -> str:
     server = {Server.NONE: "none", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
     lines = [f"## {kind.name}", "", f"{_sentence(kind.summary)}", ""]
+    lines += [f"- *Source*: {source.citation}" for source in kind.sources]
+    lines += [f"- *Also named*: {', '.join(map(_alias, kind.aliases.items()))}."] if kind.aliases else []
     lines += [f"- *Server*: {server}. *Trust*: {_trust(kind)}.", f"- *Guarantee*: {kind.guarantee}."]
     lines += [f"- *Values*: {kind.domain}.", f"- *Parties may leave for good*: {'yes' if kind.tolerates_dropouts else 'no'}.", ""]
     options = [one for one in kind.options().values() if one.flag is not None]
@@ -66,6 +145,12 @@ def _section(kind: type[Protocol]) -> str:
             lines.append(f"| `--{one.flag}` | `{one.key}` | {one.help}{choices} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _alias(named: tuple[str, Mapping[str, Any]]) -> str:
+    alias, implied = named
+    with_options = " with " + ", ".join(f"`{key}` {value:g}" for key, value in implied.items()) if implied else ""
+    return f"`{alias}`{with_options}"
 
 
 def _sentence(clause: str) -> str:

@@ -1,14 +1,15 @@
-"""The tables of protocols are what the registry says: README.md and docs/protocols.md are as their tool writes them."""
+"""Pages about protocols are what the registry says: tables, references and CITATION.cff are as their tool writes them."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from quietmean.protocols import registry
+from quietmean.protocols import Protocol, registry
 
 TOOL = Path(__file__).parent.parent.parent / "tools" / "protocol_table.py"
 
@@ -44,3 +45,45 @@ def test_the_page_agrees_with_the_registry(tool: ModuleType) -> None:
 def test_a_changed_table_is_written_anew(tool: ModuleType) -> None:
     text = tool.README.read_text()
     assert tool.readme(text.replace("| `inca` |", "| `inka` |")) == text
+
+
+def test_references_and_citation_file_are_those_of_the_protocols(tool: ModuleType) -> None:
+    page, citation = tool.REFERENCES.read_text(), tool.CITATION.read_text()
+    assert tool.references() == page, "run python tools/protocol_table.py"
+    assert tool.citation() == citation, "run python tools/protocol_table.py"
+    for kind in registry().values():
+        for source in kind.sources:
+            assert source.citation in page
+            assert f'title: "{source.title}"' in citation
+            assert all(f'family-names: "{author.family}"' in citation for author in source.authors)
+            assert f"doi: {source.doi}" in citation or not source.doi
+
+
+@pytest.mark.parametrize("kind", registry().values(), ids=list(registry()))
+def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: ModuleType, kind: type[Protocol]) -> None:
+    package = importlib.import_module(kind.__module__.rsplit(".", 1)[0])
+    assert kind.sources
+    for source in kind.sources[:1]:
+        assert source.authors
+        assert source.title
+        assert f"*Source*: {source.citation}" in tool.page()
+        assert source.short in " ".join((package.__doc__ or "").split())
+
+
+# The page that explains a protocol, and no page, names other authors than its record does.
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("cordp-dme.md", "cordp-dme"),
+        ("consensus.md", "consensus"),
+        ("packed-sharing.md", "packed-sharing"),
+        ("secagg.md", "secagg"),
+        ("secagg.md", "secagg-plus"),
+        ("baselines.md", "gopa"),
+        ("baselines.md", "muffliato"),
+        ("baselines.md", "priv-unit-g"),
+    ],
+)
+def test_a_page_names_the_authors_of_its_protocol(tool: ModuleType, page: str, name: str) -> None:
+    text = " ".join((tool.PAGE.parent / page).read_text().split())
+    assert registry()[name].sources[0].short in text

@@ -32,6 +32,7 @@ def plan_study(
 
     ``protocol``: instead of what the study names, to see what it would cost. ``width``, ``power``: what is wanted of headlines.
     """
+    from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
     from quietmean.studies import Study
@@ -47,7 +48,8 @@ def plan_study(
     else:
         study, count = Study.load(path), parties
     if protocol is not None:
-        study = study.model_copy(update={"protocol": protocol})
+        name, options = resolve(protocol, study.options)
+        study = study.model_copy(update={"protocol": name, "options": options})
     units = study.public_records(count, records)
     with progress("calibrating"):
         plan = study.plan(count, no_privacy=no_privacy)

@@ -15,7 +15,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
+from quietmean.protocols import Protocol, Server, Target, configure, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN
 
 # Header and framing of one message besides its vector.
@@ -166,7 +166,7 @@ def rank(
     where protocols are named, also where one cannot.
     """
     chosen = general_protocols(server) if protocols is None else protocols
-    values = [get_protocol(one)() if isinstance(one, str) else one for one in chosen]
+    values = [configure(one) if isinstance(one, str) else one for one in chosen]
     if not values:
         raise InputError("no protocol is left to choose from: name one with --protocol")
     if not (no_privacy and any(not protocol.is_private for protocol in values)):
@@ -213,7 +213,10 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
             near, listed = nearest(name, known), ", ".join(sorted(known))
             raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
     given = {**(offered or {}), **options}
-    return [kind.from_options({name: given[name] for name in given if name in kind.options()}) for kind in kinds]
+    return [
+        configure(name, {key: given[key] for key in given if key in kind.options()})
+        for name, kind in zip(names, kinds, strict=True)
+    ]
 
 
 def _within(protocol: Protocol, target: Target, most: int | None) -> Protocol:

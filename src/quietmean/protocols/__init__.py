@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
+from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
@@ -20,8 +23,10 @@ __all__ = [
     "SelfCalibrating",
     "Server",
     "Target",
+    "configure",
     "get_protocol",
     "registry",
+    "resolve",
 ]
 
 GROUP = "quietmean.protocols"
@@ -38,6 +43,40 @@ def registry() -> dict[str, type[Protocol]]:
     return with_extensions({kind.name: kind for kind in kinds}, GROUP, "protocol", Protocol)
 
 
+@cache
+def _aliases() -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Other names of protocols: the name that each stands for, and the options."""
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for kind in registry().values():
+        for alias, options in kind.aliases.items():
+            if alias in registry() or alias in found:
+                raise InputError(f"protocol {kind.name!r} has the other name {alias!r}, which is taken: leave it out")
+            found[alias] = kind.name, options
+    return found
+
+
+def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A protocol's own name, and all options, where another of its names is given; any other name as it is.
+
+    This is the one place where names are resolved. Raises :class:`InputError` for an option that contradicts the name.
+    """
+    own, implied = _aliases().get(name, (name, {}))
+    for key, value in implied.items():
+        if options.get(key, value) != value:
+            raise InputError(f"{name} is {own} with {key} {value:g}, and {key} is {options[key]!r}: leave it out, or name {own}")
+    return own, {**options, **implied}
+
+
 def get_protocol(name: str) -> type[Protocol]:
-    """The protocol of that name. Raises :class:`InputError` for an unknown one."""
-    return registry()[require_known("protocol", name, registry())]
+    """The protocol of that name, or of that other name. Raises :class:`InputError` for an unknown one."""
+    known = _aliases()
+    return registry()[known[name][0] if name in known else require_known("protocol", name, [*registry(), *known])]
+
+
+def configure(name: str, options: Mapping[str, Any] | None = None) -> Protocol:
+    """The protocol of that name with these options and those that the name implies; all other fields are open.
+
+    Raises :class:`InputError` for an unknown name, and for options that it has not or that contradict it.
+    """
+    kind, (_, chosen) = get_protocol(name), resolve(name, options or {})
+    return kind.from_options(chosen)

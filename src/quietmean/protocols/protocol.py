@@ -21,6 +21,7 @@ from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.literature import Publication
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -78,6 +79,7 @@ class Protocol(Configured, ABC):
 
     Fields that are open are filled in for a target. Class attributes state what holds for all parameters:
 
+    ``sources``: publications that it comes from, its own first; ``aliases``: other names, each with the options it stands for.
     ``guarantee``: what it promises, one clause, which every certificate prints.
     ``private``: false where nothing protects values, and then ``reveals`` says what is revealed and to whom.
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, the transcript
@@ -96,6 +98,8 @@ class Protocol(Configured, ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    sources: ClassVar[tuple[Publication, ...]] = ()
+    aliases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     server: ClassVar[Server] = Server.NONE
     trust: ClassVar[str] = "no server"
     guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
@@ -305,11 +309,8 @@ class Protocol(Configured, ABC):
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:
-        """The conversion of the view that the transcript describes into (epsilon, delta): by default in real arithmetic.
-
-        ``weights`` have shape (n,).
-        """
-        # Imported here since it takes long, and running parties do not need it.
+        """The conversion of the view of the transcript into (epsilon, delta), by default in real arithmetic. Weights (n,)."""
+        # Running parties do not need it.
         from quietmean.privacy import REAL_ARITHMETIC
 
         return REAL_ARITHMETIC

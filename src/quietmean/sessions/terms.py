@@ -25,7 +25,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure, resolve
 
 # Each round is a term of sums in exact arithmetic.
 MOST_ROUNDS = 10_000
@@ -55,6 +55,8 @@ class SessionTerms:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, known in zip(("protocol", "options"), resolve(self.protocol, self.options), strict=True):
+            object.__setattr__(self, name, known)
         if self.rounds < 1:
             raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
         if self.rounds > MOST_ROUNDS:
@@ -118,7 +120,7 @@ class SessionTerms:
         domain = InputDomain.ball(self.dimension, _DIAMETER / 2)
         if self.protocol == AUTO:
             return choose(target, self.options, domain).plan.with_domain(domain)
-        protocol = get_protocol(self.protocol).from_options(self.options)
+        protocol = configure(self.protocol, self.options)
         protocol.require_privacy(False)
         return calibrate(target, protocol).with_domain(domain)
 

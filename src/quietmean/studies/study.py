@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import decode_toml
@@ -19,7 +19,7 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure, resolve
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
@@ -75,6 +75,16 @@ class Study(BaseModel):
     def starts_with_quorum(self) -> bool:
         """Whether who is in is agreed on before the start, instead of waiting for everybody."""
         return self.start_by is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_name(cls, given: Any) -> Any:
+        """What the parties agree on has a protocol's own name, whichever was written."""
+        named = isinstance(given, Mapping) and isinstance(given.get("protocol"), str)
+        if not named or not isinstance(given.get("options", {}), Mapping):
+            return given
+        name, options = resolve(given["protocol"], given.get("options", {}))
+        return given if name == given["protocol"] else {**given, "protocol": name, "options": options}
 
     @field_validator("start_by", mode="before")
     @classmethod
@@ -223,7 +233,7 @@ class Study(BaseModel):
             found = choose(target, self.options, self.workload.domain)
             found = replace(found, plan=self.placed(found.plan))
         else:
-            protocol = get_protocol(self.protocol).from_options(self.options)
+            protocol = configure(self.protocol, self.options)
             protocol.require_privacy(no_privacy)
             found = Choice(self.placed(calibrate(target, protocol)))
         return self.with_quorum(found) if self.starts_with_quorum else found

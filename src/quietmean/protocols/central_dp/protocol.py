@@ -13,6 +13,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.central_dp.population import population
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
@@ -31,6 +32,7 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
+    sources = (literature.CENTRAL,)
     keeps_target = True
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
     server = Server.CURATOR

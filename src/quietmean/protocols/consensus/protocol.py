@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
+from quietmean.protocols import literature
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
 from quietmean.protocols.consensus.party import ConsensusParty
@@ -33,6 +35,8 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     """PDMM or ADMM on a graph; noise on the edges never reaches the result, noise on the values does."""
 
     name = "consensus"
+    sources = (literature.ADQSP, literature.SUBSPACE_PERTURBATION, literature.PDMM, literature.ADMM)
+    aliases = MappingProxyType({"adqsp": {}, "pdmm": {"theta": 0.0}, "admm": {"theta": 0.5}})
     # Not among the protocols that are compared by default: a plan with dropouts is refused.
     tolerates_dropouts = False
     trust = "no server; parties must stay to the end"

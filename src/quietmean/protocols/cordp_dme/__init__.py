@@ -1,4 +1,7 @@
-"""CorDP-DME: one message a party, hidden by its own noise and by noise that it shares with others and that cancels in the sum."""
+"""CorDP-DME: one message a party, hidden by its own noise and by noise that it shares with others and that cancels in the sum.
+
+Vithana, Cadambe, Calmon and Jeong 2025.
+"""
 
 from quietmean.protocols.cordp_dme.decoder import LateDecoder
 from quietmean.protocols.cordp_dme.design import (

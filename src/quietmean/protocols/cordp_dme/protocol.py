@@ -16,6 +16,7 @@ from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.cordp_dme.decoder import decode_total
 from quietmean.protocols.cordp_dme.design import (
     ball_sensitivity,
@@ -46,6 +47,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     """
 
     name = "cordp-dme"
+    sources = (literature.CORDP_DME,)
     keeps_target = True
     summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
     server = Server.NONE

@@ -1,4 +1,4 @@
-"""GOPA: every value is published under noise that pairs of parties share and that cancels in the sum (Sabater et al. 2022)."""
+"""GOPA: values are published under noise that pairs share and that cancels in the sum (Sabater, Bellet and Ramon 2022)."""
 
 from quietmean.protocols.gopa.protocol import GOPA
 from quietmean.protocols.gopa.spec import GopaParameters

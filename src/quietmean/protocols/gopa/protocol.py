@@ -13,6 +13,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.population import population
@@ -35,6 +36,7 @@ class GOPA(GopaParameters, Aggregated):
     """
 
     name = "gopa"
+    sources = (literature.GOPA,)
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
     server = Server.AGGREGATOR
     guarantee = (

@@ -1,4 +1,7 @@
-"""Gossip averaging (push-sum): no noise, no privacy; for comparison and for spreading what is public already."""
+"""Gossip averaging (push-sum): no noise, no privacy; for comparison and for spreading what is public already.
+
+Boyd, Ghosh, Prabhakar and Shah 2006.
+"""
 
 from quietmean.protocols.gossip.protocol import Gossip
 

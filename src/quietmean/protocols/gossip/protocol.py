@@ -14,6 +14,7 @@ from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
+from quietmean.protocols import literature
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, region_of
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import contributing, parts_released, population
@@ -40,6 +41,7 @@ class Gossip(Protocol):
     """Push-sum averaging without any protection, for comparison. Fields as those of IncA."""
 
     name = "gossip"
+    sources = (literature.GOSSIP,)
     guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
     reveals = "every party's value to the parties that it sends to"

@@ -14,6 +14,7 @@ from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
+from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
@@ -42,6 +43,7 @@ class IncA(IncaParameters, Protocol):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"
+    sources = (literature.INCA,)
     keeps_target = True
     transfers_mass = True
     gated = True

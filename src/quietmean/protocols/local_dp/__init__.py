@@ -1,4 +1,7 @@
-"""Local DP: every party publishes its value with noise of its own. No exchange, no trusted party."""
+"""Local DP: every party publishes its value with noise of its own. No exchange, no trusted party.
+
+Duchi, Jordan and Wainwright 2013.
+"""
 
 from quietmean.protocols.local_dp.protocol import LocalDP
 

@@ -12,6 +12,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.local_dp.party import LocalDpParty
@@ -26,6 +27,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
     """One release of every value, whole numbers with discrete Gaussian noise; the same loss for every coalition and history."""
 
     name = "local-dp"
+    sources = (literature.LOCAL,)
     keeps_target = True
     summary = "every party publishes its value with full noise: trusts nobody, least accurate"
     rounds = 1

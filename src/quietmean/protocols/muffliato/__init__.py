@@ -1,4 +1,4 @@
-"""Muffliato: local noise once, then gossip on a fixed graph (Cyffers, Even, Bellet and Massoulie 2022). For comparison."""
+"""Muffliato: local noise once, then gossip on a fixed graph (Cyffers, Even, Bellet and Massoulié 2022). For comparison."""
 
 from quietmean.protocols.muffliato.protocol import Muffliato
 from quietmean.protocols.muffliato.spec import MuffliatoParameters

@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, churn
+from quietmean.protocols import literature
 from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
@@ -48,6 +49,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     """
 
     name = "muffliato"
+    sources = (literature.MUFFLIATO,)
     keeps_target = True
     summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
     guarantee = (

@@ -16,6 +16,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
@@ -51,6 +52,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     """
 
     name = "packed-sharing"
+    sources = (literature.SHARING, literature.PACKED_SHARING)
     keeps_target = True
     summary = "everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no server"
     guarantee = (

@@ -14,6 +14,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
@@ -35,6 +36,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
     """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
     name = "priv-unit-g"
+    sources = (literature.PRIV_UNIT_G,)
     keeps_target = True
     summary = "every party publishes a private report of its unit vector: pure local differential privacy"
     guarantee = (

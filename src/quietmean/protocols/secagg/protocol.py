@@ -14,6 +14,7 @@ from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
+from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.protocol import Releases, Server
 from quietmean.protocols.secagg.batch import follow, release
@@ -46,6 +47,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     """
 
     name = "secagg"
+    sources = (literature.SECAGG, literature.DISTRIBUTED_DISCRETE_GAUSSIAN)
     keeps_target = True
     summary = "masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography"
     server = Server.AGGREGATOR

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
+from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import never_written
 from quietmean.protocols.kinds import Aggregated, Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
@@ -31,6 +32,7 @@ class SecAggPlus(SecAgg):
     """
 
     name = "secagg-plus"
+    sources = (literature.SECAGG_PLUS, literature.DISTRIBUTED_DISCRETE_GAUSSIAN)
     summary = "SecAgg along a random graph with few neighbours each: work per party grows with log n instead of n"
 
     # A schedule is its own list of neighbours in an execution file: there the number has another name.

@@ -1,4 +1,7 @@
-"""Average consensus on additive secret shares over the integers modulo p: exact, for comparison with consensus."""
+"""Average consensus on additive secret shares over the integers modulo p: exact, for comparison with consensus.
+
+Li, Cascudo and Christensen 2019.
+"""
 
 from quietmean.protocols.secret_sharing.protocol import SecretSharing
 from quietmean.protocols.secret_sharing.spec import SecretSharingParameters

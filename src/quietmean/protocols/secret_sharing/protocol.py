@@ -15,6 +15,7 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
+from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
@@ -28,6 +29,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
     """Consensus on additive shares over the integers modulo p: exact sums, no noise."""
 
     name = "secret-sharing"
+    sources = (literature.SECRET_SHARING_CONSENSUS,)
     summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
     guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
     private = False

@@ -231,7 +231,8 @@ def _statistics(policy: Policy, asked: Asked) -> Iterator[str]:
 
 def _protocols(policy: Policy, asked: Asked) -> Iterator[str]:
     allowed, name = policy.rules.protocols, asked.plan.protocol.name
-    if allowed is not None and name not in allowed:
+    # A site may have written another name of a protocol.
+    if allowed is not None and name not in {get_protocol(one).name for one in allowed}:
         yield f"{name} is not allowed, these are: {', '.join(allowed)}"
 
 
