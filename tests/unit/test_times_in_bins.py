@@ -6,6 +6,7 @@ within the resolution: of random tables, none is outside.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -284,6 +285,30 @@ def test_comparisons_with_few_bins_are_refused_with_a_reason() -> None:
         (flag,) = [flag for flag in found.flags if flag.code == "few-bins"]
         assert flag.terms == terms
         assert "bins=12" in flag.message
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param(lambda hazard: 5 * hazard, id="exponential"),
+        pytest.param(lambda hazard: 3 * hazard**2, id="early"),
+        pytest.param(lambda hazard: 6 * hazard ** (1 / 3), id="late"),
+        pytest.param(lambda hazard: np.floor(12 * hazard) * (10 / 12) + 0.01, id="just after edges"),
+        pytest.param(lambda hazard: np.ceil(4 * hazard) * 2.5, id="heaps at the ends of every third bin"),
+    ],
+)
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_hazard_ratios_do_not_depend_on_where_in_its_bins_the_hazard_is(when: Callable[[Array], Array], ratio: float) -> None:
+    """Of proportional hazards, the same part in each bin whatever the baseline is: a population by its levels, no chance."""
+    levels = -np.log((np.arange(10_000) + 0.5) / 10_000)
+    arm = np.repeat([0.0, 1.0], len(levels))
+    time = np.concatenate([when(levels), when(levels / ratio)])
+    records = records_of(np.minimum(time, HORIZON), time <= HORIZON, arm)
+    (found,) = exact(columns_of(), records, "hazard-ratio(time, died, by=arm)")
+    assert value(found, "b/a") == pytest.approx(ratio, rel=1e-3)
+    assert "coarse-bins" not in [flag.code for flag in found.flags]
+    assert found.resolution is not None
+    assert float(found.resolution.max()) < 1e-3 * ratio
 
 
 def rows_of(data: Any, time: str, died: str, arm: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Hazard ratios of arms by a piecewise constant hazard: a Poisson regression of binned events on person-time."""
+"""Hazard ratios of arms from grouped times: proportional hazards whatever the baseline is inside bins."""
 
 from __future__ import annotations
 
@@ -27,31 +27,34 @@ Array = NDArray[np.float64]
 # An arm with fewer noise deviations of events has no hazard.
 _LEAST_EVENTS = 3.0
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 20.0
+# Below it a series of two terms is exact in floats.
+_NEAR_0 = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Events and person-time in widths of bins, (arms, bins) each, and how they follow from all counts."""
+    """Events and who is at risk, (arms, bins) each, and how they follow from all counts."""
 
     events: Array
-    time: Array
+    risk: Array
     of_events: Array
-    of_time: Array
+    of_risk: Array
     noise: Array
 
     @classmethod
     def of(cls, curves: Curves) -> _Cells:
         arms, size, bins = len(curves.each), 2 * len(curves.bins) + 1, len(curves.bins)
-        events, time = np.zeros((arms, bins, arms * size)), np.zeros((arms, bins, arms * size))
+        events, risk = np.zeros((arms, bins, arms * size)), np.zeros((arms, bins, arms * size))
         for arm, curve in enumerate(curves.each):
             block = slice(arm * size, (arm + 1) * size)
             events[arm, :, block] = np.eye(bins, size)
-            # Who has the event in a bin was observed for half of it. The width of a bin is part of its baseline hazard.
-            time[arm, :, block] = curve.risk_slopes - 0.5 * np.eye(bins, size)
+            risk[arm, :, block] = curve.risk_slopes
         counts = np.concatenate([curve.counts for curve in curves.each])
-        kept = ((time @ counts) > 0).all(axis=0)
-        events, time = events[:, kept], time[:, kept]
-        return cls(events @ counts, time @ counts, events, time, curves.noise)
+        died, at_risk = events @ counts, risk @ counts
+        # Where all have the event nothing tells the arms apart; nobody at risk, or more events than that, is noise.
+        kept = ((at_risk > 0) & (died <= at_risk)).all(axis=0) & (died.sum(axis=0) < at_risk.sum(axis=0))
+        events, risk = events[:, kept], risk[:, kept]
+        return cls(events @ counts, risk @ counts, events, risk, curves.noise)
 
     def enough(self) -> bool:
         """Have all arms more events than the noise hides?"""
@@ -62,16 +65,18 @@ class _Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HazardRatio(Timed):
-    """The hazard of each arm over that of the first, the same in all bins (proportional hazards), by Poisson regression of binned
-    events on person-time with a constant baseline hazard in each bin. The test ``wald``: all hazards are equal.
+    """The hazard of each arm over that of the first, the same at all times (proportional hazards), by the model of grouped times:
+    of those at risk in a bin, 1 - exp(-baseline times ratio) have the event there, wherever in the bin hazards are high. The test
+    ``wald``: all hazards are equal.
 
-    Arms are compared as long as noise leaves enough at risk in each; the summary says until when, and what is left out. The
-    distance to the ratio in half as many bins is what the bins leave open, part of both intervals and of the test; with fewer
-    than 12 bins, unless each has one whole number, that is not known, and there is no ratio.
+    Those who are censored in a bin of many times are at risk for half of it. Arms are compared as long as noise leaves enough at
+    risk in each; the summary says until when, and what is left out. The distance to the ratio in half as many bins is what the
+    bins leave open, part of both intervals and of the test; with fewer than 12 bins, unless each has one whole number, that is
+    not known, and there is no ratio.
     """
 
     name = "hazard-ratio"
-    summary = "hazard ratios of arms, piecewise constant hazards"
+    summary = "hazard ratios of arms, proportional hazards"
 
     def table(self, columns: Columns) -> Table:
         if self.by is None:
@@ -90,9 +95,9 @@ class HazardRatio(Timed):
             text = "an arm has too few events for the noise in the bins where both are at risk: no hazard ratio"
             return _unknown(terms, Flag("few-events", text, tuple(terms)), about)
         parties = columns.unit == PrivacyUnit.PARTY
-        information, gradient = _information(cells, slopes), _score_slopes(cells, slopes)
-        sampling = np.linalg.inv(information)
-        noise = sampling @ gradient @ cells.noise @ gradient.T @ sampling
+        fit = _Fit.of(cells, slopes)
+        sampling = np.linalg.inv(fit.information)
+        noise = sampling @ fit.gradient @ cells.noise @ fit.gradient.T @ sampling
         changes = used.change_in_half(_logarithms)
         variances = zip(np.diag(noise).tolist(), np.diag(sampling).tolist(), changes.tolist(), strict=True)
         # No more than is sure in spite of the bins.
@@ -107,7 +112,7 @@ class HazardRatio(Timed):
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)), "Wald's test of all hazard ratios")},
             summary=about,
             reason=PARTIES_DIFFER if parties else "",
-            method="piecewise Poisson regression, half of the bin for who leaves in it; with the noise and the bins, log scale",
+            method="proportional hazards of grouped times, half a bin for who is censored in it; with noise and bins, log scale",
         )
 
 
@@ -122,48 +127,94 @@ def _logarithms(curves: Curves) -> Array | None:
     return _fit(cells) if cells.events.size else None
 
 
-def _parts(cells: _Cells, slopes: Array) -> tuple[Array, Array]:
-    """Expected time of each arm at the first one's hazard, (arms, bins), and its part of all arms'."""
-    times = cells.time * np.exp(np.concatenate([[0.0], slopes]))[:, None]
-    return times, times / times.sum(axis=0)
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The likelihood of grouped times at some logarithms of the ratios, its best baseline of each bin profiled out.
+
+    ``hazards``: cumulative ones in each bin, (arms, bins). Of counts the score is linear but for the ``weights`` of events, so
+    that noise moves it hardly on average. ``slopes``: how it falls with each bin's baseline, (arms, bins).
+    """
+
+    cells: _Cells
+    baseline: Array
+    hazards: Array
+    weights: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, cells: _Cells, logarithms: Array) -> _Fit:
+        ratios = np.exp(np.concatenate([[0.0], logarithms]))[:, None]
+        fit = cls._at(cells, ratios, np.zeros(cells.events.shape[1]))
+        for _ in range(_STEPS):
+            change = fit._terms.sum(axis=0) / fit.slopes.sum(axis=0)
+            fit = cls._at(cells, ratios, fit.baseline + change)
+            if np.abs(change).max() < _CLOSE:
+                break
+        return fit
+
+    @classmethod
+    def _at(cls, cells: _Cells, ratios: Array, baseline: Array) -> _Fit:
+        hazards = baseline * ratios
+        weights, slopes = _weights(hazards)
+        return cls(cells, baseline, hazards, weights, (cells.risk - slopes * cells.events) * ratios)
+
+    @property
+    def _terms(self) -> Array:
+        """Events minus those that are expected, weighted, (arms, bins): their sum over arms is 0 at the best baseline."""
+        found: Array = self.weights * self.cells.events - self.hazards * self.cells.risk
+        return found
+
+    @property
+    def score(self) -> Array:
+        """(arms - 1,)."""
+        found: Array = self._terms.sum(axis=1)[1:]
+        return found
+
+    @property
+    def _parts(self) -> Array:
+        """Which part of what a bin's baseline is moved by counts against each arm, (arms, bins)."""
+        parts: Array = self.slopes / self.slopes.sum(axis=0)
+        return parts
+
+    @property
+    def information(self) -> Array:
+        """How the score falls with the logarithms, (arms - 1, arms - 1): its inverse is their covariance of sampling."""
+        moved = self.slopes * self.baseline
+        found: Array = (np.diag(moved.sum(axis=1)) - moved @ self._parts.T)[1:, 1:]
+        return found
+
+    @property
+    def gradient(self) -> Array:
+        """How the score changes with all counts, (arms - 1, counts)."""
+        moved = self.weights[:, :, None] * self.cells.of_events - self.hazards[:, :, None] * self.cells.of_risk
+        found: Array = (moved.sum(axis=1) - self._parts @ moved.sum(axis=0))[1:]
+        return found
 
 
-def _information(cells: _Cells, slopes: Array) -> Array:
-    """Of the profile likelihood, (arms - 1, arms - 1): its inverse is the Poisson regression's covariance of the slopes."""
-    _, parts = _parts(cells, slopes)
-    total = cells.events.sum(axis=0)
-    found: Array = (np.diag(parts @ total) - (parts * total) @ parts.T)[1:, 1:]
-    return found
+def _weights(hazards: Array) -> tuple[Array, Array]:
+    """h / (1 - exp(-h)) and its slope, (arms, bins) each: what an event weighs where those at risk have the hazard h in a bin."""
+    near = np.abs(hazards) < _NEAR_0
+    safe = np.where(near, 1.0, hazards)
+    happens = -np.expm1(-safe)
+    weights = np.where(near, 1 + hazards / 2, safe / happens)
+    return weights, np.where(near, 0.5 + hazards / 6, (1 - weights * np.exp(-safe)) / happens)
 
 
 def _fit(cells: _Cells) -> Array | None:
-    """Logarithms of the hazard ratios by Newton's method, the baseline hazards profiled out; None where there are none."""
-    slopes: Array = np.zeros(len(cells.events) - 1)
-    total = cells.events.sum(axis=0)
+    """Logarithms of the hazard ratios by Newton's method; None where there are none."""
+    found: Array = np.zeros(len(cells.events) - 1)
     for _ in range(_STEPS):
-        _, parts = _parts(cells, slopes)
-        information = _information(cells, slopes)
+        fit = _Fit.of(cells, found)
+        information = fit.information
         if not np.linalg.eigvalsh(information)[0] > 0:
             return None
-        change = np.linalg.solve(information, (cells.events - parts * total).sum(axis=1)[1:])
-        slopes = np.asarray(slopes + np.clip(change, -1.0, 1.0), dtype=np.float64)
-        if np.abs(slopes).max() > _FARTHEST:
+        change = np.linalg.solve(information, fit.score)
+        found = np.asarray(found + np.clip(change, -1.0, 1.0), dtype=np.float64)
+        if np.abs(found).max() > _FARTHEST:
             return None
         if np.abs(change).max() < _CLOSE:
-            return slopes
+            return found
     return None
-
-
-def _score_slopes(cells: _Cells, slopes: Array) -> Array:
-    """How the score changes with all counts, (arms - 1, counts)."""
-    times, parts = _parts(cells, slopes)
-    rates = np.exp(np.concatenate([[0.0], slopes]))
-    total, whole = cells.events.sum(axis=0), times.sum(axis=0)
-    by_events = cells.of_events.sum(axis=1) - np.einsum("ab,bq->aq", parts, cells.of_events.sum(axis=0))
-    moved = rates[:, None, None] * cells.of_time
-    by_time = np.einsum("b,abq->aq", total / whole, moved) - np.einsum("ab,bq->aq", parts * total / whole, moved.sum(axis=0))
-    found: Array = (by_events - by_time)[1:]
-    return found
 
 
 STATISTIC = HazardRatio
