@@ -75,10 +75,10 @@ truth. *Population*: the same mean, of (estimate - that of the whole data set) /
 for terms that do not grow with the number of records.
 
 Where parties pass on what they hold (`gossip`, `inca`, `muffliato`), who leaves in between counts in part, and others
-whose values it took along: no set of records has this mean, and a note says how much of each party counts. Such
-studies are a column of their own, *some in part*, where truth is of all who are counted as if they counted whole: it
-says how much that matters (above all to sums and counts, which are of as many records as count), and no standard error
-of the noise does.
+whose values it took along: no set of records has this mean; each answer has the flag `in-part`, and a note says how
+much of each party counts. Such studies are a column of their own, *some in part*, where truth is of all who are
+counted as if they counted whole: it says how much that matters (above all to sums and counts, which are of as many
+records as count), and no standard error of the noise does.
 
 | protocol | studies | came back | left | no result | values | root mean square | 95 % | population | some in part | |
 |---|---:|---:|---:|---:|---:|---|---:|---|---|---|

@@ -13,7 +13,6 @@ import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
@@ -21,6 +20,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Workload
 from quietmean.studies.study import Study
+from support.leaving import leaving
 
 PARTIES, RECORDS = 5, (3, 1, 2, 4, 2)
 NAMES = sorted(registry())
@@ -39,13 +39,6 @@ def planned(protocol: str) -> tuple[Plan, Workload] | None:
     except InputError:
         assert not kind.tolerates_dropouts or not kind.has_transcript or kind.name == "secret-sharing"
         return None
-
-
-def leaving(plan: Plan, party: int, last: int) -> ExecutionTrace:
-    """``party`` is there for so many rounds, and never again."""
-    online = np.ones((plan.protocol.rounds + 1, PARTIES), dtype=np.bool_)
-    online[last + 1 :, party] = False
-    return ExecutionTrace(online)
 
 
 def means(execution: Execution, values: Vector, seed: int) -> Vector:

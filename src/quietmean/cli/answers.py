@@ -92,10 +92,11 @@ def _truth(term: Term) -> str:
 
 def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
     """Of how many records they are where values are missing, tests, and what is flagged, in sentences."""
-    from quietmean.statistics.printed import notes_of, together
+    from quietmean.statistics.printed import notes_of, notes_of_all, together
     from quietmean.statistics.tidy import terms_of
     from quietmean.statistics.tidy_tables import TidyTests
 
+    of_all = notes_of_all(documents)
     for one in documents:
         complete = one.get("completeness")
         if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
@@ -106,4 +107,7 @@ def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
         for sentence in TidyTests((one,)).sentences():
             out.print(f"{one['name']}: {for_terminal(sentence)}", markup=False)
         for note in notes_of(one["flagged"]):
-            out.print(f"{one['name']}: {note}", markup=False)
+            if note not in of_all:
+                out.print(f"{one['name']}: {note}", markup=False)
+    for note in of_all:
+        out.print(f"all answers: {note}", markup=False)

@@ -143,3 +143,8 @@ def epsilon_text(epsilon: float) -> str:
 def for_terminal(text: str) -> str:
     """The text of a number, or a sentence with some, in signs that every terminal has."""
     return "unknown" if text == UNKNOWN else text.translate(_PLAIN)
+
+
+def counted_text(parties: int, in_part: int) -> str:
+    """How many parties are in a mean, and how many of these with a part of what they have: "5 parties, 2 in part"."""
+    return f"{parties} parties" + (f", {in_part} in part" if in_part else "")

@@ -54,11 +54,20 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         monitor = stack.enter_context(monitor_of(settings))
         if (before := kept_result(store)) is not None:
             monitor.event(AlreadyOver())
-            return before
+            return remarked(before, settings, monitor)
         patience = Patience(monitor.event, settings)
         if settings.folder is not None:
-            return await _run_by_folder(settings, store, monitor, patience, settings.folder)
-        return await _run_by_connections(settings, store, monitor, patience)
+            result = await _run_by_folder(settings, store, monitor, patience, settings.folder)
+        else:
+            result = await _run_by_connections(settings, store, monitor, patience)
+        return remarked(result, settings, monitor)
+
+
+def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> NodeResult:
+    """The result, once its status says what is to be said of it."""
+    if settings.status is not None:
+        monitor.remark = result.in_part_text(settings.names)
+    return result
 
 
 async def _open_store(settings: NodeSettings, patience: Patience) -> Store:

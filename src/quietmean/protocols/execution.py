@@ -50,6 +50,8 @@ _ENTRIES = (
 _MOST_UNLISTED = 1000
 # Of parties that are all paired: pairs take 800 MB.
 _MOST_ALL_PAIRED = 10_000
+# What is missing of a party's part that counts as whole.
+_WHOLE = 1e-3
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
 
@@ -198,6 +200,12 @@ class Execution:
         found = self.protocol.parts(self.schedule, self.trace)
         relative: NDArray[np.float64] = found / found.max()
         return relative
+
+    @property
+    def in_part(self) -> dict[PartyId, float]:
+        """The parties that count in part, and in which."""
+        parts = self.parts
+        return {party: float(parts[party]) for party in np.flatnonzero((parts > 0) & (parts < 1 - _WHOLE)).tolist()}
 
     def counted_weight(self) -> float:
         """The parties' weights, of each as much as counts."""

@@ -53,11 +53,12 @@ def who_is_left_out(execution: Execution, names: Sequence[str], records: int | N
     silent = [names[party] for party in np.flatnonzero(~counted).tolist()]
     left_out = [words.short(name, _LONGEST_NAME) for name in (*absent, *silent)]
     there = f"{int(counted.sum())} of {words.counted(execution.parties + len(absent), 'party', 'parties')}"
+    there += f" ({len(execution.in_part)} in part)" if execution.in_part else ""
     if records is not None:
         there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
-    lost = 1.0 - float(execution.weights[counted].sum() / execution.weights.sum())
+    lost = 1.0 - execution.counted_weight() / float(execution.weights.sum())
     whose = " of those who began" if absent else ""
-    part = f"; {100 * lost:.2g} % of the weight{whose} is left out" if silent else ""
+    part = f"; {100 * lost:.2g} % of the weight{whose} is left out" if silent or execution.in_part else ""
     begun = (
         f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose records nothing is known."
         if absent

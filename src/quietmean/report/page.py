@@ -21,6 +21,7 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
+from quietmean.statistics.printed import notes_of, notes_of_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -178,8 +179,17 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "truth": report.truth is not None,
         "figure": _inline(estimates_figure(report) if drawn else None, "estimates", label),
         "narrow": _inline(estimates_figure(report, NARROW) if drawn else None, "estimates-narrow", label),
+        "notes": [_sentence(note) for note in _flagged(report)],
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
+
+
+def _flagged(report: StudyReport) -> list[str]:
+    """What is flagged in answers that have no section of their own: of all of them once, and else with the name."""
+    documents = [answer.to_json() for answer in report.answers]
+    of_all = notes_of_all(documents)
+    own = [(one["name"], note) for one in documents for note in notes_of(one["flagged"]) if note not in of_all]
+    return [*of_all, *(note if len(documents) == 1 else f"{name}: {note}" for name, note in own)]
 
 
 def _inline(figure: Figure | None, prefix: str, label: str) -> str:

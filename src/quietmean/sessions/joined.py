@@ -19,6 +19,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.party import Vector
+from quietmean.core.readable import counted_text
 from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
 from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
@@ -76,6 +77,11 @@ class RoundMean(Tabular):
         variance = noise_variance(used.transcript(), used.weights) if stated is None else stated
         return math.sqrt(variance) * self._scale
 
+    @cached_property
+    def in_part(self) -> dict[str, float]:
+        """Who counts in part, and in which: the mean is of vectors so weighted, which ``standard_error`` knows nothing of."""
+        return {self._contract.parties[party].name: part for party, part in self._end.execution.in_part.items()}
+
     @property
     def bytes_sent(self) -> int:
         """By this party in this round."""
@@ -83,7 +89,8 @@ class RoundMean(Tabular):
 
     def __repr__(self) -> str:
         missed = f", {self.missed} missed before" if self.missed else ""
-        return f"RoundMean(round {self.round}{missed}, {len(self.counted)} parties, epsilon so far {self.epsilon:.4g})"
+        counted = counted_text(len(self.counted), len(self.in_part))
+        return f"RoundMean(round {self.round}{missed}, {counted}, epsilon so far {self.epsilon:.4g})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)

@@ -15,6 +15,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
+from quietmean.core.readable import counted_text
 from quietmean.core.tables import Tabular
 from quietmean.planning.automatic import AUTO
 from quietmean.protocols.execution import Execution
@@ -42,9 +43,15 @@ class RoundResult(Tabular):
     epsilon: float
     execution: Execution
 
+    @property
+    def in_part(self) -> dict[PartyId, float]:
+        """Who counts in part, and in which: the mean is of vectors so weighted, which ``standard_error`` knows nothing of."""
+        return self.execution.in_part
+
     def __repr__(self) -> str:
         error = f"standard error {self.standard_error:.3g}"
-        return f"RoundResult(round {self.round}, {len(self.counted)} parties, {error}, epsilon so far {self.epsilon:.4g})"
+        counted = counted_text(len(self.counted), len(self.in_part))
+        return f"RoundResult(round {self.round}, {counted}, {error}, epsilon so far {self.epsilon:.4g})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)
@@ -176,8 +183,8 @@ class Session:
         found = self._engine.exchange(plan, number, values, weights, leaving)
         scale = bound
         if terms.unit == PrivacyUnit.PARTY:
-            shares = self._shares[found.counted]
-            scale *= len(shares) / float(shares.sum())
+            parts = found.execution.parts
+            scale *= float(parts.sum() / (parts @ self._shares))
         return RoundResult(
             number,
             found.mean * scale,

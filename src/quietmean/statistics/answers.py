@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import WHOLE
+from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.statistic import Statistic
 
@@ -31,6 +31,10 @@ class Answer:
         """The name of each term in reports."""
         text = self.statistic.text
         return [text if term == WHOLE else f"{text} {term}" for term in self.estimates.terms]
+
+    def flagged(self, flag: Flag) -> Answer:
+        """The same, with a flag before its own."""
+        return replace(self, estimates=replace(self.estimates, flags=(flag, *self.estimates.flags)))
 
     def to_json(self) -> dict[str, Any]:
         return {

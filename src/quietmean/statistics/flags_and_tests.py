@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,6 +21,8 @@ LEVEL = 0.95
 Z = 1.959963984540054
 # So many of what a flag is about are named.
 _MOST_NAMED = 3
+# Of an answer in which not all records count alike.
+IN_PART = "in-part"
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,18 @@ def _one(flags: list[Flag]) -> Flag:
     # One without terms is about all of them.
     terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
     return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))
+
+
+def in_part(parts: Collection[float], parties: int) -> Flag:
+    """Of all terms of an answer in which some of the ``parties`` count in part; ``parts``: of those, in 0..1."""
+    least, most = (f"{100 * one:.2g}" for one in (min(parts), max(parts)))
+    by = f"{least} %" if least == most else f"{least} to {most} %"
+    who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
+    text = (
+        f"not all records count alike, as a party left in mid-run: {who} by {by}; no interval says how far that is from whole "
+        "records: where it matters, ask once more"
+    )
+    return Flag(IN_PART, text)
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,12 @@ def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
     return [note.text for note in marked_notes(flagged)]
 
 
+def notes_of_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The sentences of :func:`notes_of` that each of several answers has: what is to be said of all of them, once."""
+    first, *others = [notes_of(one["flagged"]) for one in documents] or [[]]
+    return [note for note in first if others and all(note in notes for notes in others)]
+
+
 def marked_notes(flagged: Iterable[Mapping[str, Any]]) -> list[Note]:
     """The same with the terms that each is about."""
     by_code: dict[str, dict[str, list[Mapping[str, Any]]]] = {}

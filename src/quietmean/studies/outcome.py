@@ -23,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
-from quietmean.statistics.flags_and_tests import known
+from quietmean.statistics.flags_and_tests import in_part, known
 
 Array = NDArray[np.float64]
 
@@ -192,11 +192,14 @@ def conclude(
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     counted = execution.counted_weight()
+    answers = workload.decode(mean, float(np.sqrt(variance)), counted, step=execution.protocol.numbers().step)
+    if parts := execution.in_part:
+        answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(
         workload,
         target,
         execution,
-        workload.decode(mean, float(np.sqrt(variance)), counted, step=execution.protocol.numbers().step),
+        answers,
         privacy,
         certificate,
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,

@@ -29,7 +29,7 @@ from quietmean.node.net import (
     Seal,
     Start,
 )
-from quietmean.node.peer import MonitoredLink, monitor_of
+from quietmean.node.peer import MonitoredLink, monitor_of, remarked
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.quorum import Attempt, commitment_hash, quorum_study
@@ -94,7 +94,7 @@ async def run_quorum(settings: NodeSettings, on_start: Callable[[Started], None]
                 before = kept_result(own)
             if before is not None:
                 monitor.event(AlreadyOver())
-                return before
+                return remarked(before, started.settings, monitor)
         return await _Part(settings, quorum, store, monitor, on_start).run()
 
 
@@ -239,7 +239,7 @@ class _Part:
                 self._fail(Outage("another session follows"))
                 listener.drop()
 
-            return await endure(take_part, store.path, patience, failed)
+            return remarked(await endure(take_part, store.path, patience, failed), inside, self._monitor)
 
     async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         if isinstance(request, Start):

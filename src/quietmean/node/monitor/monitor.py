@@ -136,6 +136,8 @@ class Monitor:
     report: Report
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
+    # What there is to say of a result where there is one.
+    remark: str = ""
     _peers: dict[PartyId, _Peer] = field(default_factory=dict)
     _history: _History = field(default_factory=_History)
     _state: State = "running"
@@ -155,7 +157,7 @@ class Monitor:
         if self._timer is not None:
             self._timer.cancel()
         if error is None:
-            self._state = "finished"
+            self._state, self._reason = "finished", self.remark
         elif isinstance(error, QuietmeanError):
             self._state, self._reason = "failed", str(error)
         elif isinstance(error, Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,13 @@ class NodeResult:
             return 0.0
         carried = sum(weight for message, weight in share_weights(self.execution).items() if message in twice)
         return min(carried / self.total_weight, 1.0)
+
+    def in_part_text(self, names: Sequence[str]) -> str:
+        """Who counts in part, in a sentence with the parties' names; empty where everybody in the result is in it whole."""
+        parts = self.execution.in_part
+        told = ", ".join(f"{names[party]} {100 * part:.2g} %" for party, part in parts.items())
+        how = f"{told} of each; means are of the records so weighted, sums and counts of as many"
+        return f"a party left in between, and not all records count alike: {how}" if parts else ""
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from quietmean.core.party import PartyId
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
 from quietmean.studies.audit import Head
 from quietmean.studies.party.files import Files
-
-# What is missing of a party's part that counts as whole.
-_WHOLE = 1e-3
 
 
 def loose_ends(result: NodeResult) -> dict[str, Any]:
@@ -40,12 +34,8 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
-    if parts := _in_part(result):
-        told = ", ".join(f"{roster.name(party)} {100 * part:.2g} %" for party, part in parts.items())
-        notes.append(
-            f"a party left in between, and not all records count alike: {told} of each; means are of the records so weighted, "
-            "sums and counts of as many"
-        )
+    if in_part := result.in_part_text([entry.name for entry in roster.entries]):
+        notes.append(in_part)
     if result.counted_twice:
         places = "; ".join(
             f"round {round_}, {roster.name(sender)} to {roster.name(receiver)}"
@@ -67,12 +57,6 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             "the results of the parties may differ by what these carried"
         )
     return notes
-
-
-def _in_part(result: NodeResult) -> dict[PartyId, float]:
-    """Who is in the result in part, and in which."""
-    parts = result.execution.parts
-    return {party: float(parts[party]) for party in np.flatnonzero((parts > 0) & (parts < 1 - _WHOLE)).tolist()}
 
 
 def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
