@@ -28,7 +28,7 @@ from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import epsilon_text, nats_text
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
@@ -333,5 +333,7 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
         out.print(f"warning: {sentence}", style="red")
     if "mutual_information_nats" in document:
         most = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
-        out.print(f"mutual information of the worst party: {most:.4f} nats per coordinate")
+        revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
+        upper = document["numbers"] != EXACT
+        out.print(f"mutual information of the worst party: {nats_text(most, revealed, document['prior_sd'], upper)}")
     print_assumptions(document["assumptions"])

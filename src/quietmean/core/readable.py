@@ -140,6 +140,16 @@ def epsilon_text(epsilon: float) -> str:
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
+def nats_text(nats: float, revealed: float, prior_sd: float, upper: bool) -> str:
+    """Mutual information and the share ``revealed`` of a value's variance, both rounded up."""
+    most, share = epsilon_text(nats), epsilon_text(revealed)
+    at_most = "at most " if upper else ""
+    return (
+        f"{at_most}{most} nats a coordinate, which explain {at_most}{share} of the variance of a normal value of standard "
+        f"deviation {prior_sd:g}"
+    )
+
+
 def for_terminal(text: str) -> str:
     """The text of a number, or a sentence with some, in signs that every terminal has."""
     return "unknown" if text == UNKNOWN else text.translate(_PLAIN)

@@ -19,6 +19,7 @@ from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
+from quietmean.privacy.mutual_information import revealed_variance
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,11 @@ Promise = Callable[[int, frozenset[PartyId]], APriori | None]
 def no_promise(size: int, corrupt: frozenset[PartyId]) -> None:
     """Of a bare transcript, which has no protocol that could have promised anything."""
     return
+
+
+def nats_json(nats: Array, prior_sd: float) -> dict[str, Any]:
+    """Mutual information per party and coordinate, and R^2: the share of a value's variance that a view explains."""
+    return {"prior_sd": prior_sd, "mutual_information_nats": nats, "revealed_variance": revealed_variance(nats)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,12 +187,25 @@ class Certificate(Tabular):
         """The least delta at ``epsilon`` per honest party, rounded up: shape (n_H,)."""
         return self.terms.deltas(self.mu_upper, epsilon)
 
+    def nats(self, prior_sd: float) -> Array:
+        """What the view tells of each honest party's value, in nats per coordinate, (n_H,): mutual information, at most.
+
+        Of independent normal values of standard deviation ``prior_sd``. It is an average over values and no differential privacy.
+        Raises :class:`InputError` where no bound is known.
+        """
+        if not self.information.exact:
+            raise InputError(
+                "mutual information is known where the view is solved exactly, and this certificate's is bounded only: leave "
+                "prior-sd out"
+            )
+        return self.terms.conversion.nats(self.adversary, self.honest, self.information, prior_sd)
+
     def to_json(self, *, epsilon: float | None = None, prior_sd: float | None = None, matrix: bool = False) -> dict[str, Any]:
         """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what an upper bound lacks."""
-        if self.numbers != EXACT and (prior_sd is not None or matrix):
+        if self.numbers != EXACT and matrix:
             raise InputError(
-                "mutual information and the information matrix are those of Gaussian noise in an exact certificate, and this one "
-                "is an upper bound: leave prior-sd and matrix out"
+                "the information matrix is that of Gaussian noise in an exact certificate, and this one is an upper bound: leave "
+                "matrix out"
             )
         document: dict[str, Any] = {
             **self.terms.a_priori_json(self.a_priori),
@@ -208,7 +227,7 @@ class Certificate(Tabular):
         if epsilon is not None:
             document |= {"at_epsilon": epsilon, "delta": self.delta_at(epsilon)}
         if prior_sd is not None:
-            document["mutual_information_nats"] = self.information.mutual_information(prior_sd)
+            document |= nats_json(self.nats(prior_sd), prior_sd)
         if matrix:
             document["information_matrix"] = self.information.dense()
         return document

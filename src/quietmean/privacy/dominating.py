@@ -22,11 +22,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
+
+Array = NDArray[np.float64]
 
 # r^2 where noise is wide: the factors e^eta are then below 1 + 1e-50 for any study.
 SMOOTHING = 8.0
@@ -105,7 +107,20 @@ def discrete_delta(mu: float, eta: float, epsilon: float, *, beta: float = 0.0, 
     return min(1.0, gaussian + beta + sampled * (1 + math.exp(min(epsilon, _LARGEST_EXPONENT))))
 
 
-def _excess(variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def _excess(variances: Array) -> Array:
     """x(u) for each of ``variances``, at least."""
     found: NDArray[np.float64] = 2 * np.exp(-2 * math.pi**2 * np.outer(variances, _FREQUENCIES)).sum(axis=1) * (1 + _SLACK)
     return found
+
+
+def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:
+    """At most I in nats with discrete Gaussian values and noise on a grid, from the ``nats`` of Gaussian ones.
+
+    ``least_variance``: of noise and values, in squared steps. For a linear view with whole coefficients whose kernel has a short
+    basis (docs/mathematics.md): the view follows from that of Gaussians whose variances are smaller by 8 steps squared, and so
+    1/2 ln(1 + (e^2I - 1) v / (v - 8)). Infinite for variances up to 8. Any shape.
+    """
+    given = np.asarray(nats, dtype=np.float64)
+    if least_variance <= SMOOTHING:
+        return np.where(given > 0, np.inf, 0.0)
+    return 0.5 * np.log1p(np.expm1(2.0 * given) * (least_variance / (least_variance - SMOOTHING)))

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
+from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
-from quietmean.privacy.dominating import SMOOTHING
+from quietmean.privacy.dominating import SMOOTHING, nats_of_whole_numbers
+from quietmean.privacy.mutual_information import of_noisy_value
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
+
+if TYPE_CHECKING:
+    from quietmean.privacy.information import InformationMatrix
 
 Array = NDArray[np.float64]
 
@@ -62,6 +67,23 @@ class LossConversion:
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
         """mu that counts of every party, (n,), whichever ``size`` parties collude; ``view``, (n,), bounds the transcript's."""
         return self.mu(Adversary(), range(len(view)), view, sensitivity)
+
+    def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
+        """Mutual information of each honest party's value with the view, in nats per coordinate, (n_H,): at most, or exact as
+        :attr:`kind` says. Values are independent and normal with standard deviation ``prior_sd``, on the grid if there is one.
+
+        Raises :class:`InputError` where no bound is known.
+        """
+        if self.kind != EXACT:
+            raise InputError(
+                "no bound of mutual information is known for what this protocol draws: leave prior-sd out, or certify a run of "
+                "consensus"
+            )
+        return information.mutual_information(prior_sd)
+
+    def nats_against_any(self, size: int, prior_sd: float) -> float | None:
+        """The same of the worst party, whichever ``size`` parties collude; None where no bound is known."""
+        return None
 
     def promise(self, mu: float, enforced_by: str) -> APriori:
         """What is promised where ``mu`` bounds the view of every coalition in every history, in real numbers."""
@@ -140,7 +162,7 @@ class GridLossConversion(LossConversion):
         """
         variances = [(deviation / step) ** 2 for deviation in deviations if deviation]
         self.correction = max((_corrected(variance) for variance in variances), default=1.0)
-        self.dimension = dimension
+        self.step, self.dimension = step, dimension
         self._rounding = rounding
         self.most_rounding = most_rounding
         self.tv = TOTAL_VARIATION * draws * dimension
@@ -195,6 +217,11 @@ class LocalNoiseLossConversion(GridLossConversion):
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
         return self.mu(Adversary(), range(len(view)), view, sensitivity)
+
+    def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
+        # All that is seen of a value is a function of it with its noise, and of what does not depend on it.
+        least = min(self._sigma, prior_sd) / self.step
+        return np.full(len(honest), float(nats_of_whole_numbers(of_noisy_value(prior_sd, self._sigma), least**2)))
 
 
 def _corrected(variance: float) -> float:

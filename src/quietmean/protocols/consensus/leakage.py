@@ -70,10 +70,15 @@ def mutual_information(parameters: ConsensusParameters, corrupt: Collection[Part
     """
     if not corrupt:
         raise InputError("the closed form is against a coalition: name at least one corrupt party")
-    covariance = hiding_covariance(parameters, corrupt) / prior_sd**2
+    return nats_of_hidden(hiding_covariance(parameters, corrupt), prior_sd)
+
+
+def nats_of_hidden(covariance: Array, prior_sd: float) -> Array:
+    """I(S_i; S + N) in nats, (n,), for values N(0, prior_sd^2) and noise N of that ``covariance``, (n, n)."""
+    noise = covariance / prior_sd**2
     # 1 - [(I + N)^-1]_ii as [(I + N)^-1 N]_ii: no difference of nearly equal numbers.
-    unexplained = np.diag(np.linalg.solve(np.eye(len(covariance)) + covariance, covariance))
-    alone = np.diag(covariance) == 0
+    unexplained = np.diag(np.linalg.solve(np.eye(len(noise)) + noise, noise))
+    alone = np.diag(noise) == 0
     with np.errstate(divide="ignore"):
         return np.where(alone, np.inf, -0.5 * np.log(np.where(alone, 1.0, unexplained)))
 

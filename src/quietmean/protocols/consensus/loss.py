@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,20 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, GridLossConversion
+from quietmean.privacy.dominating import nats_of_whole_numbers
 from quietmean.protocols.consensus.edges_in_use import edges_in_use
+from quietmean.protocols.consensus.leakage import nats_of_hidden
 from quietmean.protocols.consensus.spec import ConsensusParameters
+
+if TYPE_CHECKING:
+    from quietmean.privacy.information import InformationMatrix
 
 Array = NDArray[np.float64]
 
 # What linear algebra may be off, relatively.
 _MARGIN = 1e-9
+# Squared norms of the kernel's basis, all together: then what smoothing leaves is below e^-98 a vector.
+_SHORT = 0.2
 
 
 class WholeLossConversion(GridLossConversion):
@@ -33,7 +41,7 @@ class WholeLossConversion(GridLossConversion):
 
     def __init__(self, parameters: ConsensusParameters, used: NDArray[np.bool_]) -> None:
         """``used``, shape (m,): the edges that both ends used to the end."""
-        deviations = parameters.deviations
+        deviations = self._deviations = parameters.deviations
         self._own, self._edges = parameters.sigma_local, parameters.edges
         noisy = (deviations > 0).all(axis=1)
         self._hiding = used & noisy
@@ -73,16 +81,34 @@ class WholeLossConversion(GridLossConversion):
         hidden: NDArray[np.bool_] = self._hiding & np.isin(self._edges, members).all(axis=1)
         return hidden
 
+    def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
+        seen, hiding = information.mutual_information(prior_sd), self._hidden(adversary, honest)
+        given = nats_of_hidden(self._covariance(honest, hiding), prior_sd)
+        # Who sent nothing is not among what is given away.
+        return np.where(seen > 0, self._in_whole_numbers(np.maximum(seen, given), prior_sd), 0.0)
+
+    def _in_whole_numbers(self, nats: Array, prior_sd: float) -> Array:
+        """For values and noise on the grid: see docs/mathematics.md, where the kernel needs a short basis."""
+        value = prior_sd**2 / self._unit
+        least = min([value, *(self._weights[self._hiding] / self._unit), *([self._own**2 / self._unit] if self._own else [])])
+        noise = float(np.min(self._deviations[self._deviations > 0], initial=np.inf)) ** 2 / self._unit
+        kernel = int(self._hiding.sum()) * (4.0 / noise + 2.0 / value)
+        return nats_of_whole_numbers(nats * (1 + _MARGIN), least) if kernel <= _SHORT else np.where(nats > 0, np.inf, 0.0)
+
     def _information(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
         """The diagonal of (sigma_local^2 I + L)^-1, shape (n_H,)."""
+        information: Array = np.diag(np.linalg.inv(self._covariance(honest, hiding))).copy()
+        return information
+
+    def _covariance(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
+        """sigma_local^2 I + L, shape (n_H, n_H)."""
         place = {party: row for row, party in enumerate(honest)}
         covariance = np.eye(len(honest)) * self._own**2
         for (one, other), weight in zip(self._edges[hiding].tolist(), self._weights[hiding].tolist(), strict=True):
             first, second = place[one], place[other]
             covariance[[first, second], [first, second]] += weight
             covariance[[first, second], [second, first]] -= weight
-        information: Array = np.diag(np.linalg.inv(covariance)).copy()
-        return information
+        return covariance
 
     def _alone(self, sensitivity: float) -> float:
         return sensitivity / self._own * math.sqrt(self.correction)
