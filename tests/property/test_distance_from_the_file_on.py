@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data import cells, delimited, read_columns
+from quietmean.studies.data import cells, database, delimited, read_columns
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.text import Encoding
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
@@ -142,7 +142,7 @@ def of_texts(folder: Path) -> Iterator[Pair]:
 
 
 def of_duckdb(folder: Path) -> Iterator[Pair]:
-    """Many tables in one file, which takes long to make."""
+    """Many tables in one file, which takes long to make; it stays open beside each reading, which takes long to open, too."""
     path = folder / "t.duckdb"
     for first in range(0, 10**9, 50):
         path.unlink(missing_ok=True)
@@ -153,8 +153,9 @@ def of_duckdb(folder: Path) -> Iterator[Pair]:
                     for name, table in zip(("one", "two"), two_tables(random.Random(seed)), strict=True):
                         into_duckdb(base, f"{name}_{seed}", table)
                     made.append(seed)
-        for seed in made:
-            yield Pair(seed, *(read_columns(f"{path}#table={name}_{seed}", COLUMNS) for name in ("one", "two")))
+        with closing(duckdb.connect(str(path), read_only=True, config={**database._CLOSED})):
+            for seed in made:
+                yield Pair(seed, *(read_columns(f"{path}#table={name}_{seed}", COLUMNS) for name in ("one", "two")))
 
 
 READERS: dict[str, Callable[[Path], Iterator[Pair]]] = {

@@ -94,7 +94,9 @@ OBJECTS: list[Any] = [
     5e-324, True, False, 0, 1, 45322, 20010203, 20010203.0, Decimal("7.10"), Decimal("NaN"), Decimal("sNaN"),
     Decimal("Infinity"), Decimal("1e5000"), Fraction(1, 3), 1 + 2j, dt.date(2001, 5, 6), dt.date.min, dt.date.max,
     dt.datetime(2001, 5, 6, 7, 8), dt.datetime.min, dt.datetime.max, dt.datetime(2001, 5, 6, 7, 8, tzinfo=BERLIN),
-    dt.datetime.max.replace(tzinfo=BERLIN), dt.time(12, 30), dt.timedelta(days=3), dt.timedelta.max, b"", b"a", b"\xff\xfe",
+    dt.datetime.max.replace(tzinfo=BERLIN), dt.datetime(2001, 5, 6, 0, 30, tzinfo=BERLIN),
+    dt.datetime(2001, 5, 6, 0, 30, tzinfo=dt.UTC), dt.time(12, 30), dt.timedelta(days=3),
+    dt.timedelta.max, b"", b"a", b"\xff\xfe",
     b"7\x00", [], [1], ["a"], [[1], [2]], {}, {"a": 1}, {"a": {"b": [1]}}, (1, 2), {1}, object(), _Spiteful(), np.array([]),
     np.array([7.0]), np.array([1, 2]), np.float32(7.5), np.float16(7.5), np.longdouble(7.5), np.int8(7), np.uint64(2**63),
     np.bool_(True), np.complex128(1j), np.datetime64("2001-05-06"), np.datetime64("NaT"), np.datetime64(2**62, "s"),
@@ -370,6 +372,9 @@ def _kept(one: Any, two: Any) -> bool:
         # Nothing is in it.
         if one is None:
             return pd.isna(two) is True
+        # A column has one zone, in which a time may be of another day.
+        if isinstance(two, dt.datetime) and one.utcoffset() != two.utcoffset():
+            return False
         numbers = isinstance(one, int | float) and isinstance(two, int | float | np.number)
         return bool(one == two) and (isinstance(two, type(one)) or (numbers and isinstance(one, bool) == isinstance(two, bool)))
     # What cannot be compared.

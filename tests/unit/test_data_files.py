@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import delimited, read_columns
+from quietmean.studies.data import database, delimited, read_columns
 from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.sources import parties_of_table
 
@@ -464,3 +464,23 @@ def test_a_missing_extra_is_named(name: str, content: bytes, extra: str, tmp_pat
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf'{name} is a.*needs the extra \'{extra}\'.*pip install "quietmean\[{extra}\]"$'):
         read_columns(tmp_path / name, COLUMNS)
+
+
+def test_instants_of_duckdb_are_of_the_same_day_on_every_machine() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    handed_over = database._handed_over("visit", "TIMESTAMP WITH TIME ZONE", "duckdb")
+    with closing(duckdb.connect()) as base:
+        base.execute("CREATE TABLE t AS SELECT unnest(['2024-01-31 03:08+00', 'infinity']::TIMESTAMPTZ[]) AS visit")
+        for zone in ("America/New_York", "Asia/Tokyo"):
+            base.execute(f"SET TimeZone = '{zone}'")
+            visits = base.execute(f"SELECT {handed_over} FROM t").fetchall()  # noqa: S608
+            assert visits == [(datetime.datetime(2024, 1, 31, 3, 8),), (None,)]
+
+
+def test_nothing_is_no_strange_time(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    times = pandas.Series(pandas.to_datetime(["2024-01-31", None])).astype("datetime64[us]")
+    told = list[str]()
+    values = read_columns(pandas.DataFrame({"visit": times}), Columns([COLUMNS["visit"]]), told.append)
+    np.testing.assert_array_equal(values.ravel(), [30, NAN])
+    assert told == []

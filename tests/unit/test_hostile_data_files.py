@@ -127,6 +127,20 @@ def test_a_bomb_takes_no_more_memory_than_is_stated(tmp_path: Path) -> None:
     assert peak < 8 * 2**20
 
 
+def test_names_in_a_database_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE Sentinel (age)")
+        base.execute("CREATE VIEW v AS SELECT age AS years FROM Sentinel")
+        base.commit()
+    whole = path.read_bytes()
+    for name in (b"age", b"Sentinel", b"years"):
+        path.write_bytes(whole.replace(name, b"\xfd" + name[1:]))
+        with pytest.raises(InputError, match=r"t\.sqlite") as caught:
+            read_columns(path, AGE)
+        assert "Sentinel" not in str(caught.value)
+
+
 def test_a_view_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quietmean.studies.data.database.MOST_CELLS", 2**18)
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:

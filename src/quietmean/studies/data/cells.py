@@ -26,8 +26,11 @@ MISSING_TEXTS = frozenset(
     ["", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", ".", "-", "--", "?", "#value!", "#div/0!", "<na>", "nat"]
 )
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
-# Larger numbers than this are no codes and no levels; and what stands for a cell that has no text.
-_LARGEST_WHOLE, STRANGE = 1e300, "\N{REPLACEMENT CHARACTER}"
+# What a library makes of a day where its column has times, too.
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
+# Numbers that are larger or smaller than these are no codes and no levels; and what stands for a cell that has no text.
+_LARGEST, _SMALLEST, STRANGE = 1e300, 1e-30, "\N{REPLACEMENT CHARACTER}"
 # Bytes of numpy's numbers that Python has, too.
 _LARGEST_ITEM = 8
 # What is said of cells that are not understood.
@@ -125,20 +128,31 @@ def plain(cell: Any) -> Any:
 
 
 def text_of_cell(cell: Any) -> str | None:
-    """As it is compared with levels and names of parties; None if it is empty. A whole number has no decimals."""
+    """As it is compared with levels and names of parties; None if it is empty.
+
+    A number has as many decimals as its value, whatever type its column has: 1, not 1.0, and 0.00001.
+    """
     cell = plain(cell)
     if cell is None:
         return None
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, float | Decimal):
-        whole = math.isfinite(cell) and abs(float(cell)) < _LARGEST_WHOLE and cell == int(cell)
-        return f"{cell:.0f}" if whole else str(cell)
+        return _text_of_number(cell)
     try:
         return cell.isoformat() if isinstance(cell, datetime.date) else plain_name(cell) or None
     # A whole number of more digits than Python writes; a date that is none.
     except ValueError:
         return STRANGE
+
+
+def _text_of_number(number: float | Decimal) -> str:
+    if number == 0:
+        return "0"
+    if not (math.isfinite(number) and _SMALLEST < abs(float(number)) < _LARGEST):
+        return str(number)
+    text = f"{Decimal(repr(float(number))) if isinstance(number, float) else number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _numbers(cells: Cells, numerals: Numerals) -> NDArray[np.float64]:
@@ -233,11 +247,11 @@ def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     return np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
 
 
-def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[Decimal, float]:
-    """Places of levels, NaN for codes, by the number that they are; none where two are the same: ``01``, ``1``."""
+def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
+    """Places of levels, NaN for codes, by the number or day that they are; none where two are the same: ``01``, ``1``."""
     declared = [(_meaning(text), place) for text, place in {**known, **dict.fromkeys(codes, math.nan)}.items()]
     numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
-    places: dict[Decimal, float] = {}
+    places: dict[Decimal | str, float] = {}
     for meaning, place in numbers:
         before = places.setdefault(meaning, place)
         if before != place and not (math.isnan(before) and math.isnan(place)):
@@ -245,9 +259,11 @@ def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[Deci
     return places
 
 
-def _meaning(text: str) -> Decimal | None:
-    """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases."""
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
+def _meaning(text: str) -> Decimal | str | None:
+    """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases. Of a day at midnight the day."""
+    if midnight := _MIDNIGHT.fullmatch(text):
+        return midnight[1]
+    return Decimal(text) if _NUMBER.fullmatch(text) else text if _DAY.fullmatch(text) else None
 
 
 def _is_code(text: str, column: Column) -> bool:

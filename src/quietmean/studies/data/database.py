@@ -72,8 +72,8 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             kept = [(column[0], str(column[1])) for column in found if plain_name(column[0]) in needed]
             listed = ", ".join(_handed_over(_quoted(name), of_type, kind) for name, of_type in kept)
             columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
-    # What the library says may quote a value.
-    except failure:
+    # What the library says may quote a value; and names in a damaged file may be no text.
+    except (failure, UnicodeError):
         what = f"the query in {location.said['query']}" if query else "it"
         raise InputError(
             f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
@@ -112,6 +112,9 @@ def _handed_over(column: str, kind: str, base: str) -> str:
     """A column as it is selected, so that no cell of it is more than Python can hold, or needs another library."""
     if base == "sqlite":
         return f"CASE WHEN typeof({column}) IN ('text', 'blob') THEN substr({column}, 1, {LONGEST_CELL}) ELSE {column} END"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        # An instant, of which no setting of this machine says on what day it was.
+        return f"CASE WHEN isfinite({column}) THEN make_timestamp(epoch_us({column})) END"
     if kind.startswith("TIMESTAMP"):
         return f"TRY_CAST({column} AS TIMESTAMP)"
     if kind == "BLOB":

@@ -22,9 +22,9 @@ from quietmean.studies.data.table import Cells, Table, heading_absent, plain_nam
 
 # Whole numbers below this one are floats, exactly.
 _EXACT = 2**53
-# Days since 1970 that Python's dates hold, without one at either end, for times have zones; and its spans of time.
+# Days since 1970 that Python's dates hold, and its spans of time.
 _EPOCH = datetime.date(1970, 1, 1)
-_FIRST, _LAST = (datetime.date.min - _EPOCH).days + 1, (datetime.date.max - _EPOCH).days - 1
+_FIRST, _LAST = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
 _MOST_DAYS = datetime.timedelta.max.days - 1
 _A_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
@@ -97,8 +97,10 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
     counts = _anyway(lambda: series.cast(narwhals.Int32 if dates else narwhals.Int64).to_list())
     if counts is None or all(is_empty(count) or first <= count // unit <= last for count in counts):
         return _objects(series)
-    there = [place for place, count in enumerate(counts) if not is_empty(count) and first <= count // unit <= last]
-    cells = [None if is_empty(count) else STRANGE for count in counts]
+    # Where nothing is, some have a number that stands for it.
+    empty = series.is_null().to_list()
+    there = [place for place, count in enumerate(counts) if not empty[place] and first <= count // unit <= last]
+    cells = [None if nothing else STRANGE for nothing in empty]
     for place, cell in zip(there, _objects(series[there]), strict=True):
         cells[place] = cell
     return cells
