@@ -58,7 +58,7 @@ This page is made by `python tools/joined_errors.py page STUDIES.jsonl` from wha
 hand. The noise is secret, so figures differ from run to run by as much as their intervals say.
 
 {STUDIES} studies of each protocol that a study of statistics can be planned for (`priv-unit-g` takes unit vectors
-only, and `secret-sharing` has no noise to plan). Every party is a process of `quietmean join` with a key, a file, a
+only). Every party is a process of `quietmean join` with a key, a file, a
 store and a ledger of its own; they talk TLS over loopback. Four or five parties, {RECORDS:,} real records in all
 (kidney transplants, arrests after release, political regimes, a US election, tumours, wines) of which one party has
 up to forty times as many as another, {100 * MISSING:g} % of all cells missing, $\\varepsilon = {EPSILON:g}$, $\\delta

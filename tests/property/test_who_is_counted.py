@@ -37,7 +37,7 @@ def planned(protocol: str) -> tuple[Plan, Workload] | None:
         one = Study.parse(study)
         return one.plan(PARTIES, no_privacy=not kind.private), one.workload
     except InputError:
-        assert not kind.tolerates_dropouts or not kind.has_transcript or kind.name == "secret-sharing"
+        assert not kind.tolerates_dropouts or not kind.has_transcript
         return None
 
 

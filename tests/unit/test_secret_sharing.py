@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 
+from quietmean.core.assumptions import Key
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
@@ -18,10 +21,12 @@ from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretS
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
 from quietmean.randomness.insecure import InsecureStackedNoise
+from quietmean.studies.study import Study
+from quietmean.transcript import run_lockstep
 
 
 def configured(parties: int, **raw: Any) -> SecretSharing:
-    return SecretSharing.parse({"graph": "ring", **raw}, parties)
+    return SecretSharing.parse(raw if "edges" in raw else {"graph": "ring", **raw}, parties)
 
 
 def execution(parties: int, **raw: Any) -> Execution:
@@ -92,3 +97,58 @@ def test_signed_decoding_and_values_that_do_not_fit() -> None:
         sums(execution(3, bound=1.0), np.full((3, 1), 1.5))
     with pytest.raises(InputError, match="bound is 0"):
         execution(3, bound=0.0)
+
+
+def test_a_coalition_learns_the_sum_of_each_group_that_it_leaves_connected_and_no_more() -> None:
+    """A path, a ring and a star, all coalitions: as the graph says, by networkx, and it costs those groups everything."""
+    for edges in (networkx.path_graph(6).edges, networkx.cycle_graph(6).edges, networkx.star_graph(5).edges):
+        done = execution(6, bound=1.0, edges=[list(edge) for edge in edges])
+        graph, privacy = networkx.Graph(edges), done.privacy(1e-6)
+        for size in range(6):
+            for corrupt in itertools.combinations(range(6), size):
+                found = privacy.against(corrupt)
+                groups = networkx.connected_components(graph.subgraph(set(range(6)) - set(corrupt)))
+                assert sorted(found.information.disclosures()) == sorted(sentence(group) for group in groups)
+                assert np.isinf(found.mu_upper).all()
+                assert found.numbers == "exact"
+
+
+def sentence(group: set[int]) -> str:
+    if len(group) == 1:
+        return f"the value of party {min(group)} is disclosed"
+    return f"the sum of parties {', '.join(map(str, sorted(group)))} is disclosed"
+
+
+@pytest.mark.parametrize("lost", [(0, 1), (3, 2)])
+def test_who_lost_a_share_tells_nothing(lost: tuple[int, int]) -> None:
+    done = execution(6, bound=1.0)
+    mask = np.zeros(done.schedule.neighbours.shape, dtype=np.bool_)
+    mask[0, lost[0]] = done.schedule.neighbours[0, lost[0]] == lost[1]
+    broken = done.with_trace(ExecutionTrace(done.trace.online, mask))
+    sent: list[tuple[int, int]] = []
+    machines = [broken.machine(i, np.zeros(1), InsecureStackedNoise(1, 6).party(i)) for i in range(6)]
+    run_lockstep(
+        machines,
+        broken.trace,
+        broken.arrivals(),
+        lambda message, _: sent.append((message.sender, message.content[0])) if message.round == 2 else None,
+    )
+    assert sorted(broken.transcript().sender.tolist()) == sorted(party for party, broken_ in sent if not broken_)
+    assert sorted(party for party, broken_ in sent if broken_) == sorted(lost)
+    # Two neighbours on a ring are silent: of the others no sum is whole.
+    assert not np.isinf(broken.privacy(1e-6).against(()).mu_upper).any()
+    assert math.isinf(broken.error_variance() or 0.0)
+
+
+def test_a_plan_has_room_for_the_records_of_a_party_and_refuses_dropouts() -> None:
+    columns = [{"name": "age", "low": 0, "high": 100}]
+    for unit, most in (("party", 1.0), ("record", 2.0**20)):
+        study = Study.parse({"protocol": "secret-sharing", "epsilon": 1.0, "unit": unit, "column": columns})
+        plan = study.plan(4, no_privacy=True)
+        plan.require_room(most if unit == "record" else 1.0)
+        assert (plan.prediction["mse_noise"], plan.epsilon_a_priori) == (0.0, math.inf)
+        (bare,) = [one for one in plan.assumptions if one.key == Key.NO_NOISE]
+        assert "secret-sharing has no differential privacy" in bare.text
+        assert "the sum over each group of others" in bare.text
+    with pytest.raises(InputError, match="secret-sharing has no result without all of its parties"):
+        Study.parse({"protocol": "secret-sharing", "epsilon": 1.0, "dropouts": 0.2, "column": columns}).plan(5, no_privacy=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import out
+from quietmean.cli.console import out, without_noise
 from quietmean.core.readable import HIDDEN, day_text, for_terminal, number_text
 
 if TYPE_CHECKING:
@@ -22,15 +22,16 @@ def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> Non
 
     means = list(column_means(answers))
     if len(means) == len(answers):
-        out.print(_of_means(means, document["statistics"]))
+        what = "private mean" if without_noise(document) is None else "mean, not private"
+        out.print(_of_means(means, document["statistics"], what))
     else:
         for line in _of_terms(document["statistics"]):
             out.print(line, markup=False)
     _print_notes(document["statistics"])
 
 
-def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Means alone, by their columns."""
+def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what: str) -> Table:
+    """Means alone, by their columns; ``what`` they are."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -38,7 +39,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]]) -> T
 
     known = any("true_value" in one for one in documents)
     table = Table("column", box=None, pad_edge=False)
-    heads = ["private mean", "standard error", "95 % for the population", *(["true mean (local mode only)"] if known else [])]
+    heads = [what, "standard error", "95 % for the population", *(["true mean (local mode only)"] if known else [])]
     for head in heads:
         table.add_column(head, justify="right", overflow="fold")
     for name, document in zip(names, documents, strict=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.status import Status
 
+from quietmean.core.assumptions import Key
 from quietmean.core.codec import to_plain
 from quietmean.core.output import Output
 from quietmean.core.readable import epsilon_text
@@ -175,6 +176,11 @@ def gate_sentence(gate: dict[str, Any]) -> str:
     return f"gate before the release: {'published' if gate['published'] else 'nothing published'}; {gate['reason']}"
 
 
+def without_noise(document: Mapping[str, Any]) -> str | None:
+    """What a result says of its privacy if it has none; None if it has some."""
+    return next((str(one["text"]) for one in document["certificate"]["assumptions"] if one["key"] == Key.NO_NOISE), None)
+
+
 def print_privacy(document: dict[str, Any], study: Study) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
@@ -191,6 +197,9 @@ def print_privacy(document: dict[str, Any], study: Study) -> None:
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")
-    if document["epsilon"] > study.epsilon:
+    bare = without_noise(document)
+    if bare is not None:
+        err.print(f"quietmean: {bare}", style="red", markup=False)
+    elif document["epsilon"] > study.epsilon:
         err.print(f"quietmean: this execution cost more than the target epsilon {study.epsilon:g}", style="red")
     print_assumptions(certificate["assumptions"])

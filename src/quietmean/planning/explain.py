@@ -16,7 +16,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     """One sentence on the first of a ranking, with numbers."""
     first, others = candidates[0], candidates[1:]
     name, prediction = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
-    bare = "" if first.plan.protocol.private else f"; {name} protects nothing: its epsilon is infinite"
+    bare = "" if first.plan.protocol.private else f"; {first.plan.protocol.unprotected}"
     if not others:
         return f"{name} is the only candidate: {prediction}{bare}"
     cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]

@@ -121,8 +121,8 @@ class Plan:
         """A party's private vector (d,) as it enters a study: itself where it lies in the domain, else moved into it.
 
         ``weight`` is its public weight: the vector of a party whose records are protected is a sum over that many. A protocol
-        without privacy takes any vector. Raises :class:`InputError` for another shape, and for a weight beyond the room of the
-        plan; never because of a value.
+        without privacy takes any vector, if its numbers have room for any. Raises :class:`InputError` for another shape, and for
+        a weight beyond the room of the plan; never because of a value.
         """
         if value.shape != (self.target.dimension,):
             raise InputError(
@@ -131,7 +131,7 @@ class Plan:
         scale, domain = self._units(weight), self.input_domain
         # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
         self.require_room(weight)
-        if not self.protocol.is_private:
+        if not self.protocol.is_private and self.protocol.value_region(self.target, weight) is None:
             return value
         inside = domain.moved(value, scale)
         if self.protocol.domain != ANY_DOMAIN:

@@ -25,6 +25,7 @@ from quietmean.privacy.loss import (
     GridLossConversion,
     LocalNoiseLossConversion,
     LossConversion,
+    WithoutNoise,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "NoiseLevels",
     "PrivacyAnalysis",
     "Terms",
+    "WithoutNoise",
     "bound_mu",
     "classical_renyi_epsilon",
     "compose",

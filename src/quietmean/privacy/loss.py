@@ -130,6 +130,15 @@ class RealArithmetic(LossConversion):
         self.notes = (Assumption(Key.NUMBERS, f"{numbers}{known}."), *super().notes[1:])
 
 
+class WithoutNoise(LossConversion):
+    """Nothing is hidden by noise: whoever's value is in what is seen pays an infinite epsilon."""
+
+    def __init__(self, reveals: str) -> None:
+        """``reveals``: what of whom, one clause."""
+        self.notes = (Assumption(Key.NO_NOISE, f"There is no noise: {reveals}."),)
+        self.charge_notes = ("an infinite mu, as there is no noise",)
+
+
 REAL_ARITHMETIC = RealArithmetic()
 EXPOSED_REAL_ARITHMETIC = RealArithmetic(exposed=True)
 

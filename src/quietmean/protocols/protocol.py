@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quietmean.transcript.symbols import SymbolicReading
 
 ANY_DOMAIN = "any bounded set"
+NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,14 +214,18 @@ class Protocol(Configured, ABC):
         noisy = [bool(np.any(level > 0)) if isinstance(level, int | float | np.ndarray) else True for level in levels]
         return self.private and (not noisy or any(noisy))
 
+    @property
+    def unprotected(self) -> str:
+        """What there is to know about a protocol that is not :attr:`private`: one clause."""
+        return f"{self.name} has no differential privacy, epsilon is infinite, and it reveals {self.reveals}"
+
     def require_privacy(self, no_privacy: bool) -> None:
         """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
         if no_privacy and self.is_private:
             raise InputError(f"no privacy is asked for, but {self.name} has it: leave --no-privacy (in Python no_privacy) out")
         if not (no_privacy or self.is_private):
             raise InputError(
-                f"{self.name} has no differential privacy, epsilon is infinite, and it reveals {self.reveals}: choose another "
-                "protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
+                f"{self.unprotected}: choose another protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
             )
 
     # --- what happens ---
@@ -311,9 +316,9 @@ class Protocol(Configured, ABC):
     ) -> LossConversion:
         """The conversion of the view of the transcript into (epsilon, delta), by default in real arithmetic. Weights (n,)."""
         # Running parties do not need it.
-        from quietmean.privacy import REAL_ARITHMETIC
+        from quietmean.privacy import REAL_ARITHMETIC, WithoutNoise
 
-        return REAL_ARITHMETIC
+        return REAL_ARITHMETIC if self.private else WithoutNoise(self.unprotected)
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """All that figures about any execution take for granted, but for who colludes and what the numbers are.
@@ -360,7 +365,7 @@ class Protocol(Configured, ABC):
         ``delta``: where epsilon will be read, of which some bounds use a part. Replacement at L2 distance <= ``sensitivity``;
         :attr:`trusted` parties do not collude.
         """
-        return APriori(math.inf, "nothing bounds what this protocol may give away")
+        return APriori(math.inf, NOTHING_BOUNDS if self.private else "nothing: there is no noise")
 
     # --- roles of parties ---
 

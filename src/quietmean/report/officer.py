@@ -213,7 +213,7 @@ class OfficerPage:
             ("Not hidden", f"who took part and when, who sent to whom, {'' if private else _COUNTS}columns and bounds"),
         ]
         if not protocol.is_private:
-            rows.insert(0, ("Warning", f"this protocol has no differential privacy: it reveals {protocol.reveals}"))
+            rows.insert(0, ("Warning", protocol.unprotected))
         return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}
 
     def certificate_describe(self) -> str:

@@ -201,7 +201,7 @@ def _answer_heads(report: StudyReport) -> dict[str, str]:
     noun = _nouns(report)[0]
     heads = {
         "name": "column" if report.only_means else "statistic",
-        "estimate": f"private {noun}",
+        "estimate": f"{_adjective(report)}{noun}",
         "error": "± standard error",
         "of_noise": "95 % for the noise",
     }
@@ -240,25 +240,29 @@ def _distance(difference: float, error: float) -> str:
     return f"{readable.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
 
 
+def _adjective(report: StudyReport) -> str:
+    return "private " if report.execution.protocol.private else ""
+
+
 def _nouns(report: StudyReport) -> tuple[str, str]:
     return ("mean", "means") if report.only_means else ("estimate", "estimates")
 
 
 def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     if len(rows) == 1:
-        what = f"private mean of {rows[0]['name']}" if report.only_means else f"private {rows[0]['name']}"
-        return f"The {what} is {rows[0]['estimate']} ± {rows[0]['error']}"
+        what = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
+        return f"The {_adjective(report)}{what} is {rows[0]['estimate']} ± {rows[0]['error']}"
     nouns = _nouns(report)[1]
     known = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
     hidden = f"; the noise hides {len(rows) - int(known.sum())}" if not known.all() else ""
     if report.truth is None or not (report.standard_error[known] > 0).all() or not (known & np.isfinite(report.truth)).any():
         what = "columns" if report.only_means else "terms"
-        return f"The private {nouns} of {len(rows)} {what}, and how far privacy blurs them{hidden}"
+        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{hidden}"
     known &= np.isfinite(report.truth)
     worst = float(np.max(np.abs(report.estimate - report.truth)[known] / report.standard_error[known]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
     who = "All" if known.all() else f"{int(known.sum())} of"
-    return f"{who} {len(rows)} private {nouns} lie within {reach} standard errors of the truth{hidden}"
+    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{hidden}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:

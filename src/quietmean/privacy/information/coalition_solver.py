@@ -68,7 +68,9 @@ class CoalitionSolver:
         """Against a coalition, one of many. Raises :class:`InputError` and :class:`NumericalError` as :meth:`against` does."""
         adversary = Adversary.collusion(coalition)
         honest = tuple(adversary.honest(self.transcript.parties))
-        if self._elimination is None or not honest:
+        if not self._views.has_noise or not honest:
+            return self._views.information(adversary)
+        if self._elimination is None:
             return self._large(adversary)
         values, columns, extra = self._elimination.values, self._elimination.noise, self._elimination.extra
         observed = np.nonzero(adversary.view(self.transcript).messages)[0]
@@ -83,7 +85,7 @@ class CoalitionSolver:
         information = InformationMatrix.of_noisy_values(honest, noisy, extra, max(error, _ACCURACY))
         information = information.with_independent_noise(self._views.bare[1])
         # Where it is doubtful, something may be disclosed exactly, which a covariance with a ridge cannot show.
-        return self._views.sparse(adversary) if information.relative_error > _DOUBTFUL else information
+        return information if information.relative_error <= _DOUBTFUL else self._views.sparse(adversary)
 
     def _large(self, adversary: Adversary) -> InformationMatrix:
         structured = self._views.by_rounds(adversary)

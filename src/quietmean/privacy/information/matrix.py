@@ -12,7 +12,7 @@ from scipy.linalg import null_space
 from quietmean.core.party import PartyId
 
 # A party takes part in a disclosed combination if its coefficient is above this (rows are orthonormal).
-_INVOLVED = 1e-7
+INVOLVED = 1e-7
 # What a solver leaves of a variance that is zero in exact arithmetic, relative to the noise around it.
 _NOTHING = 1e-12
 _ROUNDING = 1e-14
@@ -97,12 +97,12 @@ class InformationMatrix:
         # Of the matrix itself no more than this is computed: it is asked for very often.
         visible = (self.release > 0) & np.isfinite(self.release)
         diagonal: Matrix = (self.basis[:, visible] ** 2 / self.release[visible]).sum(axis=1)
-        diagonal[(np.abs(self.disclosed) > _INVOLVED).any(axis=0)] = np.inf
+        diagonal[(np.abs(self.disclosed) > INVOLVED).any(axis=0)] = np.inf
         return diagonal.clip(min=0.0)
 
     def shift(self, change: Matrix) -> float:
         """sqrt(v' Lambda v) for a change v of the honest values, shape (n_H,)."""
-        if self.disclosed.size and np.abs(self.disclosed @ change).max() > _INVOLVED * np.linalg.norm(change):
+        if self.disclosed.size and np.abs(self.disclosed @ change).max() > INVOLVED * np.linalg.norm(change):
             return float("inf")
         return math.sqrt(max(float(change @ self.finite @ change), 0.0))
 
@@ -116,7 +116,7 @@ class InformationMatrix:
 
     def dense(self) -> Matrix:
         """The matrix itself, infinite entries where a disclosed combination involves both parties."""
-        involved = np.abs(self.disclosed) > _INVOLVED
+        involved = np.abs(self.disclosed) > INVOLVED
         both = involved.T.astype(np.int64) @ involved.astype(np.int64) > 0
         signs = np.sign(self.disclosed.T @ self.disclosed)
         infinite = np.where(signs > 0, np.inf, -np.inf)
@@ -127,7 +127,7 @@ class InformationMatrix:
         hidden = null_space(self.disclosed) if self.disclosed.size else np.eye(len(self.honest))
         precision = np.eye(hidden.shape[1]) / prior_sd**2 + hidden.T @ self.finite @ hidden
         posterior = np.einsum("ij,ji->i", hidden, np.linalg.solve(precision, hidden.T))
-        posterior = np.where(posterior > (_INVOLVED * prior_sd) ** 2, posterior, 0.0)
+        posterior = np.where(posterior > (INVOLVED * prior_sd) ** 2, posterior, 0.0)
         with np.errstate(divide="ignore"):
             return np.maximum(0.5 * np.log(prior_sd**2 / posterior), 0.0)
 
@@ -152,14 +152,14 @@ def _reduced(basis: Matrix) -> Matrix:
         if pivot_row == len(rows):
             break
         best = pivot_row + int(np.argmax(np.abs(rows[pivot_row:, column])))
-        if abs(rows[best, column]) <= _INVOLVED:
+        if abs(rows[best, column]) <= INVOLVED:
             continue
         rows[[pivot_row, best]] = rows[[best, pivot_row]]
         rows[pivot_row] /= rows[pivot_row, column]
         others = np.arange(len(rows)) != pivot_row
         rows[others] -= np.outer(rows[others, column], rows[pivot_row])
         pivot_row += 1
-    rows[np.abs(rows) <= _INVOLVED] = 0.0
+    rows[np.abs(rows) <= INVOLVED] = 0.0
     return rows
 
 

@@ -26,6 +26,7 @@ from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.direct import direct_information
 from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.noiseless import noiseless_information
 from quietmean.privacy.information.round_recursion import recursive_information
 from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
 from quietmean.privacy.information.scales import extra_variance, without_private_noise
@@ -65,6 +66,11 @@ class ViewSolver:
         self.method = method
 
     @cached_property
+    def has_noise(self) -> bool:
+        """Is any of what is sent hidden by anything? Without, what is seen is known, and nothing has to be solved."""
+        return bool((self.transcript.noise_scale > 0).any())
+
+    @cached_property
     def structure(self) -> RoundStructure | None:
         """The transcript's steps; None if it has no such structure."""
         return find_rounds(self.transcript)
@@ -83,6 +89,8 @@ class ViewSolver:
         honest = tuple(adversary.honest(self.transcript.parties))
         if not honest:
             return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
+        if not self.has_noise:
+            return noiseless_information(self.transcript, adversary)
         if self.method == "dense":
             return _dense(self.transcript, adversary, honest)
         structured = self.by_rounds(adversary) if self.method == "auto" and len(honest) >= _MANY else None

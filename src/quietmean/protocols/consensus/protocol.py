@@ -23,6 +23,7 @@ from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.protocol import NOTHING_BOUNDS
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -100,7 +101,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         draws = parties + self.deviations.size
         if self.local_noise != "gaussian" or not self.sigma_local:
             # Nor does anything bound mu; what is sampled is counted all the same.
-            return self.grid_loss([], draws).promise(math.inf, "nothing bounds what this protocol may give away")
+            return self.grid_loss([], draws).promise(math.inf, NOTHING_BOUNDS)
         mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
         return self.grid_loss([self.sigma_local], draws).promise(mu, why)
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import Box
+from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -20,9 +21,13 @@ from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
+from quietmean.protocols.secret_sharing.transcript import masked_values
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
+
+# Of a party, where records are the units.
+_MOST_RECORDS = 2.0**20
 
 
 class SecretSharing(SecretSharingParameters, Protocol):
@@ -33,11 +38,14 @@ class SecretSharing(SecretSharingParameters, Protocol):
     summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
     guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
     private = False
-    reveals = "the exact sum of all values, from which whoever knows the others' values takes out the one that is left"
+    reveals = (
+        "the exact sum of all values, from which whoever knows the others' values takes out the one that is left; parties that "
+        "collude learn the sum over each group of others that stay connected without them, and nothing else"
+    )
     linear = False
     releases_are_public = False
     batchable = False
-    has_transcript = False
+    tolerates_dropouts = False
 
     def resolved(self, parties: int) -> Self:
         """Complete, for so many parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
@@ -52,7 +60,21 @@ class SecretSharing(SecretSharingParameters, Protocol):
         return placed.filled(iterations=needed)
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        return {"bound": 1.0} if self.edges is not OPEN else {"bound": 1.0, "graph": "geometric"}
+        """Raises :class:`InputError` for planned dropouts: without one of its parties there is no result."""
+        if target.dropouts > 0:
+            raise InputError(
+                f"dropouts of {target.dropouts:g}: secret-sharing has no result without all of its parties, plan it with "
+                "dropouts 0 or take another protocol"
+            )
+        bound = {"bound": most_units(target)}
+        return bound if self.edges is not OPEN else {**bound, "graph": "geometric"}
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """With a bound for as many units as a party may have, where that is more."""
+        needed = domain.largest * most_units(target)
+        if self.bound >= needed:
+            return self
+        return replace(self, bound=needed, iterations=OPEN).resolved(target.parties)
 
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1
@@ -89,8 +111,11 @@ class SecretSharing(SecretSharingParameters, Protocol):
         return np.clip(values, -1.0, 1.0)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """Raises :class:`InputError`: there is no Gaussian noise."""
-        raise InputError("secret-sharing has no Gaussian noise to account: compare consensus, whose account is of the same kind")
+        return masked_values(self.edges, math.ldexp(self.modulus, -self.fraction_bits), schedule, trace)
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
+        return 0.0 if self.contributors(schedule, trace).all() else math.inf
 
     def batch(
         self,
@@ -115,6 +140,11 @@ class SecretSharing(SecretSharingParameters, Protocol):
         for party, release in done.releases.items():
             vector[party], weight[party], by[party] = release.vector, release.weight, True
         return Releases(vector, weight, by)
+
+
+def most_units(target: Target) -> float:
+    """Of how many units a value may be the sum: there is room for that, and it costs 20 bits a number."""
+    return _MOST_RECORDS if target.unit == PrivacyUnit.RECORD else 1.0
 
 
 def iterations_needed(parameters: SecretSharingParameters) -> int:
