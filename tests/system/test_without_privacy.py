@@ -13,7 +13,7 @@ import pytest
 
 SAYS = {
     "gossip": "gossip has no differential privacy, epsilon is infinite, and it reveals every party's value",
-    "secret-sharing": "secret-sharing has no differential privacy, epsilon is infinite, and it reveals the exact sum of all values",
+    "secret-sharing": "secret-sharing has no differential privacy, epsilon is infinite, and it reveals the exact sum",
 }
 
 

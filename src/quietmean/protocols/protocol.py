@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.numbers import REAL, Numbers
@@ -23,6 +22,7 @@ from quietmean.core.schema import OPEN, Configured, Parameter, nearest, paramete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.literature import Publication
 from quietmean.protocols.opening import Opening
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -35,28 +35,6 @@ if TYPE_CHECKING:
 
 ANY_DOMAIN = "any bounded set"
 NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
-
-
-@dataclass(frozen=True, eq=False)
-class Releases:
-    """What all parties made public: vectors (n, d), weights (n,), and the parties ``by`` (n,) that released at all."""
-
-    vector: Vector
-    weight: NDArray[np.float64]
-    by: NDArray[np.bool_]
-
-    def total(self) -> tuple[Vector, float]:
-        """The sums of vectors, (d,), and of weights over all that released. Raises :class:`ProtocolFailure` if there is none."""
-        weight = float(self.weight[self.by].sum())
-        if not self.by.any() or weight <= 0:
-            raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
-        return self.vector[self.by].sum(axis=0), weight
-
-    def estimate(self) -> Vector:
-        """The plain mean, shape (d,): total vector over total weight."""
-        vector, weight = self.total()
-        mean: Vector = vector / weight
-        return mean
 
 
 class Server(StrEnum):

@@ -13,7 +13,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
 from quietmean.protocols.consensus.population import Exchange, noisy_values, perturbation
 from quietmean.protocols.consensus.spec import ConsensusParameters
-from quietmean.protocols.protocol import Releases
+from quietmean.protocols.releases import Releases
 from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms, RealRows
 
 # Called after each iteration t = 1, 2, ... with the estimates x^(t), shape (n, d).

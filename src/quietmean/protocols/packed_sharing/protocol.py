@@ -29,7 +29,7 @@ from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedS
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
-from quietmean.protocols.protocol import Releases
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed

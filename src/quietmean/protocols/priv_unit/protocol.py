@@ -18,7 +18,7 @@ from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
-from quietmean.protocols.protocol import Releases
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript

@@ -16,7 +16,8 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Releases, Server
+from quietmean.protocols.protocol import Server
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
 from quietmean.protocols.secagg.design import around, complete_shape, counted_parties, designed

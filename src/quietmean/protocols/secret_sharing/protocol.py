@@ -18,7 +18,8 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
 from quietmean.protocols.secret_sharing.transcript import masked_values
