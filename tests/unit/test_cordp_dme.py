@@ -36,7 +36,8 @@ from quietmean.protocols.cordp_dme.sparse import sparse_leakage
 from quietmean.protocols.cordp_dme.spec import Decoder
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
-from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.studies.study import Study
 from quietmean.testing.privacy import certificate_of
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
@@ -336,9 +337,16 @@ def test_the_biased_decoder_counts_parties() -> None:
     parameters = CorDPDME.parse({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}, 4)
     with pytest.raises(InputError, match=r"weights sum to 2\.5"):
         parameters.decode(4, np.ones(1), 2.5)
-    schedule = parameters.draw_schedule(4, Seed.public("test"))
-    with pytest.raises(InputError, match="party 1 has weight 2"):
-        parameters.machine(schedule, 1, np.ones(1), 2.0, InsecureSilence())
+    # u = 2 of 4: noise 2 (1 + 2 * 4) = 18 in the sum, over 2.5^2 of weight and a radius of 1.
+    np.testing.assert_allclose(parameters.decode(4, np.ones(1), 2.5, counted=2), 1 / 2.5 / (1 + 18 / 6.25))
+
+
+def test_private_counts_are_refused_where_a_ball_of_means_needs_them() -> None:
+    columns = [{"name": "age", "low": 0, "high": 100}]
+    raw = {"protocol": "cordp-dme", "epsilon": 1.0, "unit": "record", "column": columns, "count": "private"}
+    with pytest.raises(InputError, match="cordp-dme bounds a value by the public number of its records, but counts are private"):
+        Study.parse({**raw, "options": {"decoder": "biased", "radius": 2.0}}).plan(4)
+    assert Study.parse(raw).plan(4).protocol.takes_private_counts
 
 
 def test_late_messages_are_added() -> None:

@@ -71,7 +71,7 @@ class Plan:
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and not self.protocol.gated:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
-        if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.hides_counts:
+        if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.takes_private_counts:
             raise InputError(
                 f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
                 "another, such as packed-sharing, or let count be public"

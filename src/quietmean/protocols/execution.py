@@ -175,7 +175,11 @@ class Execution:
 
     def estimate(self, releases: Releases) -> Vector:
         """The mean that every party computes from what was released, shape (d,)."""
-        return self.protocol.decode(self.parties, *releases.total())
+        return self.decode(*releases.total())
+
+    def decode(self, vector: Vector, weight: float) -> Vector:
+        """The estimate, (d,), from the sums of vectors, (d,), and weights of all that was released."""
+        return self.protocol.decode(self.parties, vector, weight, int(self.contributors().sum()))
 
     def contributors(self) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,), read-only."""

@@ -397,6 +397,11 @@ class Protocol(Configured, ABC):
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
+    @property
+    def takes_private_counts(self) -> bool:
+        """:attr:`hides_counts`, where it depends on the parameters."""
+        return self.hides_counts
+
     def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
         """Where a vector of that public weight is held as it is, for whoever clips or limits; a plan refuses any other domain."""
         return None
@@ -439,8 +444,11 @@ class Protocol(Configured, ABC):
 
     # --- results ---
 
-    def decode(self, parties: int, vector: Vector, weight: float) -> Vector:
-        """The estimate, shape (d,), from the sums of all releases, ``vector`` (d,) and ``weight``: public post-processing."""
+    def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
+        """The estimate, shape (d,), from the sums of all releases, ``vector`` (d,) and ``weight``: public post-processing.
+
+        ``counted``: how many parties are in the sums; by default each weighs 1.
+        """
         return vector / weight
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:

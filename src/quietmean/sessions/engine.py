@@ -88,4 +88,4 @@ class MemoryEngine:
             raise ProtocolFailure(
                 f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left; wait for more"
             )
-        return Exchange(protocol.decode(parties, releases.vector[by].sum(axis=0), weight), execution)
+        return Exchange(execution.decode(releases.vector[by].sum(axis=0), weight), execution)

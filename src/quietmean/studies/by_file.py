@@ -240,5 +240,5 @@ def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missi
         weights[party] = release.weight
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(missing)
-    mean = plan.protocol.decode(plan.target.parties, total, sum(release.weight for release in releases.values()))
+    mean = execution.decode(total, sum(release.weight for release in releases.values()))
     return conclude(sealed.study.workload, plan.target, execution, mean)

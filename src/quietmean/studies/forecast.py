@@ -73,7 +73,10 @@ class Forecast:
     @property
     def noise(self) -> float:
         """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
-        return math.sqrt(float(self.plan.prediction.get("mse_noise", 0.0))) * self.parties
+        plan = self.plan
+        known, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
+        # As predictions are written.
+        return math.sqrt(predicted if known is None else float(f"{known:.6g}")) * self.parties
 
     @cached_property
     def expectation(self) -> Expectation:

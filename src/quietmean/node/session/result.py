@@ -52,8 +52,7 @@ class NodeResult:
     @property
     def mean(self) -> Vector:
         """The estimate, shape (d,)."""
-        execution = self.execution
-        return execution.protocol.decode(execution.parties, self.total_vector, self.total_weight)
+        return self.execution.decode(self.total_vector, self.total_weight)
 
     @property
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:

@@ -10,20 +10,34 @@ from quietmean.protocols.cordp_dme.design import shrinkage
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 
 
-def decode_total(parameters: CordpDmeParameters, parties: int, vector: Vector, weight: float) -> Vector:
+def decode_total(
+    parameters: CordpDmeParameters, parties: int, vector: Vector, weight: float, responding: int | None = None
+) -> Vector:
     """The estimate (d,) from the sums of messages (d,) and of weights, by the parameters' decoder.
 
-    The biased decoder multiplies the mean by 1 / (1 + x), where x is the mean's squared L2 error over radius^2 (CorDP-DME,
-    Proposition 1). It counts responders by their weights and so needs weights of 1; raises :class:`InputError` for others.
+    ``responding``: of how many parties; by default each weighs 1. Raises :class:`InputError` if that cannot be.
     """
     mean: Vector = vector / weight
     if parameters.decoder == Decoder.UNBIASED or parameters.radius is None:
         return mean
-    responding = round(weight)
-    if abs(weight - responding) > 1e-9 * parties or not 1 <= responding <= parties:
-        raise InputError(f"the weights sum to {weight:g}: the biased decoder needs weight 1 for every party, use unbiased")
-    noise = vector.size * parameters.noise_in_sum(parties, responding) / responding**2
-    return mean * shrinkage(noise, parameters.radius)
+    return mean * shrinkage_of(parameters, parties, vector.size, weight, responding)
+
+
+def shrinkage_of(
+    parameters: CordpDmeParameters, parties: int, dimension: int, weight: float, responding: int | None = None
+) -> float:
+    """1 / (1 + x), where x is the squared L2 error of the mean of all responders over radius^2 (CorDP-DME, Proposition 1).
+
+    Public weights are a scale: a party of weight w holds the sum of w vectors in the ball, so the mean of all lies in the ball
+    as well, whatever the weights; and the noise in the sum does not depend on them. With W the ``weight`` of all, the error is
+    that noise over W^2, and of all multiples of the mean this one has the least worst-case error over the ball.
+    """
+    if parameters.radius is None:
+        return 1.0
+    number = round(weight) if responding is None else responding
+    if not 1 <= number <= parties or (responding is None and abs(weight - number) > 1e-9 * parties):
+        raise InputError(f"the weights sum to {weight:g}: say how many parties responded, or give every party weight 1")
+    return shrinkage(dimension * parameters.noise_in_sum(parties, number) / weight**2, parameters.radius)
 
 
 class LateDecoder:
@@ -62,7 +76,8 @@ class LateDecoder:
         # In the order of the parties: the same messages give the same sum to the last bit, in whatever order they came.
         releases = [self._releases[party] for party in sorted(self._releases)]
         vector: Vector = np.sum([release.vector for release in releases], axis=0)
-        return decode_total(self._parameters, self._parties, vector, sum(release.weight for release in releases))
+        weight = sum(release.weight for release in releases)
+        return decode_total(self._parameters, self._parties, vector, weight, len(releases))
 
     def predicted_mse(self) -> float:
         """Noise variance per coordinate of the unbiased mean of the messages so far, weights 1."""

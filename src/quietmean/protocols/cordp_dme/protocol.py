@@ -17,7 +17,7 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.cordp_dme.decoder import decode_total
+from quietmean.protocols.cordp_dme.decoder import decode_total, shrinkage_of
 from quietmean.protocols.cordp_dme.design import (
     ball_sensitivity,
     biased_mse,
@@ -145,8 +145,34 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         figures["mse_unbiased_least"] = target.dimension * least / responding
         return figures
 
-    def decode(self, parties: int, vector: Vector, weight: float) -> Vector:
-        return decode_total(self, parties, vector, weight)
+    @property
+    def takes_private_counts(self) -> bool:
+        """The biased decoder knows how far a mean of records reaches only if it knows how many they are."""
+        return self.decoder == Decoder.UNBIASED
+
+    def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
+        return decode_total(self, parties, vector, weight, counted)
+
+    def noise_variance(self, target: Target) -> float:
+        """Before the biased decoder shrinks the mean: the most that its error can be."""
+        return _predicted(replace(self, decoder=Decoder.UNBIASED), target)[0]
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
+        """Of the biased decoder: what is left of the noise, and the square of what it may take away from one coordinate."""
+        if self.decoder == Decoder.UNBIASED or self.radius is None:
+            return None
+        counted = self.contributors(schedule, trace)
+        number, weight = int(counted.sum()), float(weights[counted].sum())
+        if not number:
+            return math.inf
+        # What two partners share cancels if both responded.
+        cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
+        noise = (number * self.sigma_own**2 + cut * self.sigma_pair**2) / weight**2
+        if self.dimension is None:
+            # Float64 noise is not planned for a number of coordinates: by how much it shrinks is not known here.
+            return max(noise, self.radius**2)
+        kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
+        return kept**2 * noise + ((1 - kept) * self.radius) ** 2
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
@@ -181,10 +207,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         weight: float,
         noise: NoiseSource,
     ) -> CordpDmeParty:
-        """The party for its value (d,). Raises :class:`InputError` for a weight other than 1 with the biased decoder."""
         self.check_values(value)
-        if self.decoder == Decoder.BIASED and weight != 1.0:
-            raise InputError(f"party {party} has weight {weight:g}: the biased decoder needs weight 1 for every party")
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 
     population = population
