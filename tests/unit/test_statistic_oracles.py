@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ from lifelines import AalenJohansenFitter, KaplanMeierFitter
 from lifelines.utils import restricted_mean_survival_time
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.integrate import quad
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
@@ -308,17 +310,28 @@ def test_mann_whitney_is_scipys() -> None:
 # --- times to events -------------------------------------------------------------------------------------------------
 
 
-def test_restricted_means_are_lifelines() -> None:
-    """Events only, at the ends of bins: steps there, where the trapezoid has half of the first and the last."""
+def test_restricted_means_are_areas_under_powers_of_time_between_the_steps_of_lifelines() -> None:
+    """Events only: on logarithmic axes the cumulative hazard is a line from each end of a bin to the next."""
     found = exact("restricted-mean(years, ill, by=arm, horizon=10, bins=10)", with_events())
+    assert found.resolution is not None
     for place, arm in enumerate("ab"):
         own = place == ARM
         fit = KaplanMeierFitter().fit(np.ceil(YEARS[own]), np.ceil(YEARS[own]) <= 10)
         steps = fit.predict(np.arange(0, 11)).to_numpy()
-        assert value(found, arm) == pytest.approx((steps[1:] + steps[:-1]).sum() / 2, rel=1e-9)
-        # The area under the steps is half of the whole fall larger.
-        area = restricted_mean_survival_time(fit, t=10)
-        assert value(found, arm) == pytest.approx(area - (1 - steps[-1]) / 2, rel=1e-9)
+        years, hazards = np.log(np.arange(1, 11)), np.log(-np.log(steps[1:]))
+
+        def survival(time: float, years: Array = years, hazards: Array = hazards) -> float:
+            # As before the first year, so in the second one.
+            start = hazards[0] + (math.log(time) - years[0]) * (hazards[1] - hazards[0]) / (years[1] - years[0])
+            return math.exp(-math.exp(start if time < 1 else np.interp(math.log(time), years, hazards)))
+
+        area = sum(quad(survival, year, year + 1, epsabs=1e-11)[0] for year in range(10))
+        assert value(found, arm) == pytest.approx(area, rel=1e-8)
+        # Between all events at the ends of their bins and at the beginnings.
+        most = restricted_mean_survival_time(fit, t=10)
+        below, above = found.resolution[found.terms.index(arm)]
+        assert value(found, arm) + above == pytest.approx(most, rel=1e-9)
+        assert value(found, arm) - below == pytest.approx(most - (1 - steps[-1]), rel=1e-9)
     assert value(found, "difference") == pytest.approx(value(found, "b") - value(found, "a"), rel=1e-9)
 
 

@@ -311,6 +311,16 @@ def test_hazard_ratios_do_not_depend_on_where_in_its_bins_the_hazard_is(when: Ca
     assert float(found.resolution.max()) < 1e-3 * ratio
 
 
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0])
+def test_areas_are_those_of_the_population_where_hazards_are_powers_of_time(shape: float) -> None:
+    """Of Weibull's distributions, seen to the end: without an error that a study of thousands could see."""
+    levels = -np.log((np.arange(10_000) + 0.5) / 10_000)
+    time = 4 * levels ** (1 / shape)
+    records = records_of(np.minimum(time, HORIZON), time <= HORIZON, np.zeros(len(time)))
+    (found,) = exact(columns_of(), records, "restricted-mean(time, died)")
+    assert value(found, "all") == pytest.approx(np.minimum(time, HORIZON).mean(), rel=5e-4)
+
+
 def rows_of(data: Any, time: str, died: str, arm: Any) -> Array:
     return records_of(data[time].to_numpy(float), data[died].to_numpy(float), np.asarray(arm, dtype=float))
 

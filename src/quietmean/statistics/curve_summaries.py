@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.rows import Row
+from quietmean.statistics.rows import Row, slopes_of
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 
@@ -19,6 +19,10 @@ Interval = tuple[float, float]
 
 # A curve that is at a level but for rounding has reached it.
 _CLOSE = 1e-12
+# Powers of time are between it and its inverse.
+_LEAST_POWER = 0.25
+# Of Gauss's integration from 0 to 1.
+_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(16)[0] + 1) / 2, np.polynomial.legendre.leggauss(16)[1] / 2
 
 
 def quantile(curve: Curve, level: float, term: str) -> Row:
@@ -88,8 +92,8 @@ def _error(curve: Curve, value: float, band: Array, level: float) -> float:
 def restricted_mean(curve: Curve, term: str) -> Row:
     """The area under the curve to the last time; unknown if the curve ends before.
 
-    Events are spread evenly over the times of their bin. The bins leave open what is between the steps of the lower limit, with
-    all events as early as they can be, and those of the upper one.
+    In a bin of many times the cumulative hazard is taken to be a power of time. The bins leave open what is between the steps of
+    the lower limit, with all events as early as they can be, and those of the upper one.
     """
     last = float(curve.bins.ends[-1])
     limits = (0.0, last)
@@ -100,12 +104,44 @@ def restricted_mean(curve: Curve, term: str) -> Row:
     def area(survival: Array, times: Array) -> float:
         return float(-np.diff(np.concatenate([[1.0], survival])) @ times + survival[-1] * last)
 
-    value = area(curve.survival, bins.middle)
-    weights = np.diff(np.append(bins.middle, last))
+    def smooth(survival: Array) -> Array:
+        return np.array([area(survival, mean_times(bins, survival))])
+
+    value, weights = float(smooth(curve.survival)[0]), slopes_of(smooth, curve.survival)[0]
     low, high = curve.limits
     below, above = value - area(low, bins.first), area(high, bins.last) - value
     noise, sampling = (_variance(weights, one) for one in (curve.noise_covariance, curve.sampling_covariance))
     return Row.normal(term, value, noise, sampling, limits).widened(max(below, 0.0), max(above, 0.0))
+
+
+def mean_times(bins: TimeBins, survival: Array) -> Array:
+    """The mean time of the events in each bin, (bins,), of a curve that is known at the bins' ends.
+
+    Between them cumulative hazards are a power of time, which is exact for Weibull's distributions; the power of the first bin is
+    that of the next one. Where noise leaves no such power, and of whole numbers, events are spread evenly.
+    """
+    many = np.isinf(bins.numbers)
+    before = np.concatenate([[1.0], survival[:-1]])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        hazards = np.log(before / survival)
+        since = np.cumsum(np.where(many, hazards, 0.0))
+        power = np.log(since / (since - hazards)) / np.log(bins.last / bins.first)
+    first = np.flatnonzero(many)[:2]
+    if len(first) == 2 and bins.first[first[0]] == 0:
+        power[first[0]] = power[first[1]]
+    power = np.clip(np.where(np.isfinite(power), power, 1.0), _LEAST_POWER, 1 / _LEAST_POWER)[:, None]
+    # Nodes that are dense at a bin's begin, where a power of time may rise steeply.
+    nodes, weights = _NODES**4, _WEIGHTS * 4 * _NODES**3
+    span = (bins.last - bins.first)[:, None]
+    started, ended = bins.first[:, None] ** power, bins.last[:, None] ** power
+    usable = many & (before > 0) & (survival > 0)
+    passed = ((bins.first[:, None] + span * nodes) ** power - started) / np.where(usable[:, None], ended - started, 1.0)
+    falls = np.where(usable, hazards, 0.0)[:, None]
+    # Of the events in the bin, which part comes later than each node.
+    some = np.abs(falls) > _CLOSE
+    safe = np.where(some, falls, 1.0)
+    later = np.where(some, np.exp(-safe * passed) * np.expm1(-safe * (1 - passed)) / np.expm1(-safe), 1 - passed)
+    return np.where(usable, bins.first + span[:, 0] * (later @ weights), bins.middle)
 
 
 def _variance(weights: Array, covariance: Array) -> float:
