@@ -213,8 +213,9 @@ What is not kept, and why:
 
 - Slopes and correlations are model-based: errors of another shape (heavy tails, errors that grow with a covariate) are held too
   seldom, the more so the more records there are. Second moments are all that is released, and they cannot tell.
-- Twelve bins of time are wide beside the intervals of quartiles, medians and restricted means: the intervals hold, the flag
-  `coarse-bins` says so, and more bins or `edges` help. So does `scale = "log"` for costs.
+- Twelve bins of time are wide beside the exact intervals of quartiles, medians and restricted means (*width*, *bins*): ours hold
+  wherever in its bin an event is, which shorter ones from the same counts could not. More bins or `edges` make them shorter; for
+  costs, `scale = "log"`.
 - Intercept and slope of calibration are not shown where the noise leaves too little of the outcomes, which rare ones often meet.
 
 | what | records | population | exact | noise | width | bins | flagged | hidden | |

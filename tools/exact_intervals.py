@@ -162,12 +162,18 @@ def restricted_means(time: Array, event: Array, arm: Array, arms: tuple[str, ...
 
 
 def hazard_ratio(time: Array, event: Array, arm: Array, term: str) -> Intervals:
-    """Cox's, of two arms, with Breslow's ties."""
-    order = np.argsort(-time, kind="stable")
-    died, second = event[order] > 0, arm[order]
-    last = np.searchsorted(-time[order], -time[order][died], side="right") - 1
-    in_second = np.cumsum(second)[last]
-    in_first, own = last + 1 - in_second, second[died]
+    """Cox's, of two arms, with Efron's ties."""
+    order = np.lexsort((event == 0, -time))
+    died, second, times = event[order] > 0, arm[order], -time[order]
+    at, own = times[died], second[died]
+    last = np.searchsorted(times, at, side="right") - 1
+    # Of those who have the event at the same time, the first one is at risk with all, the next one with a part of them less.
+    begins, ends = np.searchsorted(at, at), np.searchsorted(at, at, side="right")
+    gone = (np.arange(len(at)) - begins) / (ends - begins)
+    tied = np.concatenate([[0.0], np.cumsum(own)])
+    tied_second = tied[ends] - tied[begins]
+    in_second = np.cumsum(second)[last] - gone * tied_second
+    in_first = last + 1 - np.cumsum(second)[last] - gone * (ends - begins - tied_second)
     log = 0.0
     for _ in range(30):
         part = in_second * math.exp(log) / (in_first + in_second * math.exp(log))

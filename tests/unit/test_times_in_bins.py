@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics.rows import Row, assembled
 
 Array = NDArray[np.float64]
 
@@ -214,7 +215,7 @@ def test_a_study_that_ends_for_all_leaves_nothing_open_there() -> None:
     np.testing.assert_allclose(found.resolution[:5], 0.0, atol=1e-12)
 
 
-def test_both_intervals_contain_what_bins_leave_open_and_say_so_where_it_is_much() -> None:
+def test_both_intervals_contain_what_bins_leave_open_and_answers_say_how_much() -> None:
     rng = np.random.default_rng(6)
     arm = (rng.random(5000) < 0.4).astype(float)
     event, leaves = rng.exponential(8.0 + 4.0 * arm), rng.uniform(0.0, 30.0, 5000)
@@ -229,10 +230,33 @@ def test_both_intervals_contain_what_bins_leave_open_and_say_so_where_it_is_much
         for ends in (found.of_noise, population):
             assert (ends[known, 0] <= (found.value - found.resolution[:, 0])[known] + 1e-9).all()
             assert (ends[known, 1] >= (found.value + found.resolution[:, 1])[known] - 1e-9).all()
-        width = population[:, 1] - population[:, 0]
-        coarse = {term for flag in found.flags if flag.code == "coarse-bins" for term in flag.terms}
-        much = known & np.isfinite(width) & (found.resolution.sum(axis=1) > width / 4)
-        assert coarse == {term for term, flagged in zip(found.terms, much, strict=True) if flagged}
+        told = found.to_json()
+        flat = [told["resolution"][group][name] for group, name in found.groups] if found.groups else told["resolution"].values()
+        np.testing.assert_array_equal(np.array(list(flat)), found.resolution)
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+@pytest.mark.parametrize(("open_", "much"), [(0.3, False), (0.4, True), (1e-12, False)])
+def test_what_half_as_many_bins_tell_is_flagged_where_it_is_much_and_a_bound_is_not(
+    estimated: bool, open_: float, much: bool
+) -> None:
+    """An interval of 2 without bins, to which twice the resolution is added."""
+    row = Row("x", 1.0, 0.5, 0.5, -9.0, 9.0, (0.0, 2.0), (0.0, 2.0)).widened(open_, open_, estimated)
+    flags = assembled([row]).flags
+    assert [(flag.code, flag.terms) for flag in flags] == ([("coarse-bins", ("x",))] if much and estimated else [])
+
+
+@pytest.mark.parametrize("when", [0.01, 0.5, 0.99])
+def test_the_difference_of_areas_holds_that_of_the_records_where_times_are_heaped_in_all_bins_alike(when: float) -> None:
+    """Just after edges, in the middle and before edges, where no number of bins says which."""
+    rng = np.random.default_rng(12)
+    arm = (rng.random(4000) < 0.5).astype(float)
+    event, leaves = (np.floor(one) + when for one in (rng.exponential(6.0 + 4.0 * arm), rng.uniform(3.0, 30.0, 4000)))
+    records = records_of(np.minimum(event, leaves), event <= leaves, arm)
+    (found,) = exact(columns_of(), records, "restricted-mean(time, died, by=arm, bins=10)")
+    areas = [area_under(KaplanMeierFitter().fit(own[:, 0], own[:, 1])) for own in (records[arm == 0], records[arm == 1])]
+    low, high = limits(found, "difference")
+    assert low <= areas[1] - areas[0] <= high
 
 
 # --- where the bins come from ----------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
 from quietmean.report.words import listed, unbroken
-from quietmean.statistics import Answer
+from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import Shown, notes_of, printed_table, shown, together
 from quietmean.statistics.tidy import Term, terms_of
@@ -81,11 +83,26 @@ def _complete(answer: Answer) -> list[str]:
 def _about_bins(answer: Answer) -> str:
     """What the interval of the noise is of where values were counted in bins."""
     if answer.estimates.resolution is not None:
-        return "Both intervals contain what its bins leave open."
+        return f"Both intervals contain what its bins leave open{_part_of_bins(answer.estimates)}."
     binned = "bins" in parameters_of(type(answer.statistic))
     if not binned or answer.statistic.name in _EXACT_IN_BINS:
         return ""
     return "The interval of the noise is for what the same binned records give."
+
+
+def _part_of_bins(found: Estimates) -> str:
+    """Which part of its interval that is at most, where it is some."""
+    ends = found.of_noise if found.of_population is None else found.of_population
+    width = ends[:, 1] - ends[:, 0]
+    known = np.isfinite(width) & (width > 0) & np.isfinite(found.value)
+    if found.resolution is None or not known.any():
+        return ""
+    most = min(float((found.resolution.sum(axis=1)[known] / width[known]).max()), 1.0)
+    return (
+        f", up to {100 * most:.0f} % of an interval: more bins, or edges nearer together, make them shorter"
+        if most >= 0.25
+        else ""
+    )
 
 
 def _printed(summary: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:

@@ -101,17 +101,19 @@ def restricted_mean(curve: Curve, term: str) -> Row:
         return Row.unknown(term, limits)
     bins = curve.bins
 
-    def area(survival: Array, times: Array) -> float:
-        return float(-np.diff(np.concatenate([[1.0], survival])) @ times + survival[-1] * last)
-
     def smooth(survival: Array) -> Array:
-        return np.array([area(survival, mean_times(bins, survival))])
+        return np.array([_area(bins, survival, mean_times(bins, survival))])
 
     value, weights = float(smooth(curve.survival)[0]), slopes_of(smooth, curve.survival)[0]
     low, high = curve.limits
-    below, above = value - area(low, bins.first), area(high, bins.last) - value
+    below, above = value - _area(bins, low, bins.first), _area(bins, high, bins.last) - value
     noise, sampling = (_variance(weights, one) for one in (curve.noise_covariance, curve.sampling_covariance))
     return Row.normal(term, value, noise, sampling, limits).widened(max(below, 0.0), max(above, 0.0))
+
+
+def _area(bins: TimeBins, survival: Array, times: Array) -> float:
+    """Under a curve up to the last time, if the events of each bin are at these times on average."""
+    return float(-np.diff(np.concatenate([[1.0], survival])) @ times + survival[-1] * bins.ends[-1])
 
 
 def mean_times(bins: TimeBins, survival: Array) -> Array:
@@ -151,20 +153,26 @@ def _variance(weights: Array, covariance: Array) -> float:
 def difference_of_means(curves: Curves, term: str) -> Row:
     """Of two arms, second minus first.
 
-    The bins move both arms alike. So what they leave open is the distance to the difference in half as many bins, and at most
-    what they leave open in both arms.
+    The bins move both arms alike. So what they leave open is the distance to where in all bins of both arms events come first or
+    last, as where times are heaped, or that to the difference in half as many bins, which is no bound; and at most what they
+    leave open in both arms.
     """
-    found = [restricted_mean(curve, "") for curve in curves.each]
-    last = float(curves.bins.ends[-1])
-    first, second = found
+    bins, last = curves.bins, float(curves.bins.ends[-1])
+    first, second = (restricted_mean(curve, "") for curve in curves.each)
     if math.isnan(first.value + second.value):
         return Row.unknown(term, (-last, last))
     noise, both = first.noise**2 + second.noise**2, first.error**2 + second.error**2
     value = second.value - first.value
     fewer = [restricted_mean(curve, "").value for curve in curves.halved().each]
     change = abs(value - (fewer[1] - fewer[0]))
+    heaped = []
+    for times in (bins.first, bins.last):
+        areas = [_area(bins, curve.survival, times) for curve in curves.each]
+        heaped.append(areas[1] - areas[0])
     (less, more), (below, above) = first.resolution or (0.0, 0.0), second.resolution or (0.0, 0.0)
     # Half as many bins may be cut where these are not.
-    limits = (below + more, above + less)
-    open_ = limits if math.isnan(change) else (min(change, limits[0]), min(change, limits[1]))
-    return Row.normal(term, value, noise, both - noise, (-last, last)).widened(*open_).tested()
+    change = math.inf if math.isnan(change) else change
+    alike, limits = (value - min(heaped), max(heaped) - value), (below + more, above + less)
+    open_ = [min(max(change, heap), limit) for heap, limit in zip(alike, limits, strict=True)]
+    estimated = change > min(max(alike), max(limits))
+    return Row.normal(term, value, noise, both - noise, (-last, last)).widened(open_[0], open_[1], estimated).tested()

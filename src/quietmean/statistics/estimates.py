@@ -165,6 +165,7 @@ class Estimates(TableFile):
             "interval_noise": self.by_term(self.of_noise),
             "interval_population": self.by_term(self.of_population),
             "interval_level": LEVEL,
+            **({"resolution": self.by_term(self.resolution)} if self.resolution is not None else {}),
             "p_value": self.by_term(self.p_value),
             "test_statistic": self.by_term(self.test_statistic),
             **({"since": self._nested([day or None for day in self.since])} if self.since else {}),

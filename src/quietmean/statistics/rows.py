@@ -22,7 +22,7 @@ _ANYTHING: Interval = (-math.inf, math.inf)
 _NUDGE = 1e-6
 # Of e, that float64 can hold.
 _LARGEST_POWER = 700.0
-# A larger part of an interval that bins leave open is flagged.
+# A larger part of an interval that bins leave open, as far as is known, is flagged.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 
@@ -32,7 +32,8 @@ class Row:
     the statistic that this is of.
 
     ``group``: where JSON has an object by group, the group that the term is of. ``resolution``: how far below and above the value
-    the one of records without bins may lie, which both intervals contain; None where nothing is binned.
+    the one of records without bins may lie, which both intervals contain; None where nothing is binned. ``estimated``: that is no
+    bound, but how far half as many bins move the value.
     """
 
     term: str
@@ -47,6 +48,7 @@ class Row:
     statistic: float = math.nan
     group: str = ""
     resolution: Interval | None = None
+    estimated: bool = False
 
     @classmethod
     def normal(
@@ -65,22 +67,26 @@ class Row:
         cls, term: str, log: float, noise: float, sampling: float, degrees: float = math.inf, change: float | None = None
     ) -> Row:
         """A ratio from its logarithm, the variances of noise and of sampling there, and the degrees of freedom of their sum;
-        tested against 1. ``change``: by how much bins may have moved the logarithm."""
+        tested against 1. ``change``: by how much half as many bins move the logarithm."""
         one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
         value, more = math.exp(log), change or 0.0
         reaches = [Z * one + more, t_quantile(degrees) * both + more]
         ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
         test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees)
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
-        found = cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], resolution=resolution)
+        found = cls(
+            term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], resolution=resolution, estimated=True
+        )
         return replace(found, p_value=test.p_value, statistic=test.statistic)
 
-    def widened(self, below: float, above: float) -> Row:
-        """The same where bins leave so much open below and above: both intervals are longer by it, within the range."""
+    def widened(self, below: float, above: float, estimated: bool = False) -> Row:
+        """The same where bins leave so much open below and above: both intervals are longer by it, within the range.
+
+        ``estimated``: as half as many bins tell, which is no bound."""
         noise, population = (
             (max(ends[0] - below, self.low), min(ends[1] + above, self.high)) for ends in (self.of_noise, self.of_population)
         )
-        return replace(self, of_noise=noise, of_population=population, resolution=(below, above))
+        return replace(self, of_noise=noise, of_population=population, resolution=(below, above), estimated=estimated)
 
     @classmethod
     def unknown(cls, term: str, limits: Interval = _ANYTHING) -> Row:
@@ -157,19 +163,27 @@ def nothing_present(
 
 
 def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
-    """Of which terms bins make more than a quarter of the interval."""
-    terms = []
-    for row in rows:
-        low, high = row.of_noise if parties else row.of_population
-        open_ = sum(row.resolution or (0.0, 0.0))
-        # Not where it is nothing but rounding.
-        if math.isfinite(high - low) and open_ > max((high - low) * _MOST_OF_WIDTH, _ROUNDING * max(abs(row.value), 1.0)):
-            terms.append(row.label)
+    """Of which terms what bins leave open is more than a quarter of the interval, and no bound.
+
+    Where it is a bound the interval holds wherever in their bins values are, and there is nothing to be warned of.
+    """
+    terms = [row.label for row in rows if row.estimated and _part_of_bins(row, parties) > _MOST_OF_WIDTH]
     if not terms:
         return ()
     few = ", ".join(terms[:3]) + (f" and {len(terms) - 3} more" if len(terms) > 3 else "")
-    text = f"{few}: more than a quarter of the interval is what the bins leave open; choose more bins, or edges nearer together"
+    text = (
+        f"{few}: more than a quarter of the interval is what the bins leave open, as half as many of them tell: it may hold too "
+        "seldom; choose more bins, or edges nearer together"
+    )
     return (Flag("coarse-bins", text, tuple(terms)),)
+
+
+def _part_of_bins(row: Row, parties: bool) -> float:
+    """Which part of its interval bins leave open."""
+    low, high = row.of_noise if parties else row.of_population
+    open_ = sum(row.resolution or (0.0, 0.0))
+    # Not where it is nothing but rounding.
+    return open_ / (high - low) if open_ > _ROUNDING * max(abs(row.value), 1.0) and high > low else 0.0
 
 
 def multinomial(gradient: Array, counts: Array) -> float:

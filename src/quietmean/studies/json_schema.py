@@ -148,6 +148,9 @@ def answer_schema() -> Schema:
         "interval_noise": described(_by_term(_INTERVAL), "for what the same records give without noise"),
         "interval_population": described(_by_term(_INTERVAL), "for the population of which they are a random sample"),
         "interval_level": {"const": LEVEL},
+        "resolution": described(
+            _by_term(_INTERVAL), "how far below and above the estimate bins leave it open, in both intervals"
+        ),
         "p_value": _by_term(NUMBER),
         "test_statistic": described(_by_term(NUMBER), "what the p-value of a term is of"),
         "since": described(_by_term(TEXT), "the day that estimates and intervals count days from, where they are dates"),

@@ -165,7 +165,7 @@ class _Cells:
         (values, noise, sampling), moved = found, np.abs(found[0] - coarser[0])
         return [
             Row.normal(term, float(values[place]), float(noise[place, place]), float(sampling[place, place])).widened(
-                float(moved[place]), float(moved[place])
+                float(moved[place]), float(moved[place]), estimated=True
             )
             for place, term in enumerate((INTERCEPT, SLOPE))
         ]
