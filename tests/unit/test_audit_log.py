@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import msgspec
@@ -121,6 +122,44 @@ def test_only_the_end_of_the_line_is_missing(log: AuditLog) -> None:
     auditor(log).write(Event.ENDED)
     found = verify(log, {"receipt": heads[-1:]})
     assert (found.faults, found.notes, len(found.entries)) == ((), (), 6)
+
+
+def test_what_a_further_entry_takes_does_not_grow_with_the_log(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def read(handle: int, most: int) -> bytes:
+        found = os_read(handle, most)
+        taken.append(len(found))
+        return found
+
+    os_read = os.read
+    monkeypatch.setattr(os, "read", read)
+    sizes = []
+    for entries in (40, 400):
+        filled(log, entries)
+        taken.clear()
+        auditor(log).write(Event.ENDED)
+        sizes.append(sum(taken))
+    assert sizes[0] == sizes[1] < log.path.stat().st_size / 4
+    assert (verify(log, {}).faults, len(lines(log))) == ((), 442)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 17_000, 70_000])
+@pytest.mark.parametrize("tail", [b"", b"x", b"x\n", b"\n\n", b"x\ny", b'{"entry":{}}\n'])
+def test_the_last_entry_is_found_behind_torn_lines_of_any_length(log: AuditLog, size: int, tail: bytes) -> None:
+    """With entries before or without, and with entries longer than what is read at first."""
+    for count in (0, 3):
+        log.path.unlink(missing_ok=True)
+        for place in range(count):
+            auditor(log).write(Event.STARTED, {"place": "n" * size, "number": place})
+        log.path.parent.mkdir(exist_ok=True)
+        torn = b"#" * size + tail
+        with log.path.open("ab") as file:
+            file.write(torn)
+        head = auditor(log).write(Event.ENDED)
+        found = verify(log, {})
+        assert (found.faults, found.head, head.entries) == ((), head, count + 1)
+        assert bool(found.notes) == bool(torn.strip(b"\n"))
 
 
 def test_changes_are_found(log: AuditLog) -> None:

@@ -31,6 +31,8 @@ from quietmean.studies.signed import Signed
 
 # What the first entry says of the one before.
 _NOTHING = "0" * 64
+# So much of the end of a file is read at first: several entries.
+_BLOCK = 1 << 14
 
 
 class Event(StrEnum):
@@ -124,13 +126,12 @@ class AuditLog:
         """
         try:
             with self._alone() as handle:
-                content = _whole(handle)
-                last, rest = _last(content)
+                last, rest, whole_lines = _end(handle)
                 number, previous = (last.entry.number, last.signed.digest) if last else (0, _NOTHING)
-                entry = make(lambda: _entries(content)[0], number + 1, previous, _digest(rest))
+                entry = make(lambda: _entries(_from(handle, 0))[0], number + 1, previous, _digest(rest))
                 signed = Signed.sign(Purpose.AUDIT, msgspec.to_builtins(entry), identity)
                 # A torn line stays as it is: nothing is ever taken out of this file.
-                start = b"\n" if content and not content.endswith(b"\n") else b""
+                start = b"" if whole_lines else b"\n"
                 _write(handle, start + _line(signed))
                 return Written(entry, signed).head
         except OSError as error:
@@ -287,13 +288,22 @@ def _entries(content: bytes) -> tuple[list[Written], bytes]:
     return found, b"\n".join(gap)
 
 
-def _last(content: bytes) -> tuple[Written | None, bytes]:
-    """The last whole entry and what stands after it; those before are not looked at, there may be many."""
-    lines = content.split(b"\n")
-    for place in reversed(range(len(lines))):
-        if (one := _parsed(lines[place])) is not None:
-            return Written(*one), b"\n".join(lines[place + 1 :])
-    return None, content
+def _end(handle: int) -> tuple[Written | None, bytes, bool]:
+    """The last whole entry, what stands after it, and whether that ends with its line.
+
+    Those before are not read: there are more of them every year.
+    """
+    size, wanted = os.lseek(handle, 0, os.SEEK_END), _BLOCK
+    while True:
+        start = max(size - wanted, 0)
+        lines = _from(handle, start).split(b"\n")
+        # What the first one lacks stands further to the front.
+        for place in reversed(range(0 if start == 0 else 1, len(lines))):
+            if (one := _parsed(lines[place])) is not None:
+                return Written(*one), b"\n".join(lines[place + 1 :]), not lines[-1]
+        if start == 0:
+            return None, b"\n".join(lines), not lines[-1]
+        wanted *= 4
 
 
 def _parsed(line: bytes) -> tuple[Entry, Signed] | None:
@@ -316,9 +326,9 @@ def _digest(gap: bytes) -> str:
     return hashlib.sha256(rest).hexdigest() if rest else ""
 
 
-def _whole(handle: int) -> bytes:
+def _from(handle: int, start: int) -> bytes:
     parts = []
-    os.lseek(handle, 0, os.SEEK_SET)
+    os.lseek(handle, start, os.SEEK_SET)
     while part := os.read(handle, 1 << 20):
         parts.append(part)
     return b"".join(parts)
