@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.ports import reserved
+
 FLOWER = "QUIETMEAN_FLOWER_PYTHON"
 MISSING = f"{FLOWER} names no Python of an environment with quietmean[flower]: make bench-flower makes one"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -39,12 +41,6 @@ app = ClientApp(mods=[absent, quietmean_mod])
 def flower_python() -> Path | None:
     named = os.environ.get(FLOWER)
     return Path(named) if named and Path(named).exists() else None
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class FlowerRun:
@@ -81,15 +77,19 @@ class FlowerRun:
     def deploy(self, homes: list[Path], timeout: float, settings: str) -> None:
         """A SuperNode for each home."""
         with self._superlink(), contextlib.ExitStack() as nodes:
-            for home in homes:
+            for home, port in zip(homes, nodes.enter_context(reserved(len(homes))), strict=True):
                 config = f'quietmean-home="{home}"'
-                runtime = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()), "--node-config", config]
+                runtime = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
                 nodes.enter_context(self._process(f"node-{home.name}", "flower-supernode", "--insecure", *runtime))
             self._run(timeout, settings)
 
     @contextlib.contextmanager
     def _superlink(self, *more: str) -> Iterator[None]:
-        self.port, control = free_port(), free_port()
+        with reserved(2) as (self.port, control), self._superlink_at(control, *more):
+            yield
+
+    @contextlib.contextmanager
+    def _superlink_at(self, control: int, *more: str) -> Iterator[None]:
         arguments = ["--insecure", "--disable-runtime-dependency-installation", "--database", str(self.database)]
         arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
         with self._process("superlink", "flower-superlink", *arguments, "--log-file", str(self.log), *more):

@@ -7,6 +7,8 @@ import signal
 from collections.abc import Callable
 from typing import Protocol
 
+from quietmean.core.few_lines import keep_logs_short
+
 
 class Server(Protocol):
     """What runs until the event is set, and calls ``ready`` once it listens."""
@@ -16,6 +18,8 @@ class Server(Protocol):
 
 async def serve(server: Server, ready: Callable[[], None]) -> None:
     """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
+    # What the event loop says of each connection that breaks in a way of its own.
+    keep_logs_short("asyncio", "quietmean.node")
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
