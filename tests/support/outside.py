@@ -28,16 +28,16 @@ class Authority:
         self.certificate = self._issue(name, self._key.public_key(), authority=True)
         self.file.write_bytes(self.certificate.public_bytes(Encoding.PEM))
 
-    def leaf(self, host: str) -> tuple[Path, Path]:
-        """Files of a certificate for this host and its key."""
+    def leaf(self, host: str, later: float = 0.0) -> tuple[Path, Path]:
+        """Files of a certificate for this host and its key: good from yesterday until tomorrow, or so many days ``later``."""
         key = ec.generate_private_key(ec.SECP256R1())
         files = self._folder / f"{self._name}-{host}.pem", self._folder / f"{self._name}-{host}.key"
-        files[0].write_bytes(self._issue(host, key.public_key(), authority=False).public_bytes(Encoding.PEM))
+        files[0].write_bytes(self._issue(host, key.public_key(), authority=False, later=later).public_bytes(Encoding.PEM))
         files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return files
 
-    def _issue(self, name: str, key: ec.EllipticCurvePublicKey, *, authority: bool) -> x509.Certificate:
-        now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    def _issue(self, name: str, key: ec.EllipticCurvePublicKey, *, authority: bool, later: float = 0.0) -> x509.Certificate:
+        now, day = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=later), datetime.timedelta(days=1)
         return (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

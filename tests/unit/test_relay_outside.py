@@ -28,11 +28,13 @@ ROSTER = Roster(tuple(RosterEntry(f"party-{k}", RelayAddress(HOST, 443), each.pu
 
 
 @contextlib.asynccontextmanager
-async def outside(authority: Authority, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Proxy]:
+async def outside(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, later: float = 0.0, **options: Any
+) -> AsyncIterator[Proxy]:
     """A relay with a certificate, and a proxy as the only way to it."""
     listening = open_socket(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf(HOST)))
+    server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf(HOST, later)))
     stop = asyncio.Event()
     running = asyncio.create_task(server.run(stop))
     proxy = Proxy(port, **options)
@@ -107,6 +109,21 @@ def test_a_relay_whose_certificate_is_not_trusted(authority: Authority, tmp_path
         async with outside(authority, monkeypatch):
             with pytest.raises(RelayError, match="not trusted here"):
                 await exchange()
+
+    scenario(work())
+
+
+@pytest.mark.parametrize(("later", "how"), [(3.0, "not yet valid"), (-3.0, "has expired")])
+def test_a_certificate_that_is_not_good_by_this_clock(
+    later: float, how: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine's clock is wrong, or the certificate old: the sentence says what to look at, and what time it is here."""
+
+    async def work() -> None:
+        async with outside(authority, monkeypatch, later):
+            with pytest.raises(RelayError, match=f"{how}.* UTC by this machine's clock, set that if it is wrong") as caught:
+                await exchange()
+            assert "\n" not in str(caught.value)
 
     scenario(work())
 

@@ -158,3 +158,8 @@ def for_terminal(text: str) -> str:
 def counted_text(parties: int, in_part: int) -> str:
     """How many parties are in a mean, and how many of these with a part of what they have: "5 parties, 2 in part"."""
     return f"{parties} parties" + (f", {in_part} in part" if in_part else "")
+
+
+def by_this_clock(now: datetime.datetime) -> str:
+    """What to look at where something is over, or has not begun: "it is 2027-03-01 12:00 UTC by this machine's clock ..."."""
+    return f"it is {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC by this machine's clock, set that if it is wrong"

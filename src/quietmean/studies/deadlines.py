@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import by_this_clock
 from quietmean.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Deadlines(BaseModel):
         if now >= self.first:
             raise InputError(
                 f"the study had to start by {in_words(self.first)}, its first deadline, which has passed: agree on later "
-                "deadlines"
+                f"deadlines ({by_this_clock(now)})"
             )
 
     def timetable(self, plan: Plan) -> Timetable:

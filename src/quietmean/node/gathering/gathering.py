@@ -7,9 +7,11 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 from quietmean.core.errors import NotStarted, QuietmeanError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import by_this_clock
 from quietmean.node.gathering.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frame
 from quietmean.node.monitor import AgreementWaits, Report
 from quietmean.node.net import Link, Start
@@ -237,7 +239,7 @@ class Gathering:
             there = self._names({self._me, *self._present()})
             raise NotStarted(
                 f"the study did not start by its time with {self._quorum.minimum} parties or more: there were {there}; none of "
-                "this party's data left this machine"
+                f"this party's data left this machine ({by_this_clock(datetime.fromtimestamp(self._now(), UTC))})"
             )
 
     def _names(self, parties: frozenset[PartyId] | set[PartyId]) -> str:

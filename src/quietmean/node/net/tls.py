@@ -28,7 +28,8 @@ from quietmean.node.net.identity import Identity, parse_public_key
 from quietmean.node.net.roster import Roster
 
 # Trust rests on the pinned keys alone: a machine with a wrong clock must not be refused.
-_NOT_BEFORE = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+# Without a battery it begins in 1970.
+_NOT_BEFORE = datetime.datetime(1950, 1, 1, tzinfo=datetime.UTC)
 _NOT_AFTER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 _DESCRIPTORS = Path("/proc/self/fd")
 _ISSUER = "quietmean "

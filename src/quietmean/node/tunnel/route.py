@@ -7,9 +7,11 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
+from quietmean.core.readable import by_this_clock
 from quietmean.node.net import Address, ByteStream, Group, Identity, format_address, numbers_to_dial, printable
 from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove
@@ -22,6 +24,8 @@ _CLOSING_SECONDS: Final = 1.0
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
 # Where another process of the same party took its place.
 _REPLACED_SECONDS: Final = 15.0
+# What OpenSSL calls a certificate that is not valid yet, and one that is not any more.
+_BY_THE_CLOCK: Final = (9, 10)
 # Calls of one party that are answered at a time.
 _ANSWERS_OF_CALLER: Final = 3
 
@@ -129,6 +133,11 @@ class RelayAccess:
                 return str(error)
             case ConnectionRefusedError() if not error.args or isinstance(error.args[0], int):
                 return f"nobody listens at the relay {self.name}"
+            case ssl.SSLCertVerificationError() if error.verify_code in _BY_THE_CLOCK:
+                return (
+                    f"the certificate at the relay {self.name} is not good today ({error.verify_message}): "
+                    f"{by_this_clock(datetime.now(UTC))}; else its operator has to renew it"
+                )
             case ssl.SSLCertVerificationError():
                 return (
                     f"the certificate at the relay {self.name} is not trusted here ({error.verify_message}): its operator has to "

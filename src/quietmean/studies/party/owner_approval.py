@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import by_this_clock
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
@@ -92,7 +93,8 @@ class OwnerApproval:
         except ValueError:
             void = True
         if void and not begun:
-            raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign anew")
+            today = by_this_clock(datetime.now(UTC))
+            raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign anew ({today})")
 
 
 def terms_of(contract: Asked, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
