@@ -386,6 +386,11 @@ class Protocol(Configured, ABC):
         """:attr:`linear`, where it depends on the parameters."""
         return self.linear
 
+    @property
+    def linear_bound(self) -> Self | None:
+        """A linear protocol, of whose messages all that this one sends is a function; itself if :attr:`is_linear`, or None."""
+        return self if self.is_linear else None
+
     def is_overheard(self, round_: int) -> bool:
         """Are messages of this round sent over open channels, so that every party is assumed to know them?"""
         return False

@@ -10,10 +10,11 @@ Whatever w is, the error rates of the test bound the privacy loss from below, wi
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ _BLOCK = 2_000_000
 _TAILS = (2.0, 2.5, 3.0, 3.5)
 _RANK = 1e-11
 _SAME = 1e-7
+# Messages that tell so much of what all tell are enough.
+_TOLD = 1.0 - 1e-6
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def attack(
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
     view.check(target, seed)
-    weights, thresholds = _best_test(view, target, exact=math.isinf(mu))
+    of_view = float(certified.information.mu(execution.sensitivity)[certified.honest.index(target)])
+    weights, thresholds = _best_test(view, target, of_view, exact=math.isinf(mu))
     worlds = [view.statistic(weights, target, world, trials, seed) for world in (0, 1)]
     counts = _Counts.of(worlds, thresholds)
     epsilon = certified.epsilon_of(target)
@@ -144,8 +148,9 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
 
 def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: MachineMaker[Any] | None) -> _View | OpenedView:
     protocol = execution.protocol
-    if protocol.is_linear:
-        return _View.of(execution, adversary, machine or execution.machine)
+    bound = protocol.linear_bound
+    if bound is not None:
+        return _View.of(replace(execution, protocol=bound), adversary, machine)
     found = protocol.opening(
         execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
     )
@@ -158,16 +163,27 @@ def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: 
 
 
 class _Rows:
-    """Which row of the transcript a message is: the next one of its sender in its round."""
+    """Which row of the transcript a message is: the next one of its sender in its round.
+
+    A transcript may also have what its sender keeps. Where it has several rows of one sender in one round, those that nobody
+    else knows are no messages, or ones that were lost.
+    """
 
     def __init__(self, transcript: Transcript) -> None:
         self._of: defaultdict[tuple[PartyId, int], list[int]] = defaultdict(list)
         for row, key in enumerate(zip(transcript.sender.tolist(), transcript.message_round.tolist(), strict=True)):
             self._of[key].append(row)
+        told = transcript.released | (transcript.message_known.astype(np.int64).sum(axis=1) > 1)
+        self._several = {key for key, rows in self._of.items() if len(rows) > 1}
+        for key in self._several:
+            self._of[key] = [row for row in self._of[key] if told[row]]
         self._taken: Counter[tuple[PartyId, int]] = Counter()
 
-    def next(self, sender: PartyId, round_: int) -> int | None:
+    def next(self, sender: PartyId, round_: int, told: bool) -> int | None:
+        """``told``: whether anybody got it."""
         key = (sender, round_)
+        if key in self._several and not told:
+            return None
         self._taken[key] += 1
         rows = self._of.get(key, [])
         return rows[self._taken[key] - 1] if self._taken[key] <= len(rows) else None
@@ -179,17 +195,24 @@ class _View:
 
     execution: Execution
     adversary: Adversary
-    machine: MachineMaker[Any]
+    # By default the machines of the execution's protocol.
+    machine: MachineMaker[Any] | None
     transcript: Transcript
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, execution: Execution, adversary: Adversary, machine: MachineMaker[Any]) -> _View:
-        transcript = execution.transcript()
+    def of(cls, execution: Execution, adversary: Adversary, machine: MachineMaker[Any] | None) -> _View:
+        # Certificates may leave out what follows from the rest; machines send it.
+        transcript = execution.full_transcript()
         # What corrupt parties send follows from what they know and receive.
         by_honest = ~np.isin(transcript.sender, list(adversary.corrupt))
         rows = np.nonzero(adversary.view(transcript).messages & by_honest)[0]
         return cls(execution, adversary, machine, transcript, rows)
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """When each row is sent, shape (R,)."""
+        return self.transcript.message_round[self.rows]
 
     def maps(self, target: PartyId) -> tuple[Vector, Vector]:
         """By the transcript: what a unit of the target's value adds to each row (R,), and the unknown noise in it (R, K)."""
@@ -212,11 +235,21 @@ class _View:
             if place not in seen[0]:
                 raise self._never_sent(int(row))
             share = float(seen[1][place][0] - seen[0][place][0]) / self._change
-            if abs(share - shifts[place]) > _SAME * (1.0 + abs(shifts[place])):
+            if abs(share - shifts[place]) > _SAME * (1.0 + abs(shifts[place])) + self._rounding / self._change:
                 raise ProtocolFailure(
                     f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
                     f"{shifts[place]:.6g}: the certificate does not describe this build"
                 )
+
+    @property
+    def _rounding(self) -> float:
+        """By how much a message may differ from that in real numbers, where shares are rounded to a grid: a step each.
+
+        A rounded share errs at both ends, and mixing does not enlarge the sum of all errors.
+        """
+        protocol, schedule = self.execution.protocol, self.execution.schedule
+        step = protocol.grid or protocol.numbers().step
+        return 2 * step * float(schedule.out_degree.sum()) if protocol.transfers_mass else 0.0
 
     def _never_sent(self, row: int) -> InputError:
         pairs = sorted(pair for pair in self.adversary.observed if self.transcript.find(*pair) == row)
@@ -276,10 +309,10 @@ class _View:
     def _observe(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
         """Run the machines; pass on what the adversary sees, with its place in ``rows``."""
         place_of = {int(row): place for place, row in enumerate(self.rows)}
-        rows, corrupt = _Rows(self.transcript), self.adversary.corrupt
+        rows, corrupt, protocol = _Rows(self.transcript), self.adversary.corrupt, self.execution.protocol
 
-        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool) -> None:
-            row = rows.next(sender, round_)
+        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool, told: bool) -> None:
+            row = rows.next(sender, round_, told)
             place = None if row is None else place_of.get(row)
             if place is not None:
                 take(place, vector)
@@ -290,18 +323,30 @@ class _View:
                 )
 
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
-            observe(message.sender, message.round, message.vector, bool(receivers & corrupt))
+            # Content alone depends on no value.
+            if message.vector.size:
+                told = bool(receivers) or protocol.is_overheard(message.round)
+                observe(message.sender, message.round, message.vector, bool(receivers & corrupt), told)
 
-        machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
+        make = self.machine or _for_coordinates(self.execution, values.shape[1]).machine
+        machines = [make(party, values[party], noise(party)) for party in range(self.execution.parties)]
         result = run_lockstep(
             machines,
             self.execution.trace,
             _arrivals(self.execution),
             on_send,
-            refusing=self.execution.protocol.refuses_messages,
+            refusing=protocol.refuses_messages,
         )
         for party, release in result.releases.items():
-            observe(party, machines[party].rounds + 1, release.vector, self.execution.protocol.releases_are_public)
+            observe(party, machines[party].rounds + 1, release.vector, protocol.releases_are_public, told=True)
+
+
+def _for_coordinates(execution: Execution, count: int) -> Execution:
+    """The same for values of so many coordinates, all of which are treated alike: on a grid a plan says how many there are."""
+    protocol = execution.protocol
+    if getattr(protocol, "dimension", None) is None:
+        return execution
+    return replace(execution, protocol=replace(protocol, **{"dimension": count}))
 
 
 def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:
@@ -318,24 +363,48 @@ def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
     return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
 
 
-def _best_test(view: _View | OpenedView, target: PartyId, exact: bool) -> tuple[Vector, Vector]:
+def _best_test(view: _View | OpenedView, target: PartyId, of_view: float, exact: bool) -> tuple[Vector, Vector]:
     """Weights under which the statistic is N(0, 1) or N(mu, 1) if all is as declared, and thresholds, the middle one first.
 
-    ``exact``: the certificate says that no noise hides the difference; then the statistic is 0 or 1.
+    ``of_view``: mu of the declared view. Of its messages the first that tell all of it are used: what follows from them would
+    only weigh rounding. ``exact``: the certificate says that no noise hides the difference; then the statistic is 0 or 1.
     """
     shift, noise = view.maps(target)
     shift = shift * view.execution.sensitivity
-    left, scales, _ = np.linalg.svd(noise, full_matrices=False)
-    left, scales = left[:, scales > _RANK * scales.max(initial=0.0)], scales[scales > _RANK * scales.max(initial=0.0)]
-    inside = left.T @ shift
-    bare = shift - left @ inside
-    if exact and bare @ bare > 0:
-        return bare / (bare @ bare), np.array([0.5])
-    mu = float(np.linalg.norm(inside / scales))
-    if mu == 0.0:
-        return np.zeros(len(shift)), np.array([0.0])
-    tails = np.array(_TAILS)
-    return left @ (inside / scales**2) / mu, np.concatenate([[mu / 2], tails, mu - tails])
+    if not exact:
+        times = sorted(set(view.rounds.tolist()))
+        enough = bisect.bisect_left(times, of_view * _TOLD, key=lambda time: _Best.of(shift, noise, view.rounds <= time).mu)
+        used = view.rounds <= times[enough] if enough < len(times) else np.ones(len(shift), dtype=np.bool_)
+        best = _Best.of(shift, noise, used)
+        if best.mu == 0.0:
+            return np.zeros(len(shift)), np.array([0.0])
+        tails = np.array(_TAILS)
+        return best.weights, np.concatenate([[best.mu / 2], tails, best.mu - tails])
+    best = _Best.of(shift, noise, np.ones(len(shift), dtype=np.bool_))
+    if best.bare @ best.bare > 0:
+        return best.bare / (best.bare @ best.bare), np.array([0.5])
+    return _best_test(view, target, of_view, exact=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best test with some of the messages: ``weights`` (R,), its ``mu``, and the part of the shift (R,) that is ``bare``."""
+
+    weights: Vector
+    mu: float
+    bare: Vector
+
+    @classmethod
+    def of(cls, shift: Vector, noise: Vector, used: NDArray[np.bool_]) -> _Best:
+        left, scales, _ = np.linalg.svd(noise[used], full_matrices=False)
+        real = scales > _RANK * scales.max(initial=0.0)
+        left, scales = left[:, real], scales[real]
+        inside = left.T @ shift[used]
+        mu = float(np.linalg.norm(inside / scales))
+        weights, bare = np.zeros(len(shift)), np.zeros(len(shift))
+        weights[used] = left @ (inside / scales**2) / (mu or 1.0)
+        bare[used] = shift[used] - left @ inside
+        return cls(weights, mu, bare)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Units, Vector
@@ -52,6 +53,11 @@ class OpenedView:
     opening: Opening
     # By default the machines of the execution's protocol.
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """When the one number is known: at the end, shape (1,)."""
+        return np.array([self.execution.schedule.rounds])
 
     def maps(self, target: PartyId) -> tuple[Vector, Vector]:
         """What a unit of the target's value adds, (1,), and the unknown noise in it, (1, 1)."""

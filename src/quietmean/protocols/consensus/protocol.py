@@ -81,6 +81,14 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def is_linear(self) -> bool:
         return self.quantisation is None and self.local_noise in ("none", "gaussian")
 
+    @property
+    def linear_bound(self) -> Self | None:
+        """Without a quantiser: the first differences before they are quantised determine all that is sent."""
+        if self.local_noise not in ("none", "gaussian"):
+            return None
+        unquantised = dict.fromkeys(("gamma", "delta_0", "two_step"), OPEN)
+        return self if self.quantisation is None else replace(self, bits=None, delta_min=0.0, dither_seed=0, **unquantised)
+
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
