@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 def plan(
     *,
     parties: int,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float,
+    nats: float | None = None,
     colluding: float = 0.1,
     dropouts: float = 0.0,
     dimension: int = 1,
@@ -48,15 +51,20 @@ def plan(
     ``colluding`` is a count, or a fraction below 1. ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
     when one protected unit is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies
     between 0 and sensitivity / sqrt(dimension), except for protocols that state another one. A study moves any vector into the
-    domain. ``no_privacy`` asks for a protocol without privacy. Raises :class:`InputError` for an impossible target, and warns of
+    domain. ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
+    ``no_privacy`` asks for a protocol without privacy. Raises :class:`InputError` for an impossible target, and warns of
     one that promises next to nothing.
     """
+    if epsilon is None and nats is None:
+        raise InputError("the plan has no budget: give epsilon, or with protocol adqsp nats")
+    epsilon = math.inf if epsilon is None else epsilon
     if sensitivity is None:
         sensitivity = 1.0 if domain is None else domain.diameter
     target = Target(
         parties=parties,
         epsilon=epsilon,
         delta=delta,
+        nats=nats,
         dimension=dimension,
         sensitivity=sensitivity,
         colluding=colluding_count(parties, colluding),

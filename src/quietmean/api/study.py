@@ -33,6 +33,7 @@ class Study:
     ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
     :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
     texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
+    ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
     ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
     (add-remove).
@@ -46,8 +47,9 @@ class Study:
         columns: Mapping[str, Declared],
         statistics: Iterable[str | Statistic] = (),
         *,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float,
+        nats: float | None = None,
         name: str = "study",
         unit: str = "record",
         count: str = "public",
@@ -60,12 +62,15 @@ class Study:
         accept_wide: bool = False,
         round_timeout: float = 10.0,
     ) -> None:
+        if epsilon is None and nats is None:
+            raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
         self._terms = StudyTerms.parse(
             {
                 "name": name,
                 "column": [_column(one, declared) for one, declared in columns.items()],
                 "statistic": [read_text(one) if isinstance(one, str) else one.describe() for one in statistics],
-                "epsilon": epsilon,
+                **({} if epsilon is None else {"epsilon": epsilon}),
+                "nats": nats,
                 "delta": delta,
                 "unit": unit,
                 "count": count,
@@ -95,7 +100,7 @@ class Study:
 
     def __repr__(self) -> str:
         asked = ", ".join(statistic.text for statistic in self._terms.workload.statistics)
-        return f"Study({self._terms.name!r}: {asked}; epsilon {self._terms.epsilon:g}, delta {self._terms.delta:g})"
+        return f"Study({self._terms.name!r}: {asked}; {self._terms.asked})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self._terms == other._terms

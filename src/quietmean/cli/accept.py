@@ -111,6 +111,6 @@ def _summary(asked: Invitation) -> str:
     study = asked.study
     columns = ", ".join(column.name for column in study.columns)
     return (
-        f"study {printable(study.name)!r}: {printable(columns)}; epsilon {study.epsilon:g}, delta {study.delta:g} for one "
+        f"study {printable(study.name)!r}: {printable(columns)}; {study.asked} for one "
         f"{study.unit}, {study.protocol}; convened by {asked.convener}"
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from quietmean.cli.console import (
@@ -30,6 +31,7 @@ from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import epsilon_text, nats_text
 from quietmean.privacy import Adversary, PrivacyAnalysis
+from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
@@ -112,7 +114,7 @@ def command(
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
         raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
     explicit = corrupt is not None or observed is not None or observe_fraction is not None
-    _refuse_without_effect(explicit, colluding=colluding, prior_sd=prior_sd, matrix=matrix or None)
+    _refuse_without_effect(explicit, colluding=colluding, matrix=matrix or None)
     if seed is not None and observe_fraction is None:
         raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
     raw = read_json(execution)
@@ -137,6 +139,9 @@ def command(
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
             size = usual if colluding is None else colluding
             document = _against_coalitions(analysis, size, epsilon)
+            if prior_sd is not None or hints.nats is not None:
+                # Of a target in nats values are normal with half the range.
+                document |= _nats_of_any(analysis, size, prior_sd or analysis.sensitivity / 2.0)
             if record is not None:
                 document["gate"] = gate_summary(record)
             explained: dict[str, Any] = {"size": size}
@@ -241,6 +246,17 @@ def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints
     record = GateRecord.from_json(stated, kept_at_gate(target, happened))
     record.check(target, stated)
     return record
+
+
+def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[str, Any]:
+    """Mutual information of the worst party, whichever ``size`` parties collude; the same figure stands for each."""
+    most = analysis.terms.conversion.nats_against_any(size, prior_sd)
+    if most is None:
+        raise InputError(
+            "--prior-sd has no effect without an adversary here, since no bound of mutual information against every coalition is "
+            "known: give --corrupt, or leave it out"
+        )
+    return nats_json(np.full(analysis.transcript.parties, most), prior_sd)
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:

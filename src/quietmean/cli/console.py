@@ -17,7 +17,7 @@ from rich.status import Status
 from quietmean.core.assumptions import Key
 from quietmean.core.codec import to_plain
 from quietmean.core.output import Output
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import epsilon_text, nats_text
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -164,6 +164,17 @@ def print_a_priori(document: dict[str, Any], unit: str) -> None:
     out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
 
 
+def print_nats(document: dict[str, Any], study: Study) -> None:
+    """What a study with a target in nats promised, and what its execution told."""
+    found, adversary = document["nats"], document["certificate"]["adversary"]
+    out.print(f"a priori (whatever happens): no bound in nats; {document['enforced_by']}", markup=False)
+    told = nats_text(found["most"], found["revealed_variance"], found["prior_sd"], upper=True)
+    out.print(f"ex post (given who took part): {adversary} learnt {told}; the target was {found['target']:g}", markup=False)
+    out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite", markup=False)
+    if found["most"] > found["target"]:
+        err.print(f"quietmean: this execution told more than the target of {found['target']:g} nats", style="red")
+
+
 def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
     """All that the figures take for granted, one line each."""
     out.print("these figures assume:")
@@ -184,6 +195,10 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
 def print_privacy(document: dict[str, Any], study: Study) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
+    if "nats" in document:
+        print_nats(document, study)
+        print_assumptions(certificate["assumptions"])
+        return
     unit = f"at delta {study.delta:g} for one {study.unit}"
     print_a_priori(document, unit)
     if "gate" in document:

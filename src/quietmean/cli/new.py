@@ -35,7 +35,8 @@ def command(
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
-    epsilon: float = 1.0,
+    epsilon: float | None = None,
+    nats: float | None = None,
     delta: float = 1e-6,
     colluding: int | None = None,
     dropouts: float = 0.0,
@@ -90,7 +91,10 @@ def command(
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
     epsilon
-        Privacy target, together with delta.
+        Privacy target, together with delta; default 1.
+    nats
+        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
+        average over values and no differential privacy; of protocol adqsp, for unit party.
     delta
         Probability with which the epsilon guarantee may fail.
     colluding
@@ -139,7 +143,7 @@ def command(
         )
         answers: dict[str, Any] = {"name": name or save.stem}
     elif sys.stdin.isatty():
-        columns, answers = _ask_all(name, epsilon, colluding)
+        columns, answers = _ask_all(name, 1.0 if epsilon is None else epsilon, colluding)
     else:
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     statistics = [read_text(text) for text in statistic or ()]
@@ -147,7 +151,7 @@ def command(
         "unit": unit,
         "count": count,
         "most_records": most_records,
-        "epsilon": epsilon,
+        **{name: value for name, value in (("epsilon", epsilon), ("nats", nats)) if value is not None},
         "delta": delta,
         "colluding": colluding,
         "dropouts": dropouts,

@@ -43,6 +43,7 @@ def command(
     power: float | None = None,
     dimension: int | None = None,
     epsilon: float | None = None,
+    nats: float | None = None,
     delta: float | None = None,
     colluding: float | None = None,
     dropouts: float | None = None,
@@ -86,6 +87,9 @@ def command(
         Coordinates of a value; default 1.
     epsilon
         Privacy target, together with delta; default 1.
+    nats
+        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
+        average over values and no differential privacy; of protocol adqsp, for unit party.
     delta
         Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
@@ -129,6 +133,7 @@ def command(
         raise InputError(f"{trials} trials show nothing about the gate: choose at least 1, for example 299")
     given = {
         "epsilon": epsilon,
+        "nats": nats,
         "delta": delta,
         "dimension": dimension,
         "sensitivity": sensitivity,
@@ -220,7 +225,9 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
     domain, convention = given["domain"], given["convention"]
     return {
         "parties": parties,
-        "epsilon": 1.0 if given["epsilon"] is None else given["epsilon"],
+        # What has no epsilon has no number for it in the cache either.
+        "epsilon": (1.0 if given["nats"] is None else None) if given["epsilon"] is None else given["epsilon"],
+        **({} if given["nats"] is None else {"nats": given["nats"]}),
         "delta": 1e-6 if given["delta"] is None else given["delta"],
         "dimension": dimension,
         "sensitivity": _sensitivity(given["sensitivity"], domain, convention),
@@ -244,13 +251,14 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     parties = asked["parties"]
     target = Target(
         parties=parties,
-        epsilon=asked["epsilon"],
+        epsilon=math.inf if asked["epsilon"] is None else asked["epsilon"],
         delta=asked["delta"],
         dimension=asked["dimension"],
         sensitivity=asked["sensitivity"],
         colluding=colluding_count(parties, asked["colluding"]),
         dropouts=asked["dropouts"],
         unit=PrivacyUnit(asked["unit"]),
+        nats=asked.get("nats"),
     )
     calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
 
@@ -309,6 +317,8 @@ def _without_effect(calibration: Calibration, candidates: Ranking) -> list[str]:
 def _show(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
+    if first := answer["candidates"][answer["chosen"]].get("above_target"):
+        out.print(first, markup=False)
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.
     for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages per party", "bytes per party", "trust"):

@@ -55,7 +55,8 @@ def command(
     parties: int | None = None,
     party_column: str | None = None,
     protocol: str = "auto",
-    epsilon: float = 1.0,
+    epsilon: float | None = None,
+    nats: float | None = None,
     delta: float = 1e-6,
     colluding: int | None = None,
     dropouts: float = 0.0,
@@ -113,7 +114,10 @@ def command(
         The protocol to run; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
         predicted error among equals.
     epsilon
-        Privacy target, together with delta.
+        Privacy target, together with delta; default 1.
+    nats
+        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
+        average over values and no differential privacy; of protocol adqsp, for unit party.
     delta
         Probability with which the epsilon guarantee may fail.
     colluding
@@ -170,7 +174,7 @@ def command(
             "most_records": most_records,
             "allocate": allocate,
             "accept_wide": accept_wide,
-            "epsilon": epsilon,
+            **{name: value for name, value in (("epsilon", epsilon), ("nats", nats)) if value is not None},
             "delta": delta,
             "colluding": colluding,
             "dropouts": dropouts,
@@ -235,6 +239,8 @@ def run_local_study(
     with progress("calibrating the noise"):
         choice = study.choice(len(parts), no_privacy=no_privacy)
     plan = choice.plan
+    if plan.above_target is not None:
+        warn(plan.above_target)
     forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else sum(len(part) for part in parts)))
     forecast.require_hope()
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]

@@ -87,6 +87,8 @@ def calibrate(
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
+    if target.nats is not None and not (isinstance(protocol, SelfCalibrating) and protocol.keeps_nats):
+        raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats: name adqsp, or give epsilon")
 
     def planned(wanted: Target) -> Plan:
         return _calibrated(wanted, protocol, calibration, dissemination, executions, trials, seed)

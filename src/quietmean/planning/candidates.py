@@ -61,6 +61,9 @@ class Candidate:
     def _one_release(self) -> float:
         """The variance that one release of one value needs."""
         target = self.plan.target
+        if target.nats is not None:
+            # Nothing that protects against the parties alone needs noise in a curator's mean.
+            return 0.0
         return (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
 
     @property
@@ -88,6 +91,7 @@ class Candidate:
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(),
             "trust": self.trust,
+            **({} if self.plan.above_target is None else {"above_target": self.plan.above_target}),
             "mse": self.mse,
             "mse_central": self.mse_central,
             "mse_local": self.mse_local,

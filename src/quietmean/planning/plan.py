@@ -21,6 +21,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
+from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Protocol, get_protocol
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 FORMAT = "quietmean-plan-1"
 # Of a diameter that is computed from parts.
 _ROUNDING = 1e-9
+# Of an epsilon that is promised, what rounding up may add.
+_ABOVE = 1e-6
 
 
 class Integers(typing.Protocol):
@@ -157,7 +160,7 @@ class Plan:
 
     def __repr__(self) -> str:
         target = self.target
-        return f"Plan({self.protocol!r}, {target.parties} parties, epsilon {target.epsilon:g} at delta {target.delta:g})"
+        return f"Plan({self.protocol!r}, {target.parties} parties, {target.asked})"
 
     def simulate(
         self,
@@ -255,6 +258,18 @@ class Plan:
     def epsilon_a_priori(self) -> float:
         """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
         return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
+
+    @property
+    def above_target(self) -> str | None:
+        """What a person has to know first: a figure a priori above the target, and what there is instead. None if it is kept."""
+        target, why = self.target, self.a_priori.enforced_by
+        if target.nats is not None:
+            certified = self.prediction.get("certificate", "not known")
+            return f"a priori (whatever happens) no bound in nats: {why}. If all first messages arrive: {certified}"
+        promised = self.epsilon_a_priori
+        if not self.protocol.is_private or promised <= target.epsilon * (1 + _ABOVE):
+            return None
+        return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
     @property
     def promises_target(self) -> bool:

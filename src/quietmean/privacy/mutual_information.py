@@ -20,6 +20,11 @@ def revealed_variance(nats: ArrayLike) -> Array:
     return -np.expm1(-2.0 * np.asarray(nats, dtype=np.float64))
 
 
+def summary(target: float, most: float, prior_sd: float) -> dict[str, float]:
+    """What is said of a ``target`` in nats: ``most`` is an upper bound for the worst party, a coordinate."""
+    return {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
+
+
 def of_noisy_value(prior_sd: float, noise_sd: float) -> float:
     """I(S; S + N) in nats for independent Gaussians: what one release with noise of its own reveals. Infinite without noise."""
     _check(prior_sd)

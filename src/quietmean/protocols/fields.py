@@ -46,6 +46,7 @@ class Hints(msgspec.Struct, frozen=True):
     epsilon: float | None = None
     delta: float | None = None
     colluding: int | None = None
+    nats: float | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Hints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
@@ -23,7 +24,12 @@ class Design:
 
 
 class SelfCalibrating(Protocol):
-    """A protocol that finds its noise by itself; others are calibrated on simulated executions."""
+    """A protocol that finds its noise by itself; others are calibrated on simulated executions.
+
+    ``keeps_nats``: it can be planned for a target in nats.
+    """
+
+    keeps_nats: ClassVar[bool] = False
 
     @abstractmethod
     def design(self, target: Target) -> Design:

@@ -22,6 +22,10 @@ class Target:
 
     ``colluding`` parties combine all that they see; a fraction ``dropouts`` of the parties drops out permanently during the
     study. Raises :class:`InputError` for numbers outside their ranges.
+
+    ``nats``: instead of epsilon, which is then infinite: what ``colluding`` parties may learn of a coordinate of another
+    party's value, as mutual information of independent normal values of standard deviation :attr:`prior_sd`. It is an average
+    over values and no differential privacy; the mean is then exact.
     """
 
     parties: int
@@ -33,12 +37,15 @@ class Target:
     dropouts: float = 0.0
     unit: PrivacyUnit = PrivacyUnit.PARTY
     neighbouring: Neighbouring = Neighbouring.REPLACEMENT
+    nats: float | None = None
 
     def __post_init__(self) -> None:
         if self.parties < 2:
             have = "party has" if self.parties == 1 else "parties have"
             raise InputError(f"{self.parties} {have} nobody to compute with: at least 2 parties are needed")
-        if not (np.isfinite(self.epsilon) and self.epsilon > 0):
+        if self.nats is not None:
+            self._check_nats(self.nats)
+        elif not (np.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon is {self.epsilon:g}: choose a finite number > 0, for example 1")
         if not 0 < self.delta < 1:
             raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
@@ -46,7 +53,7 @@ class Target:
             raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
-        for name in ("epsilon", "sensitivity", "parties", "dimension"):
+        for name in (*(() if self.nats is not None else ("epsilon",)), "sensitivity", "parties", "dimension"):
             require_usual(name, getattr(self, name))
         if self.colluding < 0:
             raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
@@ -62,11 +69,31 @@ class Target:
         if not 0 <= self.dropouts < 1:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
 
+    def _check_nats(self, nats: float) -> None:
+        if not (math.isfinite(nats) and nats > 0):
+            raise InputError(f"nats is {nats:g}: choose a finite number > 0, for example 0.4")
+        if self.epsilon != math.inf:
+            raise InputError(f"nats {nats:g} stands beside epsilon {self.epsilon:g}: a target is in one of them, leave one out")
+        if self.unit != PrivacyUnit.PARTY:
+            raise InputError(f"nats are about a party's whole value, and the unit is {self.unit}: choose unit party")
+
+    @property
+    def prior_sd(self) -> float:
+        """Half the sensitivity: no value between two bounds that are so far apart has a larger standard deviation."""
+        return self.sensitivity / 2.0
+
+    @property
+    def asked(self) -> str:
+        """What is asked for, in words."""
+        if self.nats is not None:
+            return f"the exact mean for at most {self.nats:g} nats, no differential privacy"
+        return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
+
     def describe(self) -> dict[str, Any]:
         """Plain JSON data."""
         return {
             "parties": self.parties,
-            "epsilon": self.epsilon,
+            **({"epsilon": self.epsilon} if self.nats is None else {"nats": self.nats}),
             "delta": self.delta,
             "dimension": self.dimension,
             "sensitivity": self.sensitivity,
@@ -82,7 +109,7 @@ class Target:
         refuse_unknown("target", raw, [one.name for one in fields(cls)])
         return cls(
             parties=required_field(raw, "parties", int),
-            epsilon=required_field(raw, "epsilon", float),
+            epsilon=math.inf if "nats" in raw and "epsilon" not in raw else required_field(raw, "epsilon", float),
             delta=required_field(raw, "delta", float),
             dimension=optional_field(raw, "dimension", int, 1),
             sensitivity=optional_field(raw, "sensitivity", float, 1.0),
@@ -90,6 +117,7 @@ class Target:
             dropouts=optional_field(raw, "dropouts", float, 0.0),
             unit=optional_choice(raw, "unit", PrivacyUnit, PrivacyUnit.PARTY),
             neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
+            nats=required_field(raw, "nats", float) if "nats" in raw else None,
         )
 
     @property
@@ -127,7 +155,12 @@ def budget_warnings(target: Target, records: float | None = None) -> list[str]:
             f"delta {target.delta:g} is not below 1 / {units:g} {counted}: a mechanism that publishes one of them in the clear "
             "would satisfy it, choose a much smaller one, for example 1e-6"
         )
-    if target.epsilon > LARGEST_USUAL_EPSILON:
+    if target.nats is not None:
+        found.append(
+            f"{target.nats:g} nats are an average over values, and no differential privacy: epsilon is infinite, and no budget "
+            "counts this study"
+        )
+    elif target.epsilon > LARGEST_USUAL_EPSILON:
         found.append(
             f"epsilon {target.epsilon:g} is above {LARGEST_USUAL_EPSILON:g}: what is published may be e^{target.epsilon:g} times "
             "as likely with one value as with another, which protects next to nothing"

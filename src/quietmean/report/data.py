@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.mutual_information import summary
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Answer, column_means, combined
@@ -37,6 +38,8 @@ class Outcome(Protocol):
     def privacy(self) -> PrivacyAnalysis: ...
     @property
     def certificate(self) -> CoalitionCertificate: ...
+    @property
+    def nats(self) -> float | None: ...
     @property
     def party_epsilon(self) -> float | None: ...
     @property
@@ -93,6 +96,8 @@ class StudyReport:
     absent: tuple[str, ...] = ()
     # Of which party of which study it is.
     whose: str = ""
+    # Of a target in nats; see :func:`quietmean.privacy.mutual_information.summary`.
+    nats: Mapping[str, float] | None = None
 
     @classmethod
     def of_outcome(
@@ -122,6 +127,7 @@ class StudyReport:
             privacy=outcome.privacy,
             certificate=outcome.certificate,
             target_epsilon=outcome.target.epsilon,
+            nats=_nats(outcome),
             unit=str(outcome.target.unit),
             party_names=list(names),
             records=_records(outcome) if by_record else len(names),
@@ -190,3 +196,8 @@ def _records(outcome: Outcome) -> int:
     if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
         return max(round(outcome.answers[0].records), 0)
     return round(float(outcome.execution.weights.sum()))
+
+
+def _nats(outcome: Outcome) -> dict[str, float] | None:
+    asked, most = outcome.target.nats, outcome.nats
+    return None if asked is None or most is None else summary(asked, most, outcome.target.prior_sd)

@@ -33,6 +33,21 @@ class Glance:
     note: str
 
 
+def nats_cards(found: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
+    """Of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
+    if found is None:
+        return []
+    explained = words.rounded_up(found["revealed_variance"])
+    told = (
+        f"at most, ex post, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) of "
+        f"normal values of standard deviation {found['prior_sd']:g}; an average over values, no differential privacy"
+    )
+    return [
+        {"label": "nats learnt", "value": words.rounded_up(found["most"]), "note": told},
+        {"label": "target in nats", "value": f"{found['target']:g}", "note": "what the parties agreed on before the start"},
+    ]
+
+
 def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> Glance:
     """The first estimates with the standard error of the noise; ``note``: what else there is."""
     most = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1

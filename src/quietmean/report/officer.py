@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.mutual_information import summary
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.rendering import page_at, render_template
@@ -53,7 +55,7 @@ class Released:
 class Stated:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
-    ``unit``: "record" or "party". ``names``: of the parties. ``target``: epsilon that the parties agreed on. ``party_epsilon``:
+    ``unit``: "record" or "party". ``names``: of the parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``:
     ex post, for all records of one party together. ``finished``: when, as text. ``account``: of the ledger that is charged.
     ``version``: of the software; ``digests``: of what, and SHA-256.
     """
@@ -63,6 +65,7 @@ class Stated:
     released: Sequence[Released] = ()
     names: Sequence[str] = ()
     target: float | None = None
+    nats: float | None = None
     party_epsilon: float | None = None
     finished: str = ""
     account: Account | None = None
@@ -86,6 +89,7 @@ class Stated:
             released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
             names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
             target=_number(certify.get("epsilon")),
+            nats=_number(certify.get("nats")),
             party_epsilon=_number(certificate.get("whole_party_epsilon")),
             finished=str(origin.get("finished") or ""),
             version=str(origin.get("quietmean") or ""),
@@ -166,7 +170,18 @@ class OfficerPage:
             )
         if self.stated.target is not None:
             cards.append(_card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
+        cards += glance.nats_cards(self._nats, self.certificate_describe())
         return {"heading": self._cost_heading(promised), "verdict": self._verdict(promised, spent), "cards": cards}
+
+    @cached_property
+    def _nats(self) -> dict[str, float] | None:
+        """Of a target in nats what coalitions learnt, computed from the execution alone."""
+        if self.stated.nats is None or not isinstance(self.certificate, CoalitionCertificate):
+            return None
+        prior_sd = self.privacy.sensitivity / 2.0
+        most = self.privacy.terms.conversion.nats_against_any(self.certificate.size, prior_sd)
+        most = math.inf if most is None else most
+        return summary(self.stated.nats, most, prior_sd)
 
     def _promise_card(self, promised: APriori) -> dict[str, str]:
         note = f"promised before the start, whoever of that number colludes and whatever happens; kept by {promised.enforced_by}"
@@ -180,6 +195,10 @@ class OfficerPage:
         return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ\u00a0=\u00a0{delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
+        if self._nats is not None:
+            kept = self._nats["most"] <= self._nats["target"] * (1 + _ROUNDING)
+            text = "The mean is exact, so no epsilon holds for single values; what was learnt on average is"
+            return {"kept": kept, "text": f"{text} {'within' if kept else 'above'} the target in nats."}
         if math.isinf(spent):
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):

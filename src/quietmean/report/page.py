@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -273,14 +274,15 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     label = "Epsilon of every party against the worst coalition without it"
     return {
         "heading": _privacy_heading(report, worst),
-        "kept": worst <= target,
-        "verdict": _verdict(worst, target),
+        "kept": worst <= target if report.nats is None else report.nats["most"] <= report.nats["target"],
+        "verdict": _verdict(worst, target) if report.nats is None else _verdict_in_nats(report.nats),
         "adversary": _adversary(report),
         "delta": delta,
         "cards": [
             *_a_priori_card(report),
             _card("ex post, worst party", worst, f"given who took part, against {_adversary(report)}"),
-            _card("target", target, "what the parties agreed on before the start"),
+            *([_card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
+            *glance.nats_cards(report.nats, _adversary(report)),
             _card("if everyone else colludes", everyone_else, "ex post: only the noise that a party keeps for itself remains"),
             *_party_card(report),
         ],
@@ -337,6 +339,11 @@ def _privacy_heading(report: StudyReport, worst: float) -> str:
     if promised is None:
         return f"Ex post it cost at most ε = {cost} at δ = {delta}"
     return f"A priori at most ε = {words.rounded_up(promised)}, ex post ε = {cost}, at δ = {delta}"
+
+
+def _verdict_in_nats(found: Mapping[str, float]) -> str:
+    kept = "within" if found["most"] <= found["target"] else "above"
+    return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
 
 
 def _verdict(worst: float, target: float) -> str:

@@ -179,6 +179,8 @@ class Forecast:
     def _epsilon(self, less_noise: float) -> float | None:
         """The budget with so many times less noise, at the same delta; None beyond any sensible one."""
         target = self.plan.target
+        if target.nats is not None:
+            return None
         wanted = mu_of_budget(target.epsilon, target.delta) * less_noise
         if mu_of_budget(_LARGEST_EPSILON, target.delta) < wanted:
             return None

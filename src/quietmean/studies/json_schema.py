@@ -84,8 +84,8 @@ def receipt_schema() -> Schema:
         ),
         "weights": described(array(NUMBER), "public weights of the parties"),
         "left_out": described(array(COUNT), "by file: parties whose contribution counts as seen and is not in the result"),
-        "certify": record({"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER}),
-        "result": record(_result(), optional=["gate"]),
+        "certify": record({"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER, "nats": NUMBER}, optional=["epsilon", "nats"]),
+        "result": record(_result(), optional=["gate", "nats"]),
         "origin": {"type": "object"},
         "gate": described({"type": "object"}, "what happened at the gate before the release"),
     }
@@ -121,6 +121,10 @@ def _result() -> dict[str, Schema]:
         "statistics": array(answer_schema()),
         "warnings": array(TEXT),
         "gate": {"type": "object"},
+        "nats": described(
+            record({"target": NUMBER, "most": SIZE_OR_INF, "revealed_variance": NUMBER, "prior_sd": NUMBER}),
+            "of a target in nats: what a coalition learnt of a coordinate of another party's value at most",
+        ),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.mutual_information import summary
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
@@ -53,6 +55,17 @@ class StudyOutcome:
     def epsilon(self) -> float:
         """Epsilon of the worst-off party against every coalition of the certificate's size, at the target's delta; rounded up."""
         return self.certificate.max_epsilon
+
+    @property
+    def nats(self) -> float | None:
+        """Of a target in nats: what a coalition of the certificate's size learnt of a coordinate of another's value, at most.
+
+        Infinite where no bound is known.
+        """
+        if self.target.nats is None:
+            return None
+        found = self.privacy.terms.conversion.nats_against_any(self.certificate.size, self.target.prior_sd)
+        return math.inf if found is None else found
 
     @property
     def everyone_else_epsilon(self) -> float:
@@ -110,8 +123,17 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
+            **(
+                {}
+                if self.target.nats is None or self.nats is None
+                else {"nats": summary(self.target.nats, self.nats, self.target.prior_sd)}
+            ),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
+
+    def _nats_json(self) -> dict[str, Any]:
+        asked, most = self.target.nats, self.nats
+        return {} if asked is None or most is None else {"nats": summary(asked, most, self.target.prior_sd)}
 
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for, or is
@@ -172,7 +194,8 @@ def gate_summary(record: GateRecord) -> dict[str, Any]:
 
 
 def _how_to_certify(target: Target) -> dict[str, Any]:
-    return {"colluding": target.colluding, "delta": target.delta, "epsilon": target.epsilon}
+    asked = {"epsilon": target.epsilon} if target.nats is None else {"nats": target.nats}
+    return {"colluding": target.colluding, "delta": target.delta, **asked}
 
 
 def conclude(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
@@ -55,6 +56,8 @@ class Study(BaseModel):
     # Go on although noise hides all that a statistic's bounds do not tell.
     accept_wide: bool = False
     epsilon: float = 1.0
+    # Instead of epsilon: what colluders may learn of a party's value, an average and no differential privacy.
+    nats: float | None = None
     delta: float = 1e-6
     colluding: int | None = None
     dropouts: float = 0.0
@@ -127,7 +130,8 @@ class Study(BaseModel):
 
     def tables(self) -> dict[str, Any]:
         """The tables of its study file in plain data, with every default: what :meth:`from_tables` reads."""
-        general = self.model_dump(mode="json", by_alias=True, exclude={"columns", "statistics"}, exclude_none=True)
+        left_out = {"columns", "statistics", *(() if self.nats is None else ("epsilon",))}
+        general = self.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_none=True)
         if self.by_folder:
             for name in _TIMEOUTS:
                 del general[name]
@@ -154,6 +158,8 @@ class Study(BaseModel):
         study.require_possible_transport()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
+        if study.nats is not None:
+            study.target(2 + (study.colluding or 0))
         return study
 
     @property
@@ -202,7 +208,7 @@ class Study(BaseModel):
         colluding = usual_colluders(parties) if self.colluding is None else self.colluding
         return Target(
             parties=parties,
-            epsilon=self.epsilon,
+            epsilon=self.epsilon if self.nats is None or "epsilon" in self.model_fields_set else math.inf,
             delta=self.delta,
             dimension=self.workload.dimension,
             sensitivity=self.workload.sensitivity,
@@ -210,7 +216,14 @@ class Study(BaseModel):
             dropouts=self.dropouts,
             unit=self.unit,
             neighbouring=self.workload.neighbouring,
+            nats=self.nats,
         )
+
+    @property
+    def asked(self) -> str:
+        """What is asked for, in words."""
+        nats = "" if self.nats is None else f"the exact mean for at most {self.nats:g} nats, no differential privacy"
+        return nats or f"epsilon {self.epsilon:g}, delta {self.delta:g}"
 
     def public_records(self, parties: int, given: int | None = None) -> float | None:
         """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""

@@ -11,12 +11,15 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import AUTO, parameters_of
+from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.target import Target
 
 # The part of the information that the noise on the edges does not hide: it increases the variance by this share.
 _SLACK = 0.01
+# Of sigma_z^2 / (2 sigma_s^2), where a target would do with no noise at all.
+_LEAST_EXCESS = 0.5
 
 
 Settings = TypeVar("Settings", bound=ConsensusParameters)
@@ -45,6 +48,8 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     for name in ("sigma_local", "local_noise", "sigma_z", "edges", "graph", "connectivity", "radius", "graph_seed"):
         if getattr(asked, name) is not parameters_of(type(asked))[name].default:
             raise InputError(f"option {name!r} is what this plan computes: leave it out")
+    if target.nats is not None:
+        return exact_mean(asked, target)
     honest = target.parties - target.colluding
     mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     sigma = round_up(math.sqrt((1 + _SLACK) / honest) / mu)
@@ -60,6 +65,42 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
         f"{len(found.edges)} edges; whoever hears all differences included"
     )
     return found, sigma**2 / target.parties + quantisation_error(found), certificate
+
+
+def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
+    """The exact mean: noise on the edges only, enough that ``colluding`` parties learn at most ``nats`` of a coordinate.
+
+    No coalition disconnects the graph, so all n_H honest parties are one group, of which the sum is disclosed and nothing else.
+    With b = sigma_z^2 / (2 sigma_s^2) the share of a value's variance that is explained is at most
+    1 / n_H + (1 - 1 / n_H) / (1 + 2 b (1 - cos(pi / n_H))), as above. Raises :class:`InputError` for less than the sum tells.
+    """
+    if asked.delta_min > 0:
+        raise InputError(f"delta_min is {asked.delta_min:g}, which leaves an error in a mean that is to be exact: leave it out")
+    honest, nats, prior = target.parties - target.colluding, target.nats or 0.0, target.prior_sd
+    # A thousandth below, for what whole numbers tell besides.
+    share = float(revealed_variance(nats)) * (1 - 1e-3)
+    if share * honest <= 1:
+        least = of_sum(honest)
+        raise InputError(
+            f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least:.4g} nats of each by itself: choose "
+            "more, or plan for more parties or fewer colluding ones"
+        )
+    gap = 1 - math.cos(math.pi / honest)
+    excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
+    # A thousandth more than needed keeps rounding on the safe side.
+    sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
+    silent = replace(asked.filled(theta=0.2, c=AUTO), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
+    found = complete(replace(silent, graph="harary", connectivity=target.colluding + 1), target.parties)
+    # An edge that is given up no longer hides anything: none is.
+    found = replace(found, patience=found.iterations + 1)
+    found = replace(found, **found.on_grid(target, [sigma_z, prior]))
+    refuse_overload_of(asked, found)
+    certificate = (
+        f"at most {nats:g} nats a coordinate against every coalition of {target.colluding} parties: proven, since no "
+        f"{target.colluding} parties disconnect the graph of {len(found.edges)} edges; for independent normal values of standard "
+        f"deviation {prior:g} or less, half the range"
+    )
+    return found, 0.0, certificate
 
 
 def _on_grid(found: Settings, target: Target) -> Settings:

@@ -11,7 +11,8 @@ edges: 1 on both ends of z^(0), and -B on their own noise, of squared norm 1 / s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.undirected import survives
 from quietmean.privacy import Adversary, GridLossConversion
 from quietmean.privacy.dominating import nats_of_whole_numbers
 from quietmean.protocols.consensus.edges_in_use import edges_in_use
 from quietmean.protocols.consensus.leakage import nats_of_hidden
 from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.shared_noise import connectivity
 
 if TYPE_CHECKING:
     from quietmean.privacy.information import InformationMatrix
@@ -34,6 +37,10 @@ Array = NDArray[np.float64]
 _MARGIN = 1e-9
 # Squared norms of the kernel's basis, all together: then what smoothing leaves is below e^-98 a vector.
 _SHORT = 0.2
+# Coalitions that are tried one by one.
+_TRIED = 500
+# Pairs of parties between which paths are counted.
+_MOST_FLOWS = 20_000
 
 
 class WholeLossConversion(GridLossConversion):
@@ -42,6 +49,7 @@ class WholeLossConversion(GridLossConversion):
     def __init__(self, parameters: ConsensusParameters, used: NDArray[np.bool_]) -> None:
         """``used``, shape (m,): the edges that both ends used to the end."""
         deviations = self._deviations = parameters.deviations
+        self._parties = parameters.parties
         self._own, self._edges = parameters.sigma_local, parameters.edges
         noisy = (deviations > 0).all(axis=1)
         self._hiding = used & noisy
@@ -86,6 +94,36 @@ class WholeLossConversion(GridLossConversion):
         given = nats_of_hidden(self._covariance(honest, hiding), prior_sd)
         # Who sent nothing is not among what is given away.
         return np.where(seen > 0, self._in_whole_numbers(np.maximum(seen, given), prior_sd), 0.0)
+
+    def nats_against_any(self, size: int, prior_sd: float) -> float:
+        """Every coalition is tried where there are few; else by the connectivity of the graph of edges that hide."""
+        parties = range(self._parties)
+        if math.comb(self._parties, size) <= _TRIED:
+            worst = max(self._given(set(parties) - set(corrupt), prior_sd) for corrupt in combinations(parties, size))
+        else:
+            worst = self._by_connectivity(self._parties - size, self._connected(size), prior_sd)
+        return float(self._in_whole_numbers(np.array(worst), prior_sd))
+
+    def _given(self, honest: Set[PartyId], prior_sd: float) -> float:
+        members = sorted(honest)
+        hiding = self._hiding & np.isin(self._edges, members).all(axis=1)
+        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd).max())
+
+    def _connected(self, size: int) -> float:
+        """The second eigenvalue of the Laplacian of what is left of the graph without any ``size`` parties, at least."""
+        edges, everyone = self._edges[self._hiding], np.ones(self._parties, dtype=np.bool_)
+        by_eigenvalue = connectivity(self._parties, edges, everyone) - size
+        if (size + 1) * self._parties > _MOST_FLOWS or not survives(edges, self._parties, size):
+            return by_eigenvalue
+        return max(by_eigenvalue, 2.0 * (1.0 - math.cos(math.pi / (self._parties - size))))
+
+    def _by_connectivity(self, honest: int, connected: float, prior_sd: float) -> float:
+        """1 / n_H of the value's variance by the sum, and the rest by differences: see :mod:`.design`."""
+        value = prior_sd**2
+        pair = float(self._weights[self._hiding].min(initial=np.inf)) if self._hiding.any() else 0.0
+        explained = [value / (value + self._own**2 + pair * max(level, 0.0)) for level in (0.0, connected)]
+        share = (explained[0] + (honest - 1) * explained[1]) / honest
+        return math.inf if share >= 1 else -0.5 * math.log1p(-share)
 
     def _in_whole_numbers(self, nats: Array, prior_sd: float) -> Array:
         """For values and noise on the grid: see docs/mathematics.md, where the kernel needs a short basis."""

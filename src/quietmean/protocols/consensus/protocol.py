@@ -50,6 +50,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     # Over an edge that it has given up, though the other end may not have.
     refuses_messages = True
     batchable = False
+    keeps_nats = True
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
@@ -109,7 +110,9 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         draws = parties + self.deviations.size
         if self.local_noise != "gaussian" or not self.sigma_local:
             # Nor does anything bound mu; what is sampled is counted all the same.
-            return self.grid_loss([], draws).promise(math.inf, NOTHING_BOUNDS)
+            lasting = self.patience > self.iterations
+            why = "an edge whose first messages do not both arrive hides nothing" if lasting else NOTHING_BOUNDS
+            return self.grid_loss([], draws).promise(math.inf, why)
         mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
         return self.grid_loss([self.sigma_local], draws).promise(mu, why)
 

@@ -18,6 +18,7 @@ from quietmean.node.net import Address, Identity, RelayAddress, Roster, format_a
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
+from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
@@ -233,6 +234,7 @@ class Contract:
             "neighbouring": str(target.neighbouring),
             "epsilon_a_priori": self.epsilon_a_priori,
             "epsilon_asked": target.epsilon,
+            **({} if target.nats is None else {"nats_asked": target.nats, "prior_sd": target.prior_sd}),
             "delta": target.delta,
             "enforced_by": plan.a_priori.enforced_by,
             "colluding": target.colluding,
@@ -289,6 +291,19 @@ class Contract:
             "there counts as seen"
         ]
 
+    def _cost(self) -> str:
+        """What is known beforehand, and of a target in nats, what is not."""
+        plan, target = self.plan, self.plan.target
+        promised = f"epsilon {_up(self.epsilon_a_priori)} at delta {target.delta:g}"
+        if target.nats is None:
+            return f"{promised}, known beforehand: {plan.a_priori.enforced_by}"
+        share = float(revealed_variance(target.nats))
+        return (
+            f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {target.nats:g} nats "
+            f"a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard deviation "
+            f"{target.prior_sd:g}: an average over values and no differential privacy, {promised}"
+        )
+
     def _how(self) -> str:
         """In which way it takes part with the others."""
         if self.study.by_folder:
@@ -301,12 +316,16 @@ class Contract:
         at = f"at delta {target.delta:g}"
         others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
         expected = self.expected() or ["not known beforehand: the study does not say how many records there are (records = ...)"]
+        cost = ("costs at most", self._cost())
+        # What is not promised comes first.
+        first = plan.above_target is not None
         return [
             ("study", self.study.name),
+            *([cost] if first else []),
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
             ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
-            ("costs at most", f"epsilon {_up(self.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
+            *([] if first else [cost]),
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),

@@ -52,6 +52,7 @@ class Payer:
         ``charge``: where the study has several plans, the largest of them; of a session, all its rounds. ``refund``: whether
         less may be given back, by default as the protocol says.
         """
+        _refuse_nats(name, settings.plan)
         with self._book() as book:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
@@ -66,6 +67,7 @@ class Payer:
 
         Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
         """
+        _refuse_nats(name, plan)
         with self._book() as book:
             self._charge(book, name, plan, study, refund=False)
             book.bind(study, content)
@@ -121,6 +123,7 @@ class Payer:
 
         Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
         """
+        _refuse_nats(str(plan.context.get("study", "study")), plan)
         if self.opening is None:
             return None
         if self.ledger.exists():
@@ -147,6 +150,7 @@ class Payer:
 
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
+        _refuse_nats(name, settings.plan)
         with Ledger.open(self.ledger) as book:
             known = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
             target = settings.plan.target
@@ -216,6 +220,15 @@ class ChargedStudy:
         left = replace(planned, mu=0.0, beta=0.0)
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
+
+
+def _refuse_nats(name: str, plan: Plan) -> None:
+    """Raises :class:`InputError` for a study in nats: nothing adds up with an average over values. Nothing is charged or made."""
+    if plan.target.nats is not None:
+        raise InputError(
+            f"study {name!r} asks for {plan.target.nats:g} nats, which is no differential privacy, and no budget counts it: give "
+            "--no-ledger if you answer for that, or agree on a study in epsilon"
+        )
 
 
 def _new(account: str, budget: Budget, unit: PrivacyUnit) -> str:

@@ -42,6 +42,8 @@ class Rules(BaseModel):
 
     largest_epsilon: float = Field(default=10.0, gt=0)
     largest_delta: float = Field(default=1e-4, gt=0, lt=1)
+    # Of studies whose target is in nats, which is no differential privacy: none are allowed unless this is said.
+    largest_nats: float = Field(default=0.0, ge=0)
     # So many of the parties, whichever they are, learn no more than the study says.
     least_colluding: int = Field(default=1, ge=0)
     smallest_parties: int = Field(default=2, ge=2)
@@ -142,6 +144,9 @@ class Policy:
     def digest(self) -> str:
         """SHA-256 of all that it says, hexadecimal."""
         rules = self.rules.model_dump(mode="json")
+        if not self.rules.largest_nats:
+            # Digests from before there was this rule stay what they are.
+            del rules["largest_nats"]
         budget = None if self.budget is None else self.budget.model_dump(mode="json")
         columns = [column.describe() for column in self.columns]
         audit = self.audit.model_dump(mode="json")
@@ -191,10 +196,23 @@ class Policy:
 
 def _epsilon(policy: Policy, asked: Asked) -> Iterator[str]:
     most, target = policy.rules.largest_epsilon, asked.target
+    if target.nats is not None:
+        # The rule for nats speaks of these.
+        return
     if target.epsilon > most:
         yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
     elif not asked.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
         yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
+
+
+def _nats(policy: Policy, asked: Asked) -> Iterator[str]:
+    most, nats = policy.rules.largest_nats, asked.target.nats
+    if nats is None:
+        return
+    if not most:
+        yield f"the study asks for {nats:g} nats, which is no differential privacy: allowed only where a policy says largest_nats"
+    elif nats > most:
+        yield f"the study asks for {nats:g} nats, at most {most:g} are allowed"
 
 
 def _delta(policy: Policy, asked: Asked) -> Iterator[str]:
@@ -284,6 +302,7 @@ def _dialled(asked: Asked) -> Iterator[tuple[Signatory, str]]:
 
 _RULES: dict[str, Callable[[Policy, Asked], Iterator[str]]] = {
     "largest_epsilon": _epsilon,
+    "largest_nats": _nats,
     "largest_delta": _delta,
     "least_colluding": _colluding,
     "smallest_parties": _parties,

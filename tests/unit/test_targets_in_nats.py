@@ -1,0 +1,205 @@
+"""The exact mean for so many nats: plans keep the target; policy, ledger and every wrong option say so in one sentence."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quietmean as qm
+from quietmean.cli.main import main
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.graphs import ExecutionTrace
+from quietmean.graphs.undirected import harary, is_connected, survives
+from quietmean.node import Identity
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.plan import Plan
+from quietmean.privacy.mutual_information import of_sum
+from quietmean.protocols import Protocol, Target, configure, registry
+from quietmean.protocols.consensus import Consensus
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.studies import Study
+from quietmean.studies.party import Policy
+from quietmean.studies.party.contract import Contract, Signatory
+from quietmean.studies.party.payment import payer_for
+from support.site_policy import write_policy
+
+TABLES: dict[str, Any] = {
+    "column": [{"name": "age", "low": 0, "high": 100}],
+    "unit": "party",
+    "nats": 0.4,
+    "protocol": "adqsp",
+    "colluding": 2,
+}
+PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in "abcde")
+
+
+def target(parties: int, colluding: int, nats: float, **more: Any) -> Target:
+    asked = {"delta": 1e-6, "sensitivity": 2.0, **more}
+    return Target(parties=parties, epsilon=math.inf, nats=nats, colluding=colluding, **asked)
+
+
+def planned(parties: int, colluding: int, nats: float) -> Plan:
+    return calibrate(target(parties, colluding, nats), configure("adqsp"))
+
+
+def executed(plan: Plan) -> Execution:
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+    return plan.execution(Seed.public("nats"), everyone)
+
+
+@pytest.mark.parametrize(
+    ("parties", "colluding", "nats"), [(5, 2, 0.4), (5, 2, 0.21), (5, 3, 0.36), (20, 2, 0.03), (40, 4, 0.02)]
+)
+def test_a_plan_keeps_its_target_and_the_mean_is_exact(parties: int, colluding: int, nats: float) -> None:
+    plan = planned(parties, colluding, nats)
+    execution = executed(plan)
+    conversion = execution.terms(1e-6).conversion
+    most = conversion.nats_against_any(colluding, plan.target.prior_sd)
+    assert most is not None
+    assert 0.5 * nats < most <= nats
+    # So does every coalition that is tried by itself, up to what the solver's rounding may be off.
+    for corrupt in itertools.islice(itertools.combinations(range(parties), colluding), 5):
+        assert execution.privacy(1e-6).against(corrupt).nats(plan.target.prior_sd).max() <= most * (1 + 1e-9)
+    assert most >= of_sum(parties - colluding)
+    values = BitStream(Seed.public("values")).uniform(parties)[:, None]
+    step = plan.value_step
+    values = np.floor(values / step) * step
+    releases = execution.run_batch(values, InsecurePopulationNoise(1, parties))
+    assert np.abs(releases.vector / releases.weight[:, None] - values.mean()).max() < step
+
+
+def test_a_plan_and_its_file_are_one_and_the_same() -> None:
+    plan = planned(5, 2, 0.4)
+    again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    assert again.digest == plan.digest
+    assert again.target == plan.target
+    assert "epsilon" not in plan.to_json()["target"]
+    with pytest.warns(UserWarning, match="no differential privacy"):
+        named = qm.plan(parties=5, nats=0.4, delta=1e-6, colluding=2, sensitivity=2.0, protocol="adqsp")
+    assert named.digest == plan.digest
+    study = Study.parse(TABLES)
+    assert Study.from_tables(study.tables(), "the study") == study
+    assert study.plan(5).target.nats == 0.4
+
+
+def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
+    plan = planned(5, 2, 0.3)
+    protocol = plan.protocol
+    assert isinstance(protocol, Consensus)
+    weaker = replace(plan, protocol=replace(protocol, sigma_z=0.5 * float(protocol.deviations[0, 0])))
+    most = executed(weaker).terms(1e-6).conversion.nats_against_any(2, plan.target.prior_sd)
+    assert most is not None
+    assert most > 0.3
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"nats": 0.0}, "nats is 0: choose a finite number > 0"),
+        ({"nats": -1.0}, "nats is -1: choose"),
+        ({"nats": math.nan}, "nats is nan: choose"),
+        ({"nats": math.inf}, "nats is inf: choose"),
+        ({"epsilon": 1.0}, "nats 0.4 stands beside epsilon 1: a target is in one of them, leave one out"),
+        ({"unit": "record"}, "the unit is record: choose unit party"),
+        ({"nats": 0.1}, "the exact mean of 3 honest parties tells 0.2027 nats of each by itself: choose more"),
+        ({"colluding": 4}, "tells inf nats of each by itself"),
+        ({"protocol": "inca"}, "protocol inca keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
+        ({"protocol": "auto"}, "keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
+        ({"dropouts": 0.2}, "consensus is exact only among parties that stay"),
+        ({"options": {"bits": 2, "delta_min": 0.1, "iterations": 9}}, "leaves an error in a mean that is to be exact"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Study.parse({**TABLES, **changed}).plan(5)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in registry().values() if kind is not Consensus], ids=lambda kind: kind.name)
+def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Protocol]) -> None:
+    with pytest.raises(InputError, match="none in nats"):
+        calibrate(target(5, 2, 0.4), kind())
+
+
+@pytest.fixture(name="contract", scope="module")
+def _contract() -> Contract:
+    study = Study.parse(TABLES)
+    return Contract(study, PARTIES, 0, study.choice(5))
+
+
+def test_what_is_not_promised_comes_first(contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [name for name, _ in contract.lines()]
+    assert names[:2] == ["study", "costs at most"]
+    cost = dict(contract.lines())["costs at most"]
+    assert "nothing that is known beforehand" in cost
+    assert "0.4 nats a coordinate" in cost
+    assert "no differential privacy" in cost
+    main(["plan", "--parties", "5", "--nats", "0.4", "--protocol", "adqsp", "--colluding", "2"])
+    assert capsys.readouterr().out.startswith("a priori (whatever happens) no bound in nats")
+    # The same holds of an epsilon that is not kept beforehand, and not of one that is.
+    main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp"])
+    assert capsys.readouterr().out.startswith("a priori (whatever happens) epsilon 2.8")
+    main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "cordp-dme"])
+    assert "more than the target" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ({}, "largest_nats: the study asks for 0.4 nats, which is no differential privacy: allowed only where a policy says"),
+        ({"largest_nats": 0.3}, "largest_nats: the study asks for 0.4 nats, at most 0.3 are allowed"),
+        ({"largest_nats": 0.4}, None),
+    ],
+)
+def test_a_policy_allows_nats_only_by_name(contract: Contract, tmp_path: Path, rules: dict[str, Any], said: str | None) -> None:
+    policy = Policy.load(write_policy(tmp_path / "policy.toml", **rules))
+    broken = policy.broken(contract)
+    assert (broken == []) if said is None else any(said in one for one in broken)
+    without = Policy()
+    assert any("largest_nats" in one for one in without.broken(contract))
+
+
+def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path: Path) -> None:
+    policy = Policy.load(write_policy(tmp_path / "policy.toml", largest_nats=0.4))
+    payer = payer_for(policy, PrivacyUnit.PARTY, "ages", ledger=tmp_path / "ledger")
+    assert payer is not None
+    payer = replace(payer, opening=payer.opening)
+    said = "0.4 nats, which is no differential privacy, and no budget counts it: give --no-ledger"
+    with pytest.raises(InputError, match=said):
+        payer.new_account(contract.plan)
+    with pytest.raises(InputError, match=said):
+        payer.reserve_file("ages", contract.plan, "study", b"")
+    assert not (tmp_path / "ledger").exists()
+    assert payer_for(policy, PrivacyUnit.PARTY, "ages", without=True) is None
+
+
+def test_paths_say_whether_a_graph_survives_as_trying_all_does() -> None:
+    """20 public random graphs of 7 parties, and Harary's."""
+    graphs = [harary(7, degree) for degree in (2, 3, 4)]
+    stream = BitStream(Seed.public("graphs"))
+    every = np.array(list(itertools.combinations(range(7), 2)))
+    graphs += [every[stream.uniform(len(every)) < 0.55] for _ in range(20)]
+    found = set()
+    for edges, removed in itertools.product(graphs, (1, 2, 3)):
+        expected = all(connected_without(edges, set(gone)) for gone in itertools.combinations(range(7), removed))
+        assert survives(edges, 7, removed) == (expected and is_connected(edges, 7))
+        found.add(expected)
+    assert found == {True, False}
+
+
+def connected_without(edges: np.ndarray[Any, Any], gone: set[int]) -> bool:
+    left = [party for party in range(7) if party not in gone]
+    place = {party: row for row, party in enumerate(left)}
+    kept = [[place[one], place[other]] for one, other in edges.tolist() if one in place and other in place]
+    return is_connected(np.array(kept, dtype=np.int64).reshape(-1, 2), len(left))
