@@ -211,8 +211,8 @@ that held are flagged. **low**, **wide**: not even the end of the 99 % interval 
 
 What is not kept, and why:
 
-- Slopes and correlations are model-based: errors of another shape (heavy tails, errors that grow with a covariate) are held too
-  seldom, the more so the more records there are. Second moments are all that is released, and they cannot tell.
+- Slopes of one covariate and correlations of two columns have robust errors. Those of more are model-based and say so: errors of
+  another shape (heavy tails, errors that grow with a covariate) are held too seldom, the more so the more records there are.
 - Twelve bins of time are wide beside the exact intervals of quartiles, medians and restricted means (*width*, *bins*): ours hold
   wherever in its bin an event is, which shorter ones from the same counts could not. More bins or `edges` make them shorter; for
   costs, `scale = "log"`.

@@ -91,3 +91,16 @@ def cluster_field() -> str | None:
         None, help="the column whose levels are public sites: the answer is for all sites like these, which may differ"
     )
     return found
+
+
+ROBUST = "robust"
+
+
+def robust_field() -> bool:
+    """Do intervals hold whatever the model? Absence in a document means no, for ever; a text means yes where it does not say."""
+    found: bool = parameter(
+        False,
+        help="intervals that hold where the model does not, of two columns; asked for by a text: true unless it says false",
+        written=lambda value: bool(value.robust),
+    )
+    return found

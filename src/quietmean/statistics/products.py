@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.features import Moments, Vertex, complete_edges
+from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four
 from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
+_PAIR = 2
 
-def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None) -> Moments:
-    """All means and products of the vertices; those of the ``heavy`` one get twice the weight of the others, squared."""
+
+def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None, *, robust: bool = False) -> Moments:
+    """All means and products of the vertices; those of the ``heavy`` one get twice the weight of the others, squared.
+
+    ``robust``: of two vertices, the second of which may be heavy, also those of orders three and four.
+    """
     edges = complete_edges(vertices)
     weights = tuple(math.sqrt(2) if heavy is not None and heavy in edge else 1.0 for edge in edges)
-    return Moments(edges, weights)
+    found = Moments(edges, weights)
+    if not robust or len(vertices) != _PAIR:
+        return found
+    higher = orders_three_and_four(*vertices, heavy=heavy is not None)
+    return replace(found, higher=tuple(higher), higher_weights=tuple(higher.values()), proven=found.sensitivity**2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,7 +65,7 @@ def read_text(text: str) -> dict[str, Any]:
         if name in raw:
             raise InputError(f"statistic {text!r} gives {name} twice: give it once")
         raw[name] = _data(kind, name, value)
-    return raw
+    return kind.meant_in_words(raw) | raw
 
 
 def _data(kind: type[Statistic], key: str, text: str) -> Any:

@@ -274,6 +274,14 @@ class Statistic(Configured, ABC):
         found.require_complete()
         return found
 
+    @classmethod
+    def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """What a text on the command line or in Python means beside what it says, as entries of a study file.
+
+        A file that does not say so keeps its older meaning.
+        """
+        return {}
+
     def describe(self) -> dict[str, Any]:
         return {"kind": self.name, **super().describe()}
 
@@ -284,11 +292,12 @@ class Statistic(Configured, ABC):
         by_place = [_brief(given[name]) for name in self.by_place if name in given]
         if self.takes_all and self.by_place[-1] in given:
             by_place[-1:] = given[self.by_place[-1]]
+        meant = self.meant_in_words(given)
         named = [
-            f"{one.key}={_brief(given[one.key])}"
+            f"{one.key}={_brief(one.to_json(getattr(self, name)))}"
             for name, one in parameters_of(type(self)).items()
-            if one.key in given and one.key not in (*self.by_place, "share", EXPECT)
-            if one.default is OPEN or getattr(self, name) != one.default
+            if one.key in (*given, *meant) and one.key not in (*self.by_place, "share", EXPECT)
+            if one.default is OPEN or getattr(self, name) != meant.get(one.key, one.default)
         ]
         return f"{self.name}({', '.join([*by_place, *named])})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -15,68 +15,15 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
-from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of, raw
+from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
+from quietmean.statistics.features.vertices import Edge, Vertex
+from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
 Array = NDArray[np.float64]
-# Two vertices of the graph, in their order; both the same for a square, and None for the vertex of a 1.
-Edge = tuple["Vertex | None", "Vertex"]
 
 # Up to so many vertices all cuts are tried; beyond, the bound by the largest eigenvalue of the Laplacian.
 _EXACT_CUTS = 16
-
-
-@dataclass(frozen=True)
-class Vertex:
-    """A column scaled to [-1, 1]; of a column with levels 1 for one ``level`` and -1 for all others.
-
-    ``until``: a column of times, of events. A record's time beyond its bounds counts as the upper one, and so do its events: one
-    at a time beyond it is none, and a number of them counts in proportion.
-    """
-
-    column: Column
-    level: str | None = None
-    until: Column | None = None
-
-    @property
-    def name(self) -> str:
-        return self.column.name if self.level is None else f"{self.column.name}[{self.level}]"
-
-    @property
-    def centre(self) -> float:
-        return self.column.centre if self.level is None else 0.5
-
-    @property
-    def half(self) -> float:
-        """Half the width of the bounds."""
-        return self.column.width / 2 if self.level is None else 0.5
-
-    def values(self, records: Records) -> Array:
-        """The scaled values, shape (rows,); anything within the bounds where one is missing."""
-        found = records[self.column.name]
-        within = self._within(records)
-        if self.level is not None:
-            return np.where((found == self.column.categories.index(self.level)) & (within >= 1), 1.0, -1.0)
-        return np.clip((found * within - self.centre) / self.half, -1.0, 1.0)
-
-    def _within(self, records: Records) -> Array | float:
-        """Which part of a record's time lies within its bounds, shape (rows,); 1 where there is none."""
-        if self.until is None:
-            return 1.0
-        times = records[raw(self.until.name)]
-        beyond = times > self.until.high
-        return np.where(beyond, self.until.high / np.where(beyond, times, 1.0), 1.0)
-
-
-def vertices_of(column: Column) -> tuple[Vertex, ...]:
-    """A column of numbers as one vertex, one with levels as a vertex for each but the first."""
-    return (Vertex(column),) if column.numeric else tuple(Vertex(column, level) for level in column.categories[1:])
-
-
-def complete_edges(vertices: Iterable[Vertex]) -> tuple[Edge, ...]:
-    """All means and products of different vertices, but those of two levels of one column, which are known from their means."""
-    ordered = tuple(dict.fromkeys(vertices))
-    pairs = [(one, other) for place, other in enumerate(ordered) for one in ordered[:place] if one.column != other.column]
-    return (*((None, vertex) for vertex in ordered), *pairs)
+_ORDER_OF_EDGES = 2
 
 
 @dataclass(frozen=True)
@@ -93,13 +40,20 @@ class Moments(Feature):
     ``private``, for private counts: w0^2 is the mean of all w^2. No record is longer than the root of w0^2 + sum of all w^2,
     for what a square takes from the products of its column is at most what it gives.
 
-    Quantities, for each group: the means of p, of p z_i, p z_i z_j in the order of the edges, and p z_i^2 in that of the numbers.
+    ``higher``: products of orders three and four of two columns, with weights that cost nothing beside those of the edges
+    (:mod:`~quietmean.statistics.features.higher`). ``proven`` is then the squared sensitivity. They have no groups.
+
+    Quantities, for each group: the means of p, of p z_i, p z_i z_j in the order of the edges, p z_i^2 in that of the numbers, and
+    those of ``higher``.
     """
 
     edges: tuple[Edge, ...]
     weights: tuple[float, ...]
     by: Groups | None = None
     private: bool = False
+    higher: tuple[Higher, ...] = ()
+    higher_weights: tuple[float, ...] = ()
+    proven: float | None = None
 
     @cached_property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -127,7 +81,7 @@ class Moments(Feature):
     @property
     def block(self) -> int:
         """How many numbers each group has."""
-        return 1 + len(self.edges) + len(self.numbers)
+        return 1 + len(self.edges) + len(self.numbers) + len(self.higher)
 
     @property
     def size(self) -> int:
@@ -135,7 +89,7 @@ class Moments(Feature):
 
     @cached_property
     def sensitivity(self) -> float:
-        return moment_sensitivity(self.edges, self.weights)
+        return moment_sensitivity(self.edges, self.weights) if self.proven is None else math.sqrt(self.proven)
 
     @property
     def length(self) -> float:
@@ -157,7 +111,23 @@ class Moments(Feature):
             total /= len(self.weights)
         elif self.by is not None:
             total = self.sensitivity**2 / 2 - total
-        return np.sqrt([total, *(weight**2 for weight in self.weights), *(squares[vertex] for vertex in self.numbers)])
+        part = PART_IF_PRIVATE if self.private else 1.0
+        higher = [part * weight**2 for weight in self.higher_weights]
+        return np.sqrt([total, *(weight**2 for weight in self.weights), *(squares[vertex] for vertex in self.numbers), *higher])
+
+    @cached_property
+    def _places(self) -> dict[frozenset[Vertex | None] | Higher, int]:
+        """Where quantities of a group are: of edges, of squares as sets of one vertex, and of higher products."""
+        squares = (frozenset((vertex,)) for vertex in self.numbers)
+        known: list[frozenset[Vertex | None] | Higher] = [*map(frozenset, self.edges), *squares, *self.higher]
+        return {product: 1 + place for place, product in enumerate(known)}
+
+    def place_of(self, powers: Mapping[Vertex, int]) -> int | None:
+        """Where the mean of a product of powers, each above 0, is among the quantities of a group; None where it is not."""
+        if not powers:
+            return 0
+        found = frozenset(powers) if len(powers) > 1 or max(powers.values()) > 1 else frozenset((None, *powers))
+        return self._places.get(found if sum(powers.values()) <= _ORDER_OF_EDGES else Higher.of(powers))
 
     @property
     def domain(self) -> InputDomain:
@@ -179,7 +149,8 @@ class Moments(Feature):
             present = present * records[presence_of(column.name)]
         products = [values[other] if one is None else values[one] * values[other] for one, other in self.edges]
         squares = [values[vertex] ** 2 - 1 for vertex in self.numbers]
-        encoded: Array = np.column_stack([np.ones(rows), *products, *squares]) * self.factors * present[:, None]
+        higher = [one.values(values) for one in self.higher]
+        encoded: Array = np.column_stack([np.ones(rows), *products, *squares, *higher]) * self.factors * present[:, None]
         if self.by is None:
             return encoded
         placed = np.where(groups_of(records, self.by)[:, None] == np.arange(self.groups), 1.0, 0.0)
@@ -192,8 +163,13 @@ class Moments(Feature):
     def response(self, scale: float, step: float) -> Array:
         contraction = self._contraction(scale, step)
         found = np.diag(self.factors * (1 - contraction))
-        squares = slice(self.block - len(self.numbers), self.block)
-        found[squares, 0] = -np.diag(found)[squares]
+        weights = np.diag(found).copy()
+        squares = slice(1 + len(self.edges), 1 + len(self.edges) + len(self.numbers))
+        found[squares, 0] = -weights[squares]
+        for one in self.higher:
+            own = self._places[one]
+            for product, factor in one.lower:
+                found[own, self._places[product]] = -factor * weights[own]
         if step:
             found[0, 0] = np.rint(found[0, 0] * scale / step) * step / scale
         return np.asarray(np.kron(np.eye(self.groups), found), dtype=np.float64)
@@ -217,21 +193,38 @@ class Moments(Feature):
 
     @classmethod
     def joined(cls, wanted: Mapping[Any, float]) -> Feature:
-        squares: dict[frozenset[Any], float] = {}
-        edges: dict[frozenset[Any], Edge] = {}
+        edges, squares = _graph(wanted)
+        higher: dict[Higher, float] = {}
         for feature, share in wanted.items():
-            for edge, weight in zip(feature.edges, feature.weights, strict=True):
-                key = frozenset(edge)
-                edges.setdefault(key, edge)
-                squares[key] = squares.get(key, 0.0) + share * weight**2 / feature.sensitivity**2
+            for one, weight in zip(feature.higher, feature.higher_weights, strict=True):
+                higher[one] = higher.get(one, 0.0) + share * weight**2 / feature.sensitivity**2
         by = next(iter(wanted)).by
-        return cls(tuple(edges.values()), tuple(math.sqrt(squares[key]) for key in edges), by)
+        weights = tuple(math.sqrt(squares[key]) for key in edges)
+        if not higher:
+            return cls(tuple(edges.values()), weights, by)
+        # What is free is so beside the moments of its own statistic: these count in full, and by a cut all others together.
+        proven = math.fsum(share for feature, share in wanted.items() if feature.higher)
+        others, cut = _graph({feature: share for feature, share in wanted.items() if not feature.higher})
+        if others:
+            proven += moment_sensitivity(tuple(others.values()), tuple(math.sqrt(cut[key]) for key in others)) ** 2
+        roots = tuple(math.sqrt(square) for square in higher.values())
+        return cls(tuple(edges.values()), weights, by, higher=tuple(higher), higher_weights=roots, proven=proven)
 
     def places_of(self, part: Any) -> NDArray[np.int64]:
-        edges = {frozenset(edge): 1 + place for place, edge in enumerate(self.edges)}
-        squares = {vertex: 1 + len(self.edges) + place for place, vertex in enumerate(self.numbers)}
-        own = np.array([0, *(edges[frozenset(edge)] for edge in part.edges), *(squares[vertex] for vertex in part.numbers)])
+        own = np.array([0, *(self._places[one] for one in part._places)])
         return np.concatenate([own + group * self.block for group in range(self.groups)])
+
+
+def _graph(wanted: Mapping[Any, float]) -> tuple[dict[frozenset[Any], Edge], dict[frozenset[Any], float]]:
+    """The edges of several moments with these shares together, and their squared weights."""
+    squares: dict[frozenset[Any], float] = {}
+    edges: dict[frozenset[Any], Edge] = {}
+    for feature, share in wanted.items():
+        for edge, weight in zip(feature.edges, feature.weights, strict=True):
+            key = frozenset(edge)
+            edges.setdefault(key, edge)
+            squares[key] = squares.get(key, 0.0) + share * weight**2 / feature.sensitivity**2
+    return edges, squares
 
 
 @cache

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Moments
+from quietmean.statistics.fields import ROBUST, require_names, robust_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
-from quietmean.statistics.intervals import near_threshold, t_test
+from quietmean.statistics.intervals import near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.robust import PairMoments, Sampling, of_correlation
 from quietmean.statistics.statistic import Released
+
+Array = NDArray[np.float64]
 
 # Noise deviations that both variances must have.
 _LEAST_VARIANCE = 4.0
+_PAIR = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Correlation(OfColumns):
-    """Pearson's correlation of each pair of columns, ``age:bmi``, over the records that have all columns."""
+    """Pearson's correlation of each pair of columns, ``age:bmi``, over the records that have all columns.
+
+    Intervals assume a normal distribution; with ``robust``, of two columns, none.
+    """
 
     name = "correlation"
     summary = "correlations of columns"
+
+    robust: bool = robust_field()
+
+    @classmethod
+    def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
+        return {ROBUST: True} if len(raw.get("columns", ())) == _PAIR else {}
+
+    def _moments(self, columns: Columns) -> Moments:
+        require_names(self.name, self.columns, 2)
+        if self.robust and len(self.columns) > _PAIR:
+            raise InputError("robust is true, but a correlation of more than two columns has no robust errors: ask for each pair")
+        return moments_of(self._vertices(columns), robust=self.robust)
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         return self._terms_with(column, self._pairs())
@@ -37,33 +62,66 @@ class Correlation(OfColumns):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         found = self._centred(released, columns)
         pairs = self._pairs()
-        rows = [_correlation(found, i, j) for i, j in pairs]
         terms = self._terms(pairs)
+        rows, method = [_correlation(found, i, j) for i, j in pairs], "model-based: a normal distribution"
+        moments = self._moments(columns)
+        if found is not None and moments.higher and rows[0].known:
+            own = PairMoments.of(released, moments, *self._vertices(columns)).sampling(of_correlation)
+            rows, method = [rows[0].robust(own, found.records)], "robust errors: any distribution"
         flags = [
             Flag.shared("no-correlation", term, "noise hides a variance, no correlation", (term,))
             for term, row in zip(terms, rows, strict=True)
-            if math.isnan(row[0])
+            if not row.known
         ]
         for (i, j), term in zip(pairs, terms, strict=True):
             flags += near_threshold(term, _clearance(found, i, j), (term,))
-        noise, both = (np.array([row[place] for row in rows]) for place in (1, 2))
-        intervals = [np.array([_fisher(row[0], row[place]) for row in rows]) for place in (1, 2)]
-        parties, tested = columns.unit == PrivacyUnit.PARTY, [_test(row[0], row[2]) for row in rows]
+        parties, tested = columns.unit == PrivacyUnit.PARTY, [row.test() for row in rows]
         return Estimates(
             terms,
-            np.array([row[0] for row in rows]),
-            noise,
+            np.array([row.value for row in rows]),
+            np.array([row.noise for row in rows]),
             np.full(len(rows), -1.0),
             np.ones(len(rows)),
-            population=None if parties else both,
-            interval_noise=intervals[0],
-            interval_population=None if parties else intervals[1],
+            population=None if parties else np.array([row.both for row in rows]),
+            interval_noise=np.array([_fisher(row.value, Z * row.noise) for row in rows]),
+            interval_population=None if parties else np.array([_fisher(row.value, row.reach) for row in rows]),
             p_value=None if parties else np.array([one.p_value for one in tested]),
             test_statistic=None if parties else np.array([one.statistic for one in tested]),
             flags=tuple(flags),
             reason=PARTIES if parties else "",
-            method="covariances without the noise's part; Fisher's z with the noise in it; model-based: a normal distribution",
+            method=f"covariances without the noise's part; Fisher's z with the noise in it; {method}",
         )
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A correlation with its errors of the noise and of the population, and the degrees of freedom of this one."""
+
+    value: float
+    noise: float
+    both: float
+    degrees: float = math.inf
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.value)
+
+    @property
+    def reach(self) -> float:
+        return t_quantile(self.degrees) * self.both
+
+    def robust(self, own: Sampling, records: float) -> _Row:
+        """With errors whatever the distribution."""
+        degrees = max(records - 3, 1.0)
+        found = own.times(1 / degrees).drawn_to(np.array([self.both**2 - self.noise**2]))
+        both = math.sqrt(self.noise**2 + float(found.variances[0]))
+        return _Row(self.value, self.noise, both, float(found.degrees(np.array([self.noise**2]), degrees)[0]))
+
+    def test(self) -> HypothesisTest:
+        """That there is no correlation, on the scale of Fisher's z."""
+        if not self.known or abs(self.value) >= 1:
+            return HypothesisTest(math.nan, (math.inf,), math.nan)
+        return t_test(math.atanh(self.value), self.both / (1 - self.value**2), self.degrees)
 
 
 def _clearance(found: CentredMoments | None, i: int, j: int) -> float:
@@ -74,9 +132,9 @@ def _clearance(found: CentredMoments | None, i: int, j: int) -> float:
     return float((np.diag(found.covariance)[[i, j]] / (_LEAST_VARIANCE * errors)).min()) if errors.min() > 0 else math.inf
 
 
-def _correlation(found: CentredMoments | None, i: int, j: int) -> tuple[float, float, float]:
-    """The correlation, and its errors of the noise and of the population."""
-    nothing = (math.nan, math.inf, math.inf)
+def _correlation(found: CentredMoments | None, i: int, j: int) -> _Row:
+    """With the errors that a normal distribution has."""
+    nothing = _Row(math.nan, math.inf, math.inf)
     if found is None:
         return nothing
     variances, errors = np.diag(found.covariance)[[i, j]], np.diag(found.errors)[[i, j]]
@@ -87,22 +145,15 @@ def _correlation(found: CentredMoments | None, i: int, j: int) -> tuple[float, f
     slope = found.slopes[i, j] / size - value / 2 * (found.slopes[i, i] / variances[0] + found.slopes[j, j] / variances[1])
     noise = max(float(slope @ found.noise @ slope), 0.0)
     sampling = (1 - value**2) ** 2 / max(found.records - 3, 1.0)
-    return value, math.sqrt(noise), math.sqrt(noise + sampling)
+    return _Row(value, math.sqrt(noise), math.sqrt(noise + sampling))
 
 
-def _fisher(value: float, error: float) -> tuple[float, float]:
+def _fisher(value: float, reach: float) -> tuple[float, float]:
     """The interval on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
     if math.isnan(value) or abs(value) >= 1:
-        return (-1.0, 1.0) if error > 0 else (value, value)
-    reach = Z * error / (1 - value**2)
-    return math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach)
-
-
-def _test(value: float, error: float) -> HypothesisTest:
-    """That there is no correlation, on the scale of Fisher's z."""
-    if math.isnan(value) or abs(value) >= 1:
-        return HypothesisTest(math.nan, (math.inf,), math.nan)
-    return t_test(math.atanh(value), error / (1 - value**2), math.inf)
+        return (-1.0, 1.0) if reach > 0 else (value, value)
+    away = reach / (1 - value**2)
+    return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
 
 
 STATISTIC = Correlation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Vertex
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.fields import ROBUST, robust_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.robust import PairMoments, of_line
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
 
@@ -35,13 +39,20 @@ class LinearRegression(Regression):
 
     A column with levels has a term ``sex[m]`` for each level but the first; a level that so few
     have that the noise hides it is left out. Intervals assume errors of the same variance for all
-    records. Noise in the covariates is counted in the errors, and its own part is subtracted from their variances.
+    records; with ``robust``, of one covariate, none. Noise in the covariates is counted in the errors, and its own part is
+    subtracted from their variances.
     """
 
     name = "linear-regression"
     summary = "least squares of an outcome on columns"
 
     expects = ("slope", "correlation")
+
+    robust: bool = robust_field()
+
+    @classmethod
+    def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
+        return {ROBUST: True} if _of_one(str(raw.get("formula", ""))) else {}
 
     def suppose(self, made: Supposed) -> None:
         outcome, covariates = self._sides(made.columns)
@@ -63,6 +74,12 @@ class LinearRegression(Regression):
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.number(name))
 
+    def _moments(self, columns: Columns) -> Moments:
+        outcome, covariates = self._sides(columns)
+        if self.robust and not _of_one(self.formula):
+            raise InputError(f"robust is true, but {self.formula!r} has several covariates: robust errors are those of one")
+        return moments_of((*covariates, outcome), heavy=outcome, robust=self.robust)
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
@@ -73,11 +90,23 @@ class LinearRegression(Regression):
         if not known.covariates:
             return known.completed(_unknown(terms, "the noise hides all covariates"), terms)
         kept = (INTERCEPT, *(vertex.name for vertex in known.covariates))
-        return known.completed(_fit(found, outcome, known.covariates, kept, columns.unit == PrivacyUnit.PARTY), terms)
+        moments = self._moments(columns)
+        pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
+        return known.completed(_fit(found, outcome, known.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY), terms)
+
+
+def _of_one(formula: str) -> bool:
+    """Does it have one covariate?"""
+    return "~" in formula and "+" not in formula
 
 
 def _fit(
-    found: CentredMoments, outcome: Vertex, covariates: tuple[Vertex, ...], terms: tuple[str, ...], parties: bool
+    found: CentredMoments,
+    outcome: Vertex,
+    covariates: tuple[Vertex, ...],
+    terms: tuple[str, ...],
+    pair: PairMoments | None,
+    parties: bool,
 ) -> Estimates:
     count = len(covariates)
     inverse, flags = inverse_of(found, count)
@@ -113,7 +142,36 @@ def _fit(
         "df": degrees,
         "records": found.records,
     }
-    return _estimates(terms, values, noise, sampling, degrees, flags, summary, parties)
+    # Of one covariate no covariance of slopes is asked for, and errors may be robust.
+    if pair is None or flags:
+        sampled = _of_model(sampling, noise, degrees)
+    else:
+        sampled = _robust(pair, covariates[0], outcome, sampling, noise, degrees)
+    return _estimates(terms, values, noise, sampled, flags, summary, parties)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """The covariance of the estimates by sampling, and the degrees of freedom of each with the noise, and of all slopes."""
+
+    covariance: Array
+    freedom: list[float]
+    of_all: float
+    method: str
+
+
+def _of_model(sampling: Array, noise: Array, degrees: float) -> _Sampled:
+    pairs = zip(np.maximum(np.diag(noise), 0.0).tolist(), np.diag(sampling).tolist(), strict=True)
+    freedom = [degrees_of_freedom(one, two, degrees) for one, two in pairs]
+    return _Sampled(sampling, freedom, degrees, "model-based: errors of constant variance")
+
+
+def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array, noise: Array, degrees: float) -> _Sampled:
+    """Of intercept and slope, in the columns' units (HC1)."""
+    units = np.array([outcome.half, outcome.half / covariate.half]) ** 2
+    own = pair.sampling(of_line(-covariate.centre / covariate.half)).times(units / degrees).drawn_to(np.diag(model))
+    freedom = own.degrees(np.maximum(np.diag(noise), 0.0), degrees).tolist()
+    return _Sampled(np.diag(own.variances), freedom, freedom[1], "robust errors (HC1): their variance may differ")
 
 
 def inverse_of(found: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
@@ -142,20 +200,17 @@ def _estimates(
     terms: tuple[str, ...],
     values: Array,
     noise: Array,
-    sampling: Array,
-    degrees: float,
+    sampled: _Sampled,
     flags: list[Flag],
     summary: dict[str, Any],
     parties: bool,
 ) -> Estimates:
-    pairs = list(zip(np.maximum(np.diag(noise), 0.0).tolist(), np.diag(sampling).tolist(), strict=True))
-    error = np.sqrt([one + two for one, two in pairs])
-    freedom = [degrees_of_freedom(one, two, degrees) for one, two in pairs]
-    reach = np.array([t_quantile(one) for one in freedom]) * error
-    tested = [t_test(*one) for one in zip(values.tolist(), error.tolist(), freedom, strict=True)]
-    both = (noise + sampling)[1:, 1:]
-    wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / (len(terms) - 1)
-    tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, len(terms) - 1.0, degrees, "F test of all slopes")}
+    error = np.sqrt(np.maximum(np.diag(noise), 0.0) + np.diag(sampled.covariance))
+    reach = np.array([t_quantile(one) for one in sampled.freedom]) * error
+    tested = [t_test(*one) for one in zip(values.tolist(), error.tolist(), sampled.freedom, strict=True)]
+    both, slopes = (noise + sampled.covariance)[1:, 1:], len(terms) - 1.0
+    wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / slopes
+    tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, slopes, sampled.of_all, "F test of all slopes")}
     return Estimates(
         terms,
         values,
@@ -171,7 +226,7 @@ def _estimates(
         headline=terms[1:],
         summary=summary,
         reason=PARTIES if parties else "",
-        method="least squares, noise in all moments; model-based: errors of constant variance",
+        method=f"least squares, noise in all moments; {sampled.method}",
     )
 
 

@@ -1,0 +1,73 @@
+"""Products of orders three and four of two columns, which errors need that hold whatever the model: beside moments they are free.
+
+Each is released less a product of a lower order that it equals wherever all columns are at a bound. That is where two records are
+farthest apart, so up to the weights that stand here the squared sensitivity of the moments stays what it is: four times the
+maximum cut (proof in docs/mathematics.md, "Orders three and four").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.features.vertices import Vertex
+
+Array = NDArray[np.float64]
+
+# Weights by the powers of both columns, beside moments whose weights are all 1,
+EVEN = {(3, 0): 0.4, (2, 1): 0.29, (1, 2): 0.29, (0, 3): 0.4, (4, 0): 1.4, (3, 1): 1.17, (2, 2): 1.12, (1, 3): 1.17, (0, 4): 1.4}
+# and beside those with an outcome, the second column, of which the squared weights are twice the others'; all that squares of
+# residuals need.
+HEAVY = {(3, 0): 0.34, (2, 1): 0.7, (1, 2): 1.55, (4, 0): 1.44, (3, 1): 1.85, (2, 2): 2.45}
+# The same where the first column is a level: every other power of it is one of a lower order.
+OF_LEVEL = {(1, 2): 1.7}
+# Where counts are private what costs is a record's length. So much of the squared weights leaves it as it is.
+PART_IF_PRIVATE = 0.25
+
+
+@dataclass(frozen=True)
+class Higher:
+    """A product of powers, in the order of the columns' names; the powers add up to three or four."""
+
+    powers: tuple[tuple[Vertex, int], ...]
+
+    @classmethod
+    def of(cls, powers: Mapping[Vertex, int]) -> Higher:
+        return cls(tuple(sorted(((vertex, power) for vertex, power in powers.items() if power), key=lambda one: one[0].name)))
+
+    @property
+    def lower(self) -> tuple[tuple[frozenset[Vertex | None], float], ...]:
+        """What it equals where all columns are at a bound: edges, or squares as sets of one vertex, with their factors."""
+        odd = frozenset(vertex for vertex, power in self.powers if power % 2)
+        if odd:
+            return ((odd | {None} if len(odd) == 1 else odd, 1.0),)
+        return tuple((frozenset((vertex,)), 1 / len(self.powers)) for vertex, _ in self.powers)
+
+    def values(self, columns: Mapping[Vertex, Array]) -> Array:
+        """Of records, less what it equals at the bounds, shape (rows,)."""
+        found = np.ones_like(columns[self.powers[0][0]])
+        for vertex, power in self.powers:
+            found = found * columns[vertex] ** power
+        for product, factor in self.lower:
+            found = found - factor * _product(product, columns)
+        return found
+
+
+def _product(vertices: frozenset[Vertex | None], columns: Mapping[Vertex, Array]) -> Array:
+    """Of an edge, or the square of a single vertex."""
+    named = sorted((vertex for vertex in vertices if vertex is not None), key=lambda one: one.name)
+    if len(vertices) == 1:
+        return columns[named[0]] ** 2
+    found = columns[named[0]]
+    for vertex in named[1:]:
+        found = found * columns[vertex]
+    return found
+
+
+def orders_three_and_four(one: Vertex, other: Vertex, *, heavy: bool) -> dict[Higher, float]:
+    """The products with their weights, beside all moments of two columns; ``heavy``: of which the other is the outcome."""
+    weights = EVEN if not heavy else OF_LEVEL if one.level is not None else HEAVY
+    return {Higher.of({one: first, other: second}): weight for (first, second), weight in weights.items()}

@@ -1,0 +1,148 @@
+"""Variances that hold whatever the model is, from released products of two columns up to order four, the noise counted in.
+
+The variance of a slope is that of e (x - m) / v over the number of records (HC1: MacKinnon and White, J. Econometrics 29, 1985),
+with e what the line leaves; that of a correlation r of columns a and b in standard units the variance of a b - r (a^2 + b^2) / 2.
+Both are functions of the released means. They are smooth, so what noise adds to them on average, by their curvature, is taken
+off, and how far it moves them, by their slope, is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.statistic import Released
+
+Array = NDArray[np.float64]
+# Means of x^i y^j by (i, j), each of shape (points,): they may be complex, for derivatives.
+Means = Mapping[tuple[int, int], NDArray[Any]]
+# Variances for one record of some estimates, shape (points, estimates).
+Variances = Callable[[Means], NDArray[Any]]
+
+# Steps of derivatives: an imaginary one loses no digits; the other is in deviations of the noise.
+_TINY, _STEP = 1e-30, 0.1
+_MOST_POWERS = 4
+# Which part of the noise's variance draws a variance to the model's.
+_DRAWN = 0.1
+# Fewer degrees of freedom an estimated variance never has, once it is drawn to the model's.
+_LEAST_DEGREES = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """The variances of estimates by sampling, (estimates,), and the variance that noise gives each of these."""
+
+    variances: Array
+    uncertainty: Array
+
+    def times(self, factors: Array | float) -> Sampling:
+        return Sampling(self.variances * factors, self.uncertainty * np.square(factors))
+
+    def drawn_to(self, model: Array) -> Sampling:
+        """Drawn to the model's variances by as much as the noise may be why they differ, and not at all without noise.
+
+        Within a third of the noise's deviation these are the model's; beyond, the less is taken off the further they are apart,
+        as in Stein's estimate. Noise alone would else make a variance, which is no less than 0, too large on average.
+        """
+        apart = np.maximum(self.variances, 0.0) - model
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.where(self.uncertainty > 0, np.maximum(1 - _DRAWN * self.uncertainty / apart**2, 0.0), 1.0)
+        return Sampling(model + own * apart, own * self.uncertainty)
+
+    def degrees(self, noise: Array, degrees: float) -> Array:
+        """Of the sum with the noise's own variances (estimates,), which are known (Satterthwaite); ``degrees``: without noise."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = (noise + self.variances) ** 2 / (self.variances**2 / max(degrees, 1.0) + self.uncertainty / 2)
+        return np.where(self.variances > 0, np.maximum(found, min(degrees, _LEAST_DEGREES)), math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    """The released means of all products of two columns up to order four that they have.
+
+    ``quantities`` (q,) and the covariance of their noise; ``readers``: which of them is the mean of which powers of both.
+    """
+
+    quantities: Array
+    noise: Array
+    readers: Mapping[tuple[int, int], Array]
+
+    @classmethod
+    def of(cls, released: Released, feature: Moments, one: Vertex, other: Vertex) -> PairMoments:
+        return cls(released.mean(feature), released.covariance(feature), _readers(feature, one, other))
+
+    def sampling(self, variances: Variances) -> Sampling:
+        """Of functions of the means: what a record adds."""
+        root = _root(self.noise)
+        here = self._at(variances, self.quantities[None])[0].real
+        slopes = self._at(variances, self.quantities + 1j * _TINY * np.eye(len(root))).imag / _TINY
+        steps = _STEP * root.T
+        ends = [self._at(variances, self.quantities + sign * steps).real for sign in (1.0, -1.0)]
+        curved = (ends[0] + ends[1] - 2 * here).sum(axis=0) / _STEP**2
+        return Sampling(here - curved / 2, ((root.T @ slopes) ** 2).sum(axis=0))
+
+    def _at(self, variances: Variances, points: NDArray[Any]) -> NDArray[Any]:
+        return variances({powers: points @ reader / points[:, 0] for powers, reader in self.readers.items()})
+
+
+def _root(noise: Array) -> Array:
+    """A matrix whose product with its transpose is the covariance."""
+    values, vectors = np.linalg.eigh(noise)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
+def _readers(feature: Moments, one: Vertex, other: Vertex) -> dict[tuple[int, int], Array]:
+    """Which quantity is the mean of which powers of both, those of a level being 1 or the level itself."""
+    found = {}
+    for first, second in product(range(5), repeat=2):
+        powers = {one: first % 2 if one.level is not None else first, other: second}
+        place = feature.place_of({vertex: power for vertex, power in powers.items() if power})
+        if first + second <= _MOST_POWERS and place is not None:
+            found[first, second] = np.eye(feature.size)[place]
+    return found
+
+
+def _central(means: Means, first: int, second: int) -> NDArray[Any]:
+    """The mean of (x - its mean)^first (y - its mean)^second."""
+    middles = -means[1, 0], -means[0, 1]
+    found = np.zeros_like(middles[0])
+    for i, j in product(range(first + 1), range(second + 1)):
+        factor = math.comb(first, i) * math.comb(second, j)
+        found = found + factor * middles[0] ** (first - i) * middles[1] ** (second - j) * means[i, j]
+    return found
+
+
+def of_line(origin: float) -> Variances:
+    """Of the least squares line of y on x: of its height at the ``origin`` of x, and of its slope."""
+
+    def variances(means: Means) -> NDArray[Any]:
+        square = _central(means, 2, 0)
+        slope = _central(means, 1, 1) / square
+        # Means of the squared residual times powers of x, less its mean.
+        left = [
+            _central(means, power, 2) - 2 * slope * _central(means, power + 1, 1) + slope**2 * _central(means, power + 2, 0)
+            for power in range(3)
+        ]
+        away = (origin - means[1, 0]) / square
+        return np.stack([left[0] + 2 * away * left[1] + away**2 * left[2], left[2] / square**2], axis=1)
+
+    return variances
+
+
+def of_correlation(means: Means) -> NDArray[Any]:
+    """Of the correlation of x and y."""
+    square = {0: _central(means, 2, 0), 1: _central(means, 0, 2)}
+    root = np.sqrt(square[0] * square[1])
+    value = _central(means, 1, 1) / root
+    both = (1 + value**2 / 2) * _central(means, 2, 2) / root**2
+    mixed = value / root * (_central(means, 3, 1) / square[0] + _central(means, 1, 3) / square[1])
+    own = value**2 / 4 * (_central(means, 4, 0) / square[0] ** 2 + _central(means, 0, 4) / square[1] ** 2)
+    return np.asarray(both - mixed + own)[:, None]

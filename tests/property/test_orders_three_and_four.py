@@ -1,0 +1,219 @@
+"""Products of orders three and four are free: no two records are further apart with them than without, wherever they lie."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.polynomial.polynomial import polyder, polyval2d
+from numpy.typing import NDArray
+
+from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics.features import Moments
+from quietmean.statistics.features.higher import PART_IF_PRIVATE
+from quietmean.testing import check_sensitivity
+
+Array = NDArray[np.float64]
+
+COLUMNS = Columns(
+    [
+        Column(name="x", low=-1, high=1, missing="indicator"),
+        Column(name="y", low=0, high=10, missing="indicator"),
+        Column(name="arm", levels=("a", "b")),
+    ]
+)
+# Of one level, x is at a bound.
+ROBUST = {"linear-regression(y ~ x)": False, "linear-regression(x ~ y)": False, "correlation(x, y)": False}
+ROBUST |= {"linear-regression(y ~ arm)": True}
+
+
+def moments(text: str, *others: str, count: Count = Count.PUBLIC) -> Moments:
+    """The feature that is released for these statistics together."""
+    statistics = tuple(parse_statistic(read_text(one)) for one in (text, *others))
+    (found,) = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=count).scales
+    assert isinstance(found, Moments)
+    assert found.higher
+    return found
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The coordinates of a record as polynomials in the columns, coefficients (coordinates, 5, 5) by the powers of both."""
+
+    coefficients: Array
+
+    @classmethod
+    def of(cls, feature: Moments) -> Forms:
+        """From encodings at 25 points, which polynomials of degree four in each column are determined by."""
+        points = np.array(list(itertools.product(np.linspace(-1, 1, 5), repeat=2)))
+        encoded = np.array([_encoded(feature, *point) for point in points])
+        powers = np.array([[x**i * y**j for i, j in itertools.product(range(5), repeat=2)] for x, y in points])
+        return cls(np.linalg.solve(powers, encoded).T.reshape(-1, 5, 5))
+
+    def at(self, x: Array, y: Array) -> Array:
+        """Shape (coordinates, points)."""
+        return np.asarray(polyval2d(x, y, self.coefficients.transpose(1, 2, 0)))
+
+    def derived(self, *axes: int) -> Forms:
+        found = self.coefficients
+        for axis in axes:
+            lower = polyder(found, axis=1 + axis)
+            found = np.zeros_like(found)
+            found[(slice(None), *(slice(0, size) for size in lower.shape[1:]))] = lower
+        return Forms(found)
+
+    @property
+    def bounds(self) -> Array:
+        """No coordinate is further from 0, shape (coordinates,)."""
+        return np.asarray(np.abs(self.coefficients).sum(axis=(1, 2)))
+
+
+def _encoded(feature: Moments, x: float, y: float) -> Array:
+    """As ``Moments.encode`` has it, of columns scaled to [-1, 1]; a level may be any number there."""
+    first, second = feature.vertices
+    columns = {first: np.array([x]), second: np.array([y])}
+    products = [np.prod([columns[vertex] for vertex in edge if vertex is not None], axis=0) for edge in feature.edges]
+    squares = [columns[vertex] ** 2 - 1 for vertex in feature.numbers]
+    higher = [one.values(columns) for one in feature.higher]
+    return np.concatenate([np.ones(1), *products, *squares, *higher]) * feature.factors
+
+
+class Pairs:
+    """The squared distance of two records (x, y) and (u, v), at many such pairs at once, shape (4, pairs)."""
+
+    def __init__(self, forms: Forms) -> None:
+        self.forms = forms
+        self.first = [forms.derived(axis) for axis in (0, 1)]
+        bounds = np.array([one.bounds for one in self.first] * 2)
+        second = np.array([[forms.derived(i, j).bounds for j in (0, 1)] for i in (0, 1)])
+        # Second derivatives of the squared distance are no larger: |d| <= 2 of the coordinate's bound.
+        curved = np.zeros((4, 4))
+        for i, j in itertools.product(range(4), repeat=2):
+            curved[i, j] = 2 * (bounds[i] * bounds[j]).sum()
+            if i // 2 == j // 2:
+                curved[i, j] += 2 * (2 * forms.bounds * second[i % 2, j % 2]).sum()
+        self.curved = curved
+
+    def squares(self, pairs: Array) -> Array:
+        return np.asarray(((self.forms.at(*pairs[:2]) - self.forms.at(*pairs[2:])) ** 2).sum(axis=0))
+
+    def slopes(self, pairs: Array) -> Array:
+        apart = 2 * (self.forms.at(*pairs[:2]) - self.forms.at(*pairs[2:]))
+        ends = [(apart * one.at(*pairs[:2])).sum(axis=0) for one in self.first]
+        others = [-(apart * one.at(*pairs[2:])).sum(axis=0) for one in self.first]
+        return np.array([*ends, *others])
+
+
+def largest_is_within(pairs: Pairs, limit: float, level: bool) -> bool:
+    """A proof by branch and bound that no pair is further apart, or False where it finds none.
+
+    Cells are boxes around points. In one where a derivative keeps its sign, the largest distance is on a face; there, and
+    anywhere, it is at most what Taylor's formula says.
+    """
+    steps = 8
+    middles = np.linspace(-1, 1, steps + 1)[:-1] + 1 / steps
+    # Changing the sign of a column in both records leaves all distances as they are.
+    positive = middles[middles > 0]
+    first, other = (np.ones(1), np.array([-1.0, 1.0])) if level else (positive, middles)
+    cells = np.array(list(itertools.product(first, positive, other, middles))).T
+    half = np.array([0.0, 1, 0, 1] if level else [1.0] * 4)[:, None] / steps
+    free = [place for place in range(4) if half[place, 0] > 0]
+    while cells.shape[1]:
+        if half.max() < 1e-4:
+            return False
+        slopes = pairs.slopes(cells)
+        one_sided = np.abs(slopes) >= pairs.curved @ half
+        faces = np.where(one_sided, cells + np.sign(slopes) * half, cells)
+        left = np.where(one_sided, 0.0, half)
+        most = pairs.squares(faces) + (np.abs(pairs.slopes(faces)) * left).sum(axis=0)
+        most += np.einsum("ip,ij,jp->p", left, pairs.curved, left) / 2
+        cells, half = cells[:, most > limit * (1 + 1e-12)], half / 2
+        moves = np.zeros((2 ** len(free), 4, 1))
+        moves[:, free, 0] = np.array(list(itertools.product([-1, 1], repeat=len(free)))) * half[free, 0]
+        cells = np.concatenate([cells + move for move in moves], axis=1)
+    return True
+
+
+def heavier(feature: Moments, factor: float) -> Moments:
+    """With so much more weight on what is said to be free."""
+    return replace(feature, higher_weights=tuple(factor * weight for weight in feature.higher_weights))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ROBUST)
+def test_no_two_records_are_further_apart_than_without(text: str) -> None:
+    feature = moments(text)
+    assert feature.proven is not None
+    assert largest_is_within(Pairs(Forms.of(feature)), feature.proven, ROBUST[text])
+
+
+def test_the_same_where_the_first_column_is_a_level() -> None:
+    feature = moments("linear-regression(y ~ arm)")
+    assert feature.proven is not None
+    assert largest_is_within(Pairs(Forms.of(feature)), feature.proven, level=True)
+
+
+@pytest.mark.parametrize("text", ROBUST)
+def test_weights_are_not_far_from_what_is_free(text: str) -> None:
+    """A search finds records that are further apart with half as much weight again."""
+    feature = heavier(moments(text), 1.5)
+    axis = np.linspace(-1, 1, 17)
+    first = np.array([-1.0, 1.0]) if ROBUST[text] else axis
+    points = np.array(list(itertools.product(first, axis))).T
+    there = Forms.of(feature).at(*points)
+    squares = (there**2).sum(axis=0)
+    assert feature.proven is not None
+    assert (squares[:, None] + squares - 2 * there.T @ there).max() > feature.proven * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("text", ROBUST)
+def test_lengths_and_missing_values(text: str) -> None:
+    """A record beside a missing one under public counts, and any record under private ones, on a grid of 20,000 points.
+
+    Both are polynomials that reach their largest value at the corners or 0, where products of a higher order vanish.
+    """
+    axis = np.linspace(-1, 1, 201)
+    first = np.array([-1.0, 1.0]) if ROBUST[text] else np.linspace(0, 1, 101)
+    points = np.array(np.meshgrid(first, axis)).reshape(2, -1)
+    public, private = moments(text), moments(text, count=Count.PRIVATE)
+    assert private.higher_weights == public.higher_weights
+    assert public.proven is not None
+    assert float((Forms.of(public).at(*points) ** 2).sum(axis=0).max()) <= public.proven * 0.99
+    lengths = (Forms.of(private).at(*points) ** 2).sum(axis=0)
+    assert float(lengths.max()) <= private.length**2 * (1 + 1e-9)
+    assert PART_IF_PRIVATE < 1
+
+
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "both ways": ("linear-regression(y ~ x)", "linear-regression(x ~ y)"),
+    "with all kinds": ("correlation(x, y)", "linear-regression(y ~ x)", "covariance(x, y)", "pca(x, y)"),
+    "with one of before": ("correlation(x, y)", "linear-regression(y ~ x, robust=false)"),
+}
+
+
+@pytest.mark.parametrize("texts", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("count", Count)
+def test_several_statistics_of_a_pair_together(texts: tuple[str, ...], count: Count) -> None:
+    statistics = tuple(parse_statistic(read_text(text)) for text in texts)
+    workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=count)
+    assert len(workload.scales) == 1
+    assert check_sensitivity(workload, restarts=4, seed=3) > 0.9
+    if count == Count.PUBLIC:
+        assert workload.sensitivity <= len(texts) ** 0.5 * (1 + 1e-12)
+
+
+def test_robust_errors_cost_nothing_in_the_noise_of_anything_else() -> None:
+    """The squared sensitivity is that without them, and so is the noise of each quantity that both release."""
+    for text in ROBUST:
+        plain = parse_statistic(read_text(text[:-1] + ", robust=false)"))
+        workloads = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD) for one in (parse_statistic(read_text(text)), plain)]
+        features = [workload.statistics[0].features(workload.declared)[0] for workload in workloads]
+        assert features[0].sensitivity == pytest.approx(features[1].sensitivity, rel=1e-12)
+        spreads = [workload.decoder().spread for workload in workloads]
+        size = len(spreads[1])
+        assert len(spreads[0]) > size
+        np.testing.assert_allclose(spreads[0][:size, :size], spreads[1], rtol=1e-9)
