@@ -216,7 +216,8 @@ What is not kept, and why:
 - Twelve bins of time are wide beside the exact intervals of quartiles, medians and restricted means (*width*, *bins*): ours hold
   wherever in its bin an event is, which shorter ones from the same counts could not. More bins or `edges` make them shorter; for
   costs, `scale = "log"`.
-- Intercept and slope of calibration are not shown where the noise leaves too little of the outcomes, which rare ones often meet.
+- Intercept and slope of calibration are not shown where the noise leaves too little of the outcomes, at times where 36 of 2,000
+  have it.
 
 | what | records | population | exact | noise | width | bins | flagged | hidden | |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---|

@@ -35,6 +35,8 @@ _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 50.0
 _LEAST = 1e-6
 # Noise deviations that the information of the recalibration must have in each direction.
 _LEAST_INFORMATION = 4.0
+# The regression begins and ends where so many noise deviations of records have a prediction below and above.
+_LEAST_BEYOND = 4.0
 # Of the largest eigenvalue of an information matrix, what is no more than rounding.
 _SINGULAR = 1e-9
 
@@ -142,6 +144,19 @@ class _Cells:
         squares = np.concatenate([self.predicted**2, (1 - self.predicted) ** 2])
         return {BRIER: squares, LARGE: np.concatenate([-self.predicted, 1 - self.predicted])}
 
+    def within(self) -> _Cells:
+        """Those between which nearly all records are, as far as noise allows to know.
+
+        Beyond are log odds that next to nobody has: they would weigh most, and hold little but noise. Which predictions are
+        looked at does not change what the outcome has to do with them.
+        """
+        cells = len(self.predicted)
+        both = np.kron(np.ones((1, 2)), np.eye(cells))
+        records, noise = both @ self.counts, both @ self.noise @ both.T
+        begin, end = _some(records, noise), cells - _some(records[::-1], noise[::-1, ::-1])
+        kept = np.concatenate([np.arange(begin, end), np.arange(cells + begin, cells + end)])
+        return _Cells(self.counts[kept], self.noise[np.ix_(kept, kept)], self.predicted[begin:end])
+
     def halved(self) -> _Cells:
         """The same with half as many bins: each in the middle of two, by their number of records."""
         cells = len(self.predicted)
@@ -157,7 +172,8 @@ class _Cells:
 
         Bins may have moved them by as much as half as many of them move them further.
         """
-        found, coarser = self._regression(), self.halved()._regression()
+        inner = self.within()
+        found, coarser = (None, None) if len(inner.predicted) < 2 else (inner._regression(), inner.halved()._regression())
         if found is None or coarser is None:
             text = "the outcome or the prediction hardly differs beyond the noise: no slope"
             flags.append(Flag("no-recalibration", text, (INTERCEPT, SLOPE)))
@@ -190,9 +206,18 @@ class _Cells:
         return found, sampling @ of_score @ sampling, sampling
 
 
+def _some(counts: Array, noise: Array) -> int:
+    """Up to which cell, from the first, there are as many as noise does not hide."""
+    enough = np.cumsum(counts) > _LEAST_BEYOND * np.sqrt(np.maximum(np.diag(noise.cumsum(axis=0).cumsum(axis=1)), 0.0))
+    return int(np.argmax(enough)) if enough.any() else len(counts)
+
+
 def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
-    """Logistic regression of counts by Newton's method, or None where it has no maximum."""
-    found: Array = np.zeros(design.shape[1])
+    """Logistic regression of counts by Newton's method, or None where it has no maximum.
+
+    Steps begin at predictions that are right, from where noise in counts leads astray least.
+    """
+    found: Array = np.array([0.0, 1.0])
     for _ in range(_STEPS):
         risk = expit(design @ found)
         information = design.T @ ((records * risk * (1 - risk))[:, None] * design)
@@ -200,7 +225,8 @@ def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
         if not values[0] > _SINGULAR * values[-1]:
             return None
         change = np.linalg.solve(information, design.T @ (with_it - records * risk))
-        found = found + np.clip(change, -1.0, 1.0)
+        # Risks move by no more than a factor of e or so at a time.
+        found = found + change * min(1.0, 1.0 / max(float(np.abs(design @ change).max()), 1e-300))
         if np.abs(found).max() > _FARTHEST:
             return None
         if np.abs(change).max() < _CLOSE:
