@@ -189,4 +189,4 @@ def answer_schema() -> Schema:
         "records": described(NUMBER, "so many are in it; an estimate where counts are private"),
         "true_value": described(_by_term(NUMBER), "run only: without noise"),
     }
-    return record(fields, optional=["groups", "since", "tests", "summary", "reason", "true_value"])
+    return record(fields, optional=["groups", "resolution", "since", "tests", "summary", "reason", "true_value"])
