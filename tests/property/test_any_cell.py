@@ -28,7 +28,7 @@ from support.odd_cells import (
     as_text,
     duckdb_cells,
     excel_xml,
-    sheets_in_this_process,
+    read_files_in_this_process,
     with_cell,
 )
 
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", sheets_in_this_process)
+    read_files_in_this_process(monkeypatch)
 
 
 def read(source: Any, told: list[str]) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.text import Encoding
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
 from support.every_kind import all_statistics
-from support.odd_cells import CELLS, WRITERS, CannotHoldError, Table, as_text, into_duckdb, sheets_in_this_process
+from support.odd_cells import CELLS, WRITERS, CannotHoldError, Table, as_text, into_duckdb, read_files_in_this_process
 
 PAIRS, SOME = 10_000, 30
 # Read together, for statistics of them all at once.
@@ -201,7 +201,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", sheets_in_this_process)
+    read_files_in_this_process(monkeypatch)
 
 
 @pytest.mark.parametrize("count", [pytest.param(PAIRS, marks=pytest.mark.slow), SOME])

@@ -18,6 +18,7 @@ from pyarrow import feather, parquet
 
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import read_columns
+from support.odd_cells import read_files_in_this_process
 
 # What a cell may be read as: of the second kind of levels several are one number, so that only their spelling tells them apart.
 KINDS = [
@@ -103,6 +104,11 @@ def sources(table: pa.Table, cells: list[Any], folder: Path) -> dict[str, Any]:
 
 
 TYPES = list(columns_of_types())
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_files_in_this_process(monkeypatch)
 
 
 @pytest.mark.parametrize("cells", TYPES, ids=[f"{place} {one.type}" for place, one in enumerate(TYPES)])

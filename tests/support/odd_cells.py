@@ -6,7 +6,6 @@ import csv
 import datetime as dt
 import io
 import sqlite3
-import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 from xml.sax.saxutils import escape
 
@@ -24,9 +22,10 @@ import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from pyarrow import feather, parquet
 
-from quietmean.core import sheets
+from quietmean.core import columnar, sheets
 from quietmean.statistics import Column, Columns
 
 COLUMNS = Columns(
@@ -503,11 +502,17 @@ WRITERS: dict[str, Writer] = {
 }
 
 
-def sheets_in_this_process(command: list[str], **options: Any) -> Any:
-    """Instead of a process that reads a workbook, of which thousands take an hour."""
-    *python, kind, path, most = command
-    assert python == [sys.executable, "-P", "-m", "quietmean.core.sheets"]
+def apart_in_this_process(module: Any, arguments: Sequence[str]) -> tuple[int, bytes]:
+    """Instead of a process that reads a file, of which thousands take an hour."""
+    path, most = arguments[1], int(arguments[2])
     try:
-        return SimpleNamespace(returncode=0, stdout=sheets.packed(kind, path, int(most)))
+        if module is columnar:
+            return 0, columnar.packed(arguments[0], path, most, arguments[3:])
+        return 0, sheets.packed(arguments[0], path, most)
     except Exception:
-        return SimpleNamespace(returncode=1, stdout=b"")
+        return 1, b""
+
+
+def read_files_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for reader in ("workbook", "frames"):
+        monkeypatch.setattr(f"quietmean.studies.data.{reader}.read_apart", apart_in_this_process)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import database, delimited, read_columns
@@ -269,10 +270,15 @@ def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Parquet", "Feather"])
-def test_columnar_files_need_one_library_of_two(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_columnar_files_need_one_library_of_two(kind: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     source = FILES[kind][0](tmp_path)
-    monkeypatch.setattr("quietmean.studies.data.frames.is_installed", lambda module: module != "polars")
+    monkeypatch.setattr(
+        "quietmean.studies.data.frames.read_apart",
+        lambda module, said: (0, module.packed(said[0], said[1], int(said[2]), said[3:])),
+    )
+    monkeypatch.setattr(columnar, "_LIBRARIES", {library: columnar._LIBRARIES[library]})
     np.testing.assert_allclose(read_columns(source, COLUMNS), RECORDS)
 
 

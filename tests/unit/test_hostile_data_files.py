@@ -7,7 +7,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import read_columns, table, text
+from quietmean.studies.data import delimited, read_columns, reading, table, text
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 
@@ -56,19 +59,32 @@ def test_a_workbook_that_lies_about_its_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is not limited there")
-def test_a_process_that_reads_a_workbook_may_end_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("python_calamine")
-    (tmp_path / "t.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(4096))
+@pytest.mark.parametrize(
+    ("name", "start", "words"),
+    [
+        ("t.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"t\.xls cannot be read as a workbook: save it anew"),
+        ("t.parquet", b"PAR1", r"t\.parquet cannot be read as a table: it is a damaged Parquet file, or reading it takes more"),
+        ("t.feather", b"ARROW1", r"t\.feather cannot be read as a table: it is a damaged Arrow file, or reading it takes more"),
+    ],
+)
+def test_a_process_that_reads_a_file_may_end_as_it_likes(
+    name: str, start: bytes, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("python_calamine", "narwhals"):
+        pytest.importorskip(module)
+    (tmp_path / name).write_bytes(start + bytes(4096))
     much = "from quietmean.core.portability import limit_memory; limit_memory(2**30); bytearray(2**31)"
     run = subprocess.run
-    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much, "print('no sheets')"):
+    endless = "import time; print('Sentinel', flush=True); time.sleep(60)"
+    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much, "print('Sentinel')", endless):
 
         def other(command: list[str], program: str = program, **options: Any) -> Any:
-            return run([command[0], "-c", program], **options)
+            return run([command[0], "-c", program], **options | ({"timeout": 0.3} if program == endless else {}))
 
-        monkeypatch.setattr("quietmean.studies.data.workbook.subprocess.run", other)
-        with pytest.raises(InputError, match=r"t\.xls cannot be read as a workbook: save it anew"):
-            read_columns(tmp_path / "t.xls", AGE)
+        monkeypatch.setattr("quietmean.studies.data.apart.subprocess.run", other)
+        with pytest.raises(InputError, match=words) as caught:
+            read_columns(tmp_path / name, AGE)
+        assert "Sentinel" not in str(caught.value)
 
 
 def test_other_workbooks_are_read_by_a_process_of_its_own(tmp_path: Path) -> None:
@@ -262,3 +278,214 @@ def test_a_database_with_a_log_where_nobody_can_write(tmp_path: Path, monkeypatc
     monkeypatch.setattr("quietmean.studies.data.database.os.access", lambda path, mode: False)
     np.testing.assert_allclose(read_columns(path, AGE).ravel(), [40, 50])
     assert [one.name for one in tmp_path.iterdir()] == ["t.sqlite"]
+
+
+# --- Parquet and Arrow -----------------------------------------------------------------------------------------------
+
+
+def varint(number: int) -> bytes:
+    """As Parquet's metadata hold it."""
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
+def with_footer(raw: bytes, footer: bytes) -> bytes:
+    return raw[: -8 - int.from_bytes(raw[-8:-4], "little")] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+ROWS = 54_321
+
+
+def lying_parquet(path: Path, rows: int) -> None:
+    from pyarrow import parquet, table
+
+    parquet.write_table(table({"age": [41.0] * ROWS, "note": ["Sentinel"] * ROWS}), path)
+    raw = path.read_bytes()
+    footer = raw[-8 - int.from_bytes(raw[-8:-4], "little") : -8]
+    path.write_bytes(with_footer(raw, footer.replace(varint(2 * ROWS), varint(2 * rows))))
+
+
+def lying_arrow(path: Path, rows: int) -> None:
+    from pyarrow import feather, table
+
+    feather.write_feather(table({"age": [41.0] * ROWS, "note": ["Sentinel"] * ROWS}), path)
+    path.write_bytes(path.read_bytes().replace(ROWS.to_bytes(8, "little"), rows.to_bytes(8, "little")))
+
+
+def long_footer(path: Path) -> None:
+    lying_parquet(path, ROWS)
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff\xff\xff\x7fPAR1")
+
+
+HOSTILE: dict[str, Callable[[Path], None]] = {
+    "as many rows as can be said": lambda path: lying_parquet(path, 2**60),
+    "as many rows as memory could hold": lambda path: lying_parquet(path, 2**31),
+    "no rows": lambda path: lying_parquet(path, 0),
+    "rows of Arrow": lambda path: lying_arrow(path, 2**60),
+    "a footer longer than the file": long_footer,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_metadata_that_lie(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("narwhals")
+    HOSTILE[kind](tmp_path / "t.parquet")
+    started, told = time.monotonic(), list[str]()
+    try:
+        assert len(read_columns(tmp_path / "t.parquet", AGE, told.append)) in (0, ROWS)
+    except InputError as error:
+        told.append(str(error))
+    assert not [sentence for sentence in told if "Sentinel" in sentence or "\n" in sentence]
+    assert time.monotonic() - started < 60
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_apart(module: Any, said: list[str]) -> tuple[int, bytes]:
+        try:
+            return 0, columnar.packed(said[0], said[1], int(said[2]), said[3:])
+        except (MemoryError, columnar.TooManyCellsError):
+            return columnar.TOO_LARGE, b""
+
+    monkeypatch.setattr("quietmean.studies.data.frames.read_apart", read_apart)
+
+
+def test_groups_without_rows_and_columns_beside_that_nobody_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    in_this_process(monkeypatch)
+    deep = pyarrow.float64()
+    for _ in range(300):
+        deep = pyarrow.list_(deep)
+    schema = pyarrow.schema([("age", pyarrow.float64()), ("deep", deep)])
+    with parquet.ParquetWriter(tmp_path / "t.parquet", schema) as writer:
+        for ages in (*([] for _ in range(300)), [41.0]):
+            writer.write_table(
+                pyarrow.table([pyarrow.array(ages, schema[0].type), pyarrow.nulls(len(ages), deep)], schema=schema)
+            )
+    np.testing.assert_array_equal(read_columns(tmp_path / "t.parquet", AGE).ravel(), [41])
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_long_text_that_is_said_many_times(dictionary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    in_this_process(monkeypatch)
+    monkeypatch.setattr(columnar, "MOST_TEXT", 2**20)
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2**10, pyarrow.int32()), ["7" * 2**12])
+    parquet.write_table(pyarrow.table({"age": texts if dictionary else texts.cast(pyarrow.string())}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="more than 128 million cells"):
+        read_columns(tmp_path / "t.parquet", AGE)
+    # One long cell is one cell.
+    parquet.write_table(pyarrow.table({"age": ["41", "7" * 10**6]}), tmp_path / "t.parquet")
+    np.testing.assert_array_equal(read_columns(tmp_path / "t.parquet", AGE).ravel(), [41, np.nan])
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_a_text_that_is_no_utf_8_is_one_cell(kind: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    feather = pytest.importorskip("pyarrow.feather")
+    in_this_process(monkeypatch)
+    width = "large_" if kind == "large_string" else ""
+    raw = pyarrow.array([b"a", b"\xe4\xff", b"b"], getattr(pyarrow, f"{width}binary")())
+    texts = pyarrow.Array.from_buffers(getattr(pyarrow, f"{width}string")(), 3, raw.buffers())
+    if kind == "dictionary":
+        texts = pyarrow.DictionaryArray.from_arrays([0, 1, 2], texts)
+    path = tmp_path / f"t.{ending}"
+    (parquet.write_table if ending == "parquet" else feather.write_feather)(
+        pyarrow.table({"arm": texts, "age": [1.0, 2, 3]}), path
+    )
+    columns = Columns([*AGE, Column(name="arm", levels=("a", "b"))])
+    np.testing.assert_array_equal(read_columns(path, columns), [[1, 0], [2, -1], [3, 1]])
+
+
+@pytest.mark.parametrize("name", ["t[1].parquet", "*.parquet", "year=2020.parquet", "%41.parquet"])
+def test_a_name_is_no_pattern(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    polars = pytest.importorskip("polars")
+    in_this_process(monkeypatch)
+    polars.DataFrame({"age": [99.0]}).write_parquet(tmp_path / "other.parquet")
+    for write in ("write_parquet", "write_ipc"):
+        with (tmp_path / name).open("wb") as file:
+            getattr(polars.DataFrame({"age": [41.0]}), write)(file)
+        np.testing.assert_array_equal(read_columns(tmp_path / name, AGE).ravel(), [41])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is not limited there")
+def test_who_has_less_memory_is_content_with_it() -> None:
+    program = (
+        "import resource; from quietmean.core.portability import limit_memory; least = 2**30;"
+        "resource.setrlimit(resource.RLIMIT_AS, (least, least)); limit_memory(2**33);"
+        "assert resource.getrlimit(resource.RLIMIT_AS) == (least, least)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# --- workbooks -------------------------------------------------------------------------------------------------------
+
+ENTITIES = (
+    '<!DOCTYPE x [<!ENTITY a "Sentinel">'
+    + "".join(f'<!ENTITY {chr(98 + place)} "{10 * f"&{chr(97 + place)};"}">' for place in range(12))
+    + "]>"
+)
+
+
+@pytest.mark.parametrize("declared", [ENTITIES, '<!DOCTYPE x [<!ENTITY m SYSTEM "file:///etc/passwd">]>'])
+def test_entities_of_a_workbook_are_not_expanded(declared: str, tmp_path: Path) -> None:
+    honest = workbook(tmp_path / "honest.xlsx", {})
+    stray = b'<row r="9"><c r="A9" t="inlineStr"><is><t>&m;</t></is></c></row></sheetData>'
+    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename.startswith("xl/worksheets/"):
+                content = declared.encode() + content[content.index(b"<worksheet") :].replace(b"</sheetData>", stray)
+            target.writestr(entry.filename, content)
+    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook") as caught:
+        read_columns(tmp_path / "t.xlsx", AGE)
+    assert "Sentinel" not in str(caught.value)
+
+
+# --- while it is read ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "another"])
+def test_a_file_that_changes_while_it_is_read(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age\n41\n42\n")
+    read = delimited.read_delimited
+
+    def changing(location: Any, wanted: Any, tell: Any) -> Any:
+        found = read(location, wanted, tell)
+        if change == "another":
+            (tmp_path / "new").write_text("age\n41\n43\n")
+            (tmp_path / "new").replace(path)
+        else:
+            path.write_text("age\n41\n42\n43\n" if change == "longer" else "age\n")
+        return found
+
+    monkeypatch.setattr(reading, "read_delimited", changing)
+    with pytest.raises(InputError, match=r"t\.csv was changed while it was read: wait until"):
+        read_columns(path, AGE)
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("CREATE VIEW v AS SELECT * FROM v", "is refused by the database"),
+        ("CREATE VIEW v AS SELECT load_extension('x') AS age", "is refused by the database"),
+        ("CREATE TABLE v (age); INSERT INTO v VALUES (41); CREATE TRIGGER g AFTER INSERT ON v BEGIN DELETE FROM v; END", ""),
+        (
+            "CREATE TABLE x (n); PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES "
+            "('table', 'v', 'v', 0, 'CREATE VIRTUAL TABLE v USING csv(filename=''/etc/passwd'')')",
+            "is refused by the database",
+        ),
+    ],
+)
+def test_what_a_sqlite_file_brings_along(sql: str, words: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
+        base.executescript(sql)
+    if words:
+        with pytest.raises(InputError, match=words):
+            read_columns(f"{tmp_path / 't.sqlite'}#table=v", AGE)
+    else:
+        np.testing.assert_array_equal(read_columns(tmp_path / "t.sqlite", AGE).ravel(), [41])

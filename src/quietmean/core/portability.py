@@ -79,8 +79,13 @@ def write_at(handle: int, content: memoryview, offset: int) -> int:
 
 
 def limit_memory(most: int) -> None:
-    """This process gets no more than ``most`` bytes, and writes no image of itself where it ends; not limited on Windows."""
+    """This process gets no more than ``most`` bytes, or what it had to be content with before; not limited on Windows.
+
+    Nor does it write an image of itself where it ends.
+    """
     if sys.platform != "win32":
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

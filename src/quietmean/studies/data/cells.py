@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.cells import STRANGE, plain, plain_name
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, order_said
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.table import Cells, Table, plain_name
-from quietmean.studies.data.text import Tell, text_of_bytes
+from quietmean.studies.data.table import Cells, Table
+from quietmean.studies.data.text import Tell
 
 # How programs and people write that nothing is known, in small letters. A declared level of that name comes first.
 MISSING_TEXTS = frozenset(
@@ -29,10 +30,8 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 # What a library makes of a day where its column has times, too.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
-# Numbers that are larger or smaller than these are no codes and no levels; and what stands for a cell that has no text.
-_LARGEST, _SMALLEST, STRANGE = 1e300, 1e-30, "\N{REPLACEMENT CHARACTER}"
-# Bytes of numpy's numbers that Python has, too.
-_LARGEST_ITEM = 8
+# Numbers that are larger or smaller than these are no codes and no levels.
+_LARGEST, _SMALLEST = 1e300, 1e-30
 # What is said of cells that are not understood.
 _STRANGE_WORDS = {
     "numbers": "no number and count as missing",
@@ -89,42 +88,6 @@ def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> l
         return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
 
     return [row for row in map(int, np.flatnonzero(np.isnan(values))) if strange(row)]
-
-
-def is_empty(cell: Any) -> bool:
-    """Does a library say that nothing is in it? Some have values that are not equal to themselves, or to nothing at all."""
-    if cell is None or cell is STRANGE:
-        return cell is None
-    try:
-        return bool(cell != cell)
-    # pandas' NA, of which no comparison is true or false; arrays; and whatever else a cell does.
-    except Exception:
-        return not isinstance(cell, Iterable)
-
-
-def plain(cell: Any) -> Any:
-    """What is in a cell of any library: None, a truth value, whole number, float, Decimal, date, time or text; or STRANGE.
-
-    Bytes are a text, as they are in a file of text. It never fails, and looks at nothing but the cell.
-    """
-    if isinstance(cell, str | bool | int | float):
-        return None if cell != cell else cell
-    try:
-        if is_empty(cell):
-            return None
-        if isinstance(cell, np.datetime64):
-            day = cell.astype("datetime64[D]").item()
-            return day if isinstance(day, datetime.date) else STRANGE
-        if isinstance(cell, np.bool_ | np.integer | np.floating) and not isinstance(cell, np.timedelta64):
-            return cell.item() if cell.dtype.itemsize <= _LARGEST_ITEM else float(cell)
-        if isinstance(cell, complex | np.complexfloating):
-            return float(cell.real) if cell.imag == 0 else STRANGE
-        if isinstance(cell, bytes):
-            return text_of_bytes(cell)
-        return cell if isinstance(cell, Decimal | datetime.date) else str(cell)
-    # Whatever it is, and however it is written: it is one cell.
-    except Exception:
-        return STRANGE
 
 
 def text_of_cell(cell: Any) -> str | None:

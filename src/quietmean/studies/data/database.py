@@ -12,21 +12,19 @@ from threading import Timer
 from typing import Any
 from urllib.parse import quote
 
+from quietmean.core.cells import LONGEST_CELL, plain_name, text_of_bytes
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
 from quietmean.studies.data.table import (
-    LONGEST_CELL,
     MOST_CELLS,
     Cells,
     Table,
     heading_absent,
-    plain_name,
     require_distinct,
     too_many_cells,
 )
-from quietmean.studies.data.text import text_of_bytes
 
 _CHUNK = 65_536
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.

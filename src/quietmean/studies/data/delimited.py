@@ -14,19 +14,18 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import DELIMITERS, Location
 from quietmean.studies.data.table import (
-    LONGEST_CELL,
     MOST_CELLS,
     Cells,
     Table,
     heading_absent,
-    plain_name,
     require_distinct,
     too_many_cells,
 )
-from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, cell_text, too_large, unpacked
+from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, too_large, unpacked
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
@@ -95,25 +96,40 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody)
     try:
         if not is_plain(location.path):
             raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
-        return _read_file(location, wanted, tell)
+        before = _state(location.path)
+        table, is_database = _read_file(location, wanted, tell)
+        # A database sees to it by itself that what is read is of one time.
+        if not is_database and _state(location.path) != before:
+            raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
+        return table
     except FileNotFoundError:
         raise InputError(f"file {location.path} does not exist: check the path") from None
     except OSError as error:
         raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
 
 
-def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> Table:
-    """Its first bytes decide what a file is; then the library for it opens it."""
+def _state(path: Path) -> tuple[int, int, int]:
+    """What is another one when a file was written to or replaced."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> tuple[Table, bool]:
+    """And whether it is a database. Its first bytes decide what a file is; then the library for it opens it."""
     with location.path.open("rb") as file:
         first = file.read(_LOOK)
-    if first.startswith(_PARQUET):
-        return read_columnar(location, "parquet", wanted)
-    if first.startswith(_ARROW):
-        return read_columnar(location, "arrow", wanted)
     if first.startswith(_SQLITE):
-        return read_database(location, "sqlite", wanted)
+        return read_database(location, "sqlite", wanted), True
     if first[_DUCKDB] == b"DUCK":
-        return read_database(location, "duckdb", wanted)
+        return read_database(location, "duckdb", wanted), True
+    return _read_no_database(location, first, wanted, tell), False
+
+
+def _read_no_database(location: Location, first: bytes, wanted: Collection[str], tell: Tell) -> Table:
+    if first.startswith(_PARQUET):
+        return read_columnar(location, PARQUET, wanted)
+    if first.startswith(_ARROW):
+        return read_columnar(location, ARROW, wanted)
     if first.startswith(_OLD_OFFICE):
         return read_workbook(location, wanted, OTHER)
     if first.startswith(_ZIP):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
 # Most cells that are read of a workbook or a database: 128 million, some ten gigabytes as objects.
 MOST_CELLS = 2**27
-# Of a longer cell only so much is kept: it is no number, date or level.
-LONGEST_CELL = 2**15
 # Most rows that a message names.
 _MOST_NAMED = 3
 
@@ -95,14 +93,6 @@ def too_many_cells(place: str) -> InputError:
         f"{place} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
         "that chooses columns and rows"
     )
-
-
-def plain_name(name: object) -> str:
-    """A heading as it is compared: in Unicode's form NFC, without blanks around it; a number as it is shown."""
-    if name is None:
-        return ""
-    text = f"{name:.0f}" if isinstance(name, float) and name.is_integer() else str(name)
-    return unicodedata.normalize("NFC", text).strip()
 
 
 def of_rows(place: str, heading: Iterable[object], rows: Sequence[Sequence[Any]], lines: Sequence[int], **more: Any) -> Table:

@@ -48,7 +48,7 @@ class Encoding:
         """And how many bytes at the ``start`` of the file are its mark.
 
         By what was said, else by the mark, else by the first two bytes: UTF-16 has a zero in one of them. Any other text is
-        UTF-8, and a cell of it that is not is Windows-1252: see :func:`cell_text`. Raises :class:`InputError` for an encoding
+        UTF-8, and a cell of it that is not is Windows-1252 (:func:`cell_text`). Raises :class:`InputError` for an encoding
         that is none.
         """
         said = location.said.get("encoding")
@@ -127,21 +127,6 @@ def too_large(name: str) -> InputError:
         f"{name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: unpack it yourself, or "
         "give a Parquet file"
     )
-
-
-def cell_text(cell: str) -> str:
-    """A cell of a text; one that is not UTF-8 is Windows-1252, of which Latin-1 is a part."""
-    try:
-        if not cell.isascii():
-            cell.encode("utf-8")
-    except UnicodeEncodeError:
-        return cell.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
-    return cell
-
-
-def text_of_bytes(cell: bytes) -> str:
-    """A text that a source has as bytes, by the same rule."""
-    return cell_text(cell.decode("utf-8", errors="surrogateescape"))
 
 
 def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:

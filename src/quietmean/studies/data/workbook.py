@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from quietmean.core import sheets
+from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.sheets import EXCEL, OTHER
+from quietmean.studies.data.apart import read_apart
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, plain_name, too_many_cells
+from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, too_many_cells
 
 __all__ = ["EXCEL", "OTHER", "read_workbook"]
 
@@ -53,15 +53,14 @@ def _sheets(location: Location, kind: str) -> Sheets:
     """Read by a process of its own: its library may end it, or want more memory than there is."""
     module = "openpyxl" if kind == EXCEL else "python_calamine"
     import_extra(module, "excel", f"{location.name} is a workbook, and reading it")
-    command = [sys.executable, "-P", "-m", sheets.__name__, kind, str(location.path.absolute()), str(MOST_CELLS)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode == sheets.PASSWORD:
+    ended, content = read_apart(sheets, [kind, str(location.path.absolute()), str(MOST_CELLS)])
+    if ended == sheets.PASSWORD:
         raise InputError(f"{location.name} is protected by a password: save it without")
-    if done.returncode == sheets.TOO_LARGE:
+    if ended == sheets.TOO_LARGE:
         raise too_many_cells(location.name)
-    if done.returncode:
+    if ended:
         raise _unreadable(location)
-    return decode(done.stdout, list[tuple[str, list[tuple[int, list[Any]]]]], lambda reason: _unreadable(location))
+    return decode(content, list[tuple[str, list[tuple[int, list[Any]]]]], lambda reason: _unreadable(location))
 
 
 def _table(rows: Rows, location: Location) -> Table:

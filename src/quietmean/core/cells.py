@@ -1,0 +1,76 @@
+"""What one cell of any library holds, as plain values: nothing else of its source is looked at."""
+
+from __future__ import annotations
+
+import datetime
+import unicodedata
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+# What stands for a cell that has no text; and of a longer text only so much is kept: it is no number, date or level.
+STRANGE = "\N{REPLACEMENT CHARACTER}"
+LONGEST_CELL = 2**15
+# Bytes of numpy's numbers that Python has, too.
+_LARGEST_ITEM = 8
+
+
+def is_empty(cell: Any) -> bool:
+    """Does a library say that nothing is in it? Some have values that are not equal to themselves, or to nothing at all."""
+    if cell is None or cell is STRANGE:
+        return cell is None
+    try:
+        return bool(cell != cell)
+    # pandas' NA, of which no comparison is true or false; arrays; and whatever else a cell does.
+    except Exception:
+        return not isinstance(cell, Iterable)
+
+
+def plain(cell: Any) -> Any:
+    """What is in a cell of any library: None, a truth value, whole number, float, Decimal, date, time or text; or STRANGE.
+
+    Bytes are a text, as they are in a file of text. It never fails, and looks at nothing but the cell.
+    """
+    if isinstance(cell, str | bool | int | float):
+        return None if cell != cell else cell
+    try:
+        if is_empty(cell):
+            return None
+        if isinstance(cell, np.datetime64):
+            day = cell.astype("datetime64[D]").item()
+            return day if isinstance(day, datetime.date) else STRANGE
+        if isinstance(cell, np.bool_ | np.integer | np.floating) and not isinstance(cell, np.timedelta64):
+            return cell.item() if cell.dtype.itemsize <= _LARGEST_ITEM else float(cell)
+        if isinstance(cell, complex | np.complexfloating):
+            return float(cell.real) if cell.imag == 0 else STRANGE
+        if isinstance(cell, bytes):
+            return text_of_bytes(cell)
+        return cell if isinstance(cell, Decimal | datetime.date) else str(cell)
+    # Whatever it is, and however it is written: it is one cell.
+    except Exception:
+        return STRANGE
+
+
+def cell_text(cell: str) -> str:
+    """A cell of a text; one that is not UTF-8 is Windows-1252, of which Latin-1 is a part."""
+    try:
+        if not cell.isascii():
+            cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return cell.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
+    return cell
+
+
+def text_of_bytes(cell: bytes) -> str:
+    """A text that a source has as bytes, by the same rule."""
+    return cell_text(cell.decode("utf-8", errors="surrogateescape"))
+
+
+def plain_name(name: object) -> str:
+    """A heading as it is compared: in Unicode's form NFC, without blanks around it; a number as it is shown."""
+    if name is None:
+        return ""
+    text = f"{name:.0f}" if isinstance(name, float) and name.is_integer() else str(name)
+    return unicodedata.normalize("NFC", text).strip()

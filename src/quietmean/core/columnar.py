@@ -1,0 +1,251 @@
+"""Columns of a Parquet or Arrow file, read by a process of its own: ``python -P -m quietmean.core.columnar KIND PATH MOST NAME``.
+
+Libraries for these files make room for whatever a file says it has, and some end their process where it is damaged, or never come
+to an end. This module imports nothing of quietmean but what reads cells and limits memory, for a process that begins quickly.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
+from quietmean.core.portability import limit_memory
+
+PARQUET: Final = "parquet"
+ARROW: Final = "arrow"
+# How the process ends where it prints no columns, besides any other way; and the most memory that it gets.
+TOO_LARGE = 4
+MOST_MEMORY = 8 * 2**30
+# Whole numbers below this one are floats, exactly.
+_EXACT = 2**53
+# Days since 1970 that Python's dates hold, and its spans of time.
+_EPOCH = datetime.date(1970, 1, 1)
+_FIRST, _LAST = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
+_MOST_DAYS = datetime.timedelta.max.days - 1
+_A_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+# The texts of a column have so many signs together, at most.
+MOST_TEXT = 2**31
+# Numbers that MessagePack has not are packed as texts of this type.
+_NUMBER = 1
+_MOST_BITS = 63
+
+# Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
+Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
+# The names of all columns, and those that were asked for, by their places.
+Content: TypeAlias = tuple[list[str], dict[int, Cells]]
+
+
+class TooManyCellsError(Exception):
+    """There are more than are to be read."""
+
+
+def packed(kind: str, path: str, most: int, wanted: Collection[str]) -> bytes:
+    """The :data:`Content` of a file, packed: without columns where not all that are ``wanted`` are there, or two have one name.
+
+    Raises :class:`TooManyCellsError`, and whatever a library raises for a file.
+    """
+    libraries = [library for name, library in _LIBRARIES.items() if _anyway(partial(import_module, name)) is not None]
+    heading = _first_that_can([partial(names_in, Path(path), kind) for names_in, _ in libraries])
+    names = [plain_name(name) for name in heading]
+    columns: dict[int, bytes | list[Any]] = {}
+    if set(wanted) <= set(names) and len(set(filter(None, names))) == len([name for name in names if name]):
+        # Without a column that was asked for, the first one says how many rows there are.
+        for place in [names.index(name) for name in wanted] or [0]:
+            # Each column by itself: a library that cannot read one of them says nothing about the next.
+            cells = _first_that_can([partial(_column, read, Path(path), kind, heading[place]) for _, read in libraries])
+            if len(cells) * max(len(wanted), 1) > most:
+                raise TooManyCellsError
+            columns[place] = cells.tobytes() if isinstance(cells, np.ndarray) else [_packable(cell) for cell in cells]
+    return msgspec.msgpack.encode((heading, columns))
+
+
+def unpacked(heading: list[str], columns: Mapping[int, bytes | list[Any]]) -> Content:
+    """The cells that :func:`packed` packed."""
+    return heading, {
+        place: np.frombuffer(cells, dtype=np.float64) if isinstance(cells, bytes) else [_number(cell) for cell in cells]
+        for place, cells in columns.items()
+    }
+
+
+def _packable(cell: Any) -> Any:
+    """Dates and times as texts such as 2024-01-31, which are read as the same day."""
+    cell = plain(cell)
+    if isinstance(cell, str):
+        return cell[:LONGEST_CELL]
+    if isinstance(cell, datetime.date):
+        return _anyway(cell.isoformat) or STRANGE
+    if isinstance(cell, Decimal) or (type(cell) is int and cell.bit_length() > _MOST_BITS):
+        return msgspec.msgpack.Ext(_NUMBER, str(cell).encode())
+    return cell
+
+
+def _number(cell: Any) -> Any:
+    return Decimal(bytes(cell.data).decode()) if isinstance(cell, msgspec.msgpack.Ext) else cell
+
+
+def _first_that_can(calls: Sequence[Callable[[], Any]]) -> Any:
+    """What the first of them returns that does not fail; as the last one fails if all do."""
+    for call in calls[:-1]:
+        found = _anyway(call)
+        if found is not None:
+            return found
+    return calls[-1]()
+
+
+def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: str) -> Cells:
+    import narwhals
+
+    series = narwhals.from_native(read(path, kind, name), eager_only=True)[name]
+    if isinstance(series.dtype, narwhals.String):
+        # Where a text is no UTF-8, none can be cut before they are handed over.
+        cut = _anyway(lambda: series.str.slice(0, LONGEST_CELL))
+        series = series if cut is None else cut
+    if (_anyway(lambda: _signs(series, narwhals)) or 0) > MOST_TEXT:
+        raise TooManyCellsError
+    return cells_of(series, narwhals)
+
+
+def _signs(series: Any, narwhals: Any) -> int:
+    """Of all its texts together: a few bytes of a file may say a long one any number of times."""
+    if isinstance(series.dtype, narwhals.Categorical | narwhals.Enum):
+        return len(series) * int(series.unique().cast(narwhals.String).str.len_chars().max() or 0)
+    return int(series.str.len_chars().sum()) if isinstance(series.dtype, narwhals.String) else 0
+
+
+def cells_of(series: Any, narwhals: Any) -> Cells:
+    """The cells of a column of any library that narwhals knows."""
+    kind = series.dtype
+    if kind.is_float():
+        return _floats(series, narwhals)
+    if kind.is_integer():
+        # A library may refuse a number that float64 cannot hold exactly.
+        numbers: NDArray[np.float64] | None = _anyway(lambda: _floats(series, narwhals))
+        if numbers is not None and np.all(np.isnan(numbers) | (np.abs(numbers) < _EXACT)):
+            return numbers
+    if isinstance(kind, narwhals.Date | narwhals.Datetime | narwhals.Duration):
+        return _of_what_python_holds(series, kind, narwhals)
+    return _objects(series)
+
+
+def _floats(series: Any, narwhals: Any) -> NDArray[np.float64]:
+    """As float64, (rows,), rounded to the nearest; NaN where one is missing."""
+    return np.asarray(series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
+    """Dates, times or spans of time; what stands in a file may be too far away for Python, and no library says so in one way."""
+    dates = isinstance(kind, narwhals.Date)
+    unit = 1 if dates else _A_DAY[kind.time_unit]
+    first, last = (-_MOST_DAYS, _MOST_DAYS) if isinstance(kind, narwhals.Duration) else (_FIRST, _LAST)
+    counts = _anyway(lambda: series.cast(narwhals.Int32 if dates else narwhals.Int64).to_list())
+    if counts is None or all(is_empty(count) or first <= count // unit <= last for count in counts):
+        return _objects(series)
+    # Where nothing is, some have a number that stands for it.
+    empty = series.is_null().to_list()
+    there = [place for place, count in enumerate(counts) if not empty[place] and first <= count // unit <= last]
+    cells = [None if nothing else STRANGE for nothing in empty]
+    for place, cell in zip(there, _objects(series[there]), strict=True):
+        cells[place] = cell
+    return cells
+
+
+def _objects(series: Any) -> list[Any]:
+    """What each cell is. One that its library cannot hand over is strange, and none but that one: it is found by halving."""
+    cells = _anyway(series.to_list)
+    if cells is not None:
+        return [None if is_empty(cell) else cell for cell in cells]
+    if len(series) == 1:
+        return [STRANGE]
+    half = len(series) // 2
+    return _objects(series[:half]) + _objects(series[half:])
+
+
+def _anyway(call: Callable[[], Any]) -> Any:
+    """What it returns, or None if it fails: a panic of Polars is no Exception."""
+    try:
+        return call()
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TooManyCellsError):
+        raise
+    except BaseException:
+        return None
+
+
+# --- libraries: names of all columns, and a frame of one of them --------------------------------------------------
+
+
+# A path would be a pattern for Polars: an open file is one file, whatever its name.
+def _names_by_polars(path: Path, kind: str) -> list[str]:
+    import polars
+
+    with path.open("rb") as file:
+        return list(polars.read_parquet_schema(file) if kind == PARQUET else polars.read_ipc_schema(file))
+
+
+def _by_polars(path: Path, kind: str, name: str) -> Any:
+    import polars
+
+    with path.open("rb") as file:
+        if kind == PARQUET:
+            return polars.read_parquet(file, columns=[name])
+        return polars.read_ipc(file, columns=[name])
+
+
+def _names_by_pyarrow(path: Path, kind: str) -> list[str]:
+    if kind == PARQUET:
+        from pyarrow import parquet
+
+        return cast("list[str]", parquet.read_schema(path).names)
+    from pyarrow import ipc
+
+    with ipc.open_file(path) as file:
+        return cast("list[str]", file.schema.names)
+
+
+def _by_pyarrow(path: Path, kind: str, name: str) -> Any:
+    if kind == PARQUET:
+        import pyarrow
+        from pyarrow import parquet
+
+        # Else a text in a dictionary that is no UTF-8 ends all of it.
+        kept = [name] if pyarrow.types.is_dictionary(parquet.read_schema(path).field(name).type) else []
+        return parquet.read_table(path, columns=[name], partitioning=None, read_dictionary=kept)
+    from pyarrow import feather
+
+    return feather.read_table(path, columns=[name])
+
+
+_LIBRARIES: Mapping[str, tuple[Callable[[Path, str], list[str]], Callable[[Path, str, str], Any]]] = {
+    "polars": (_names_by_polars, _by_polars),
+    "pyarrow": (_names_by_pyarrow, _by_pyarrow),
+}
+
+
+def main(kind: str, path: str, most: int, wanted: Sequence[str]) -> None:
+    """What the process does."""
+    # Each thread of a library takes room for itself, beforehand.
+    os.environ |= {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "4", "MALLOC_ARENA_MAX": "4"}
+    limit_memory(MOST_MEMORY)
+    try:
+        content = packed(kind, path, most, wanted)
+    except (MemoryError, TooManyCellsError):
+        sys.exit(TOO_LARGE)
+    # Nothing of what a library says: it may quote a cell.
+    except BaseException:
+        sys.exit(1)
+    sys.stdout.buffer.write(content)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
