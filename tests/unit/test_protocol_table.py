@@ -74,6 +74,7 @@ def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: Mod
 @pytest.mark.parametrize(
     ("page", "name"),
     [
+        ("inca.md", "inca"),
         ("cordp-dme.md", "cordp-dme"),
         ("consensus.md", "consensus"),
         ("packed-sharing.md", "packed-sharing"),
