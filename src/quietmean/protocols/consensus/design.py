@@ -13,6 +13,7 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import AUTO, parameters_of
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.completion import complete
+from quietmean.protocols.consensus.quantiser import bytes_over_a_link
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.target import Target
 
@@ -57,7 +58,7 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
     noisy = replace(asked.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
-    found = _on_grid(complete(replace(noisy, graph="harary", connectivity=target.colluding + 1), target.parties), target)
+    found = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
     sigma = found.sigma_local
     refuse_overload_of(asked, found)
     certificate = (
@@ -65,6 +66,19 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
         f"{len(found.edges)} edges; whoever hears all differences included"
     )
     return found, sigma**2 / target.parties + quantisation_error(found), certificate
+
+
+def completed(asked: Settings, target: Target) -> Settings:
+    """Without an open field; with ``bits`` "auto" not quantised at all where that sends less.
+
+    Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
+    """
+    found = complete(asked, target.parties)
+    # A smallest cell is wanted for itself.
+    if asked.bits is not AUTO or asked.delta_min > 0:
+        return found
+    plain = complete(replace(asked, bits=None), target.parties)
+    return min((plain, found), key=lambda one: bytes_over_a_link(one.quantisation, one.iterations, target.dimension))
 
 
 def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
@@ -90,7 +104,7 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
     silent = replace(asked.filled(theta=0.2, c=AUTO), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
-    found = complete(replace(silent, graph="harary", connectivity=target.colluding + 1), target.parties)
+    found = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
     # An edge that is given up no longer hides anything: none is.
     found = replace(found, patience=found.iterations + 1)
     found = replace(found, **found.on_grid(target, [sigma_z, prior]))

@@ -11,6 +11,9 @@ from quietmean.randomness import BitStream, Seed
 
 Indices = NDArray[np.int64]
 
+# Of a message besides its numbers: its header with the weight, and the answer. As measured between machines.
+FRAME_BYTES = 62
+
 
 def dither(settings: Quantisation, iteration: int, first: int, count: int, dimension: int) -> Vector:
     """Rows ``first`` .. ``first + count - 1`` of the iteration's dither, uniform on [-1/2, 1/2) of a cell: shape (count, d).
@@ -69,6 +72,12 @@ class Quantisers:
         self.overloads[iteration - 1] = most.sum()
         self.peaks[iteration - 1] = np.abs(target[sends]).max(initial=0.0) / settings.width(iteration)
         return reconstruct(settings, iteration, indices, shift)
+
+
+def bytes_over_a_link(settings: Quantisation | None, iterations: int, dimension: int) -> int:
+    """What a run sends over one link each way: z^(0), then a message an iteration, with headers, answers and weights."""
+    each = 8 * dimension if settings is None else packed_size(settings.bits, dimension)
+    return 8 * dimension + FRAME_BYTES + iterations * (each + FRAME_BYTES)
 
 
 def packed_size(bits: int, dimension: int) -> int:
