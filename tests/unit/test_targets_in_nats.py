@@ -78,6 +78,28 @@ def test_a_plan_keeps_its_target_and_the_mean_is_exact(parties: int, colluding: 
     assert np.abs(releases.vector / releases.weight[:, None] - values.mean()).max() < step
 
 
+@pytest.mark.parametrize("last", [6, 12, 20])
+def test_who_leaves_after_the_first_round_is_hidden_as_planned_and_counts_in_part(last: int) -> None:
+    """400 equal coordinates, noise from a fixed seed: by chance the mean of what counts is off in 1 of 1e6 runs."""
+    plan = calibrate(target(5, 2, 0.4, dimension=400), configure("adqsp"))
+    online = np.ones((plan.protocol.rounds + 1, 5), dtype=np.bool_)
+    online[last + 1 :, 2] = False
+    execution = plan.execution(Seed.public("nats"), ExecutionTrace(online))
+    most = execution.terms(1e-6).conversion.nats_against_any(2, plan.target.prior_sd)
+    assert most is not None
+    assert most <= 0.4
+    assert execution.contributors().all()
+    parts = execution.parts
+    assert 0 < parts[2] <= 1
+    values = np.repeat(np.array([[0.0], [0.01], [0.09], [0.03], [0.02]]), 400, axis=1)
+    releases = execution.run_batch(values, InsecurePopulationNoise(2, 5))
+    found = (releases.vector / releases.weight[:, None])[[0, 1, 3, 4]]
+    error = execution.error_variance()
+    assert error is not None
+    expected = float(parts @ values[:, 0] / parts.sum())
+    assert abs(found.mean() - expected) < 5 * math.sqrt(error / 400)
+
+
 def test_a_plan_and_its_file_are_one_and_the_same() -> None:
     plan = planned(5, 2, 0.4)
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))

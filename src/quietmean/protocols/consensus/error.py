@@ -71,3 +71,17 @@ def _results(
     linear = replace(parameters.quantised(None), local_noise="none", sigma_local=0.0)
     run = follow(linear, Deliveries.of(linear, schedule, trace), trace.online, values, weights, z)
     return run.releases.vector, run.releases.weight
+
+
+def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    """How much of each party's value is in the results, shape (n,): the mean over the parties that finished. Exact."""
+    parties, links = parameters.parties, parameters.links
+    found, finished = np.zeros(parties), trace.finished
+    if not finished.any():
+        return found
+    for first in range(0, parties, _COLUMNS):
+        values = np.eye(parties, min(_COLUMNS, parties - first), -first)
+        z = np.zeros((len(links), values.shape[1]))
+        left, weight = _results(parameters, schedule, trace, values, np.ones(parties), z)
+        found[first : first + values.shape[1]] = (left[finished] / weight[finished, None]).mean(axis=0)
+    return np.maximum(found, 0.0)

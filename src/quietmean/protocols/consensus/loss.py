@@ -46,10 +46,12 @@ _MOST_FLOWS = 20_000
 class WholeLossConversion(GridLossConversion):
     """The bound for whole numbers that are given away as above, or that of the own noise of each party."""
 
-    def __init__(self, parameters: ConsensusParameters, used: NDArray[np.bool_]) -> None:
-        """``used``, shape (m,): the edges that both ends used to the end."""
+    def __init__(
+        self, parameters: ConsensusParameters, used: NDArray[np.bool_], silent: frozenset[PartyId] = frozenset()
+    ) -> None:
+        """``used``, shape (m,): the edges that both ends used to the end. ``silent``: parties that told nothing of a value."""
         deviations = self._deviations = parameters.deviations
-        self._parties = parameters.parties
+        self._parties, self._silent = parameters.parties, silent
         self._own, self._edges = parameters.sigma_local, parameters.edges
         noisy = (deviations > 0).all(axis=1)
         self._hiding = used & noisy
@@ -99,7 +101,8 @@ class WholeLossConversion(GridLossConversion):
         """Every coalition is tried where there are few; else by the connectivity of the graph of edges that hide."""
         parties = range(self._parties)
         if math.comb(self._parties, size) <= _TRIED:
-            worst = max(self._given(set(parties) - set(corrupt), prior_sd) for corrupt in combinations(parties, size))
+            told = set(parties) - self._silent
+            worst = max(self._given(told - set(corrupt), prior_sd) for corrupt in combinations(parties, size))
         else:
             worst = self._by_connectivity(self._parties - size, self._connected(size), prior_sd)
         return float(self._in_whole_numbers(np.array(worst), prior_sd))
@@ -107,7 +110,7 @@ class WholeLossConversion(GridLossConversion):
     def _given(self, honest: Set[PartyId], prior_sd: float) -> float:
         members = sorted(honest)
         hiding = self._hiding & np.isin(self._edges, members).all(axis=1)
-        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd).max())
+        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd).max(initial=0.0))
 
     def _connected(self, size: int) -> float:
         """The second eigenvalue of the Laplacian of what is left of the graph without any ``size`` parties, at least."""
@@ -154,4 +157,6 @@ class WholeLossConversion(GridLossConversion):
 
 def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> WholeLossConversion:
     """Of an execution."""
-    return WholeLossConversion(parameters, edges_in_use(parameters, schedule, trace))
+    # The first round tells nothing of a value.
+    silent = frozenset(np.nonzero(~trace.online[2:].any(axis=0))[0].tolist())
+    return WholeLossConversion(parameters, edges_in_use(parameters, schedule, trace), silent)

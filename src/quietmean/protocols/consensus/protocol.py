@@ -110,8 +110,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         draws = parties + self.deviations.size
         if self.local_noise != "gaussian" or not self.sigma_local:
             # Nor does anything bound mu; what is sampled is counted all the same.
-            lasting = self.patience > self.iterations
-            why = "an edge whose first messages do not both arrive hides nothing" if lasting else NOTHING_BOUNDS
+            why = "an edge whose first messages do not both arrive hides nothing" if self.keeps_edges else NOTHING_BOUNDS
             return self.grid_loss([], draws).promise(math.inf, why)
         mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
         return self.grid_loss([self.sigma_local], draws).promise(mu, why)
@@ -122,16 +121,31 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-        """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""
+        """The largest group of parties that are connected by edges in use at the end: they end with their common mean.
+
+        Where no edge is given up, what a party left on its edges stays in the mean: it counts in part (:meth:`parts`).
+        """
         from quietmean.protocols.consensus.edges_in_use import edges_in_use
 
-        # An edge to a party that left is in use until it has been silent for long enough: who left is not counted.
         used = edges_in_use(self, schedule, trace)
+        if self.keeps_edges:
+            group = components(self.edges[used], self.parties)
+            sizes = np.bincount(group[trace.finished], minlength=self.parties)
+            counted: NDArray[np.bool_] = group == int(np.argmax(sizes))
+            return counted
+        # An edge to a party that left is in use until it has been silent for long enough: who left is not counted.
         stayed = trace.finished[self.edges].all(axis=1)
         group = components(self.edges[used & stayed], self.parties)
         sizes = np.bincount(group[trace.finished], minlength=self.parties)
         together: NDArray[np.bool_] = trace.finished & (group == int(np.argmax(sizes)))
         return together
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+        if not self.keeps_edges:
+            return super().parts(schedule, trace)
+        from quietmean.protocols.consensus.error import value_parts
+
+        return value_parts(self, schedule, trace) * self.contributors(schedule, trace)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

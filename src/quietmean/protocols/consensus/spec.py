@@ -220,6 +220,11 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         return 0.0
 
     @property
+    def keeps_edges(self) -> bool:
+        """Is no edge ever given up that was opened?"""
+        return self.patience > self.iterations
+
+    @property
     def broadcast(self) -> bool:
         return self.mode == "broadcast"
 
