@@ -24,7 +24,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns
 from quietmean.statistics.flags_and_tests import known
 from quietmean.statistics.printed import notes_of, printed_rows, printed_table, shown
-from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, terms_of
+from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished, records_of
@@ -238,6 +238,41 @@ def test_one_line_says_what_many_flags_say() -> None:
     flags += [{"code": "coarse-bins", "message": "choose more bins", "terms": []}] * 2
     notes = notes_of(flags)
     assert notes == ["bin 0: too few (and so for 10 more: bin 1, bin 2, bin 3 ...)", "choose more bins"]
+
+
+def test_no_number_of_one_flag_is_said_of_others() -> None:
+    """Of flags of one kind each has an upper end of its own, or is worded in its own way."""
+    flags = [{"code": "few", "message": f"bin {place}: fewer than {9 + place}", "terms": [f"{place}"]} for place in range(5)]
+    assert notes_of(flags) == ["bin 0: fewer than 9 (and 4 more, each with its own number: bin 1, bin 2, bin 3 ...)"]
+    others = [{"code": "few", "message": f"level {text}", "terms": []} for text in ("a: is rare", "b: is left out", "c: is gone")]
+    assert notes_of(others) == ["level a: is rare (and 2 more of this kind)"]
+
+
+def test_an_interval_has_the_digits_of_its_own_width() -> None:
+    """Bins widen intervals beyond what the error says; whole numbers are shown without decimals."""
+
+    def texts(estimate: float, error: float, ends: tuple[float, float]) -> tuple[str, str]:
+        found = shown(
+            Term("a", "quantiles", "", "a", estimate, math.nan, (math.nan, math.nan), error, ends, math.nan, math.nan, 9.0)
+        )
+        return found.estimate, found.noise
+
+    assert texts(1264.73, 9.5, (1195.93, 1330.51)) == ("1,264.7", "1,196 to 1,331")
+    assert texts(12.34, 0.12, (12.1, 12.58)) == ("12.34", "12.10 to 12.58")
+    assert texts(4.0, 0.0036, (4.0, 4.0)) == ("4", "4 to 4")
+    assert texts(4.0, 0.0036, (4.0, 4.01)) == ("4.0000", "4.0000 to 4.0100")
+
+
+def test_a_curve_of_which_nothing_is_known_has_no_quantiles_beyond_it() -> None:
+    """ "Not reached" is said of a curve that stays above, not of one that noise hides; one line says why, for both arms."""
+    found = answer("survival(x, yes, by=arm)", 1e3).to_json()
+    terms = terms_of(found)
+    assert {shown(term).estimate for term in terms} == {"hidden"}
+    assert {shown(term).noise for term in terms} == {"–"}
+    assert "not-reached" not in {flag["code"] for flag in found["flagged"]}
+    about = [note for note in notes_of(found["flagged"]) if "the curve ends there" in note]
+    assert len(about) == 1
+    assert all(f"arm {arm}" in about[0] for arm in ("a", "b"))
 
 
 def test_what_noise_hides_is_below_a_number_or_hidden() -> None:

@@ -47,20 +47,23 @@ def _columns(ends: Array) -> tuple[Array, Array]:
     return ends[:, 0], ends[:, 1]
 
 
-def ends_of(curve: Curve, arm: str, groups: Sequence[str]) -> list[Flag]:
-    """That the curves of ``groups``, all of the risk set of one arm, end early, and where that was close."""
+def ends_of(curve: Curve, arm: str, groups: Sequence[str], read_off: Sequence[str] = ()) -> list[Flag]:
+    """That the curves of ``groups``, all of the risk set of one arm, end early, and where that was close.
+
+    ``read_off``: terms that are read off the curve: not known either where nothing of it is.
+    """
     times, count = curve.bins.times.tolist(), len(curve.shown)
     flags = []
     if count < len(times):
         end = f"{times[count - 1]:g}" if count else "the start"
-        text = f"arm {arm}: too few at risk for the noise after {end}, the curve ends there"
-        flags.append(Flag("curve-cut", text, tuple(f"{group} {time:g}" for group in groups for time in times[count:])))
+        hidden = (*(f"{group} {time:g}" for group in groups for time in times[count:]), *(() if curve.usable else read_off))
+        text = f"too few at risk for the noise after {end}, the curve ends there"
+        flags.append(Flag.shared("curve-cut", f"arm {arm}", text, hidden))
     near = curve.bins.ends[curve.near].tolist()
     if near:
-        text = (
-            f"arm {arm}: hardly enough at risk for the noise from {near[0]:g} on, values there may be off by more than they say"
-        )
-        flags.append(Flag("near-threshold", text, tuple(f"{group} {time:g}" for group in groups for time in near)))
+        text = f"hardly enough at risk for the noise from {near[0]:g} on, values there may be off by more than they say"
+        close = tuple(f"{group} {time:g}" for group in groups for time in near)
+        flags.append(Flag.shared("near-threshold", f"arm {arm}", text, close))
     return flags
 
 

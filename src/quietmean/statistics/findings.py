@@ -11,10 +11,12 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import WHOLE, HypothesisTest
-from quietmean.statistics.printed import shown
+from quietmean.statistics.printed import capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
+# Flags that say who sees an answer, not why there is none.
+_NO_REASON = ("sites-seen",)
 _MOST_NAMED = 3
 _SURE = 0.05
 _INTERCEPT = "(Intercept)"
@@ -82,8 +84,13 @@ def finding(document: Mapping[str, Any]) -> str:
     """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty."""
     told = Told(document)
     found = _SAYS.get(str(document.get("kind", "")), _first)(told)
-    # Else why there is no answer.
-    return found or _sentence(str(next(iter(document.get("messages", ())), NOTHING))).removesuffix(".")
+    return found or _reason(document)
+
+
+def _reason(document: Mapping[str, Any]) -> str:
+    """Why there is no answer, as the notes say it."""
+    reasons = notes_of(flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON)
+    return capital(next(iter(reasons), NOTHING), names_in(document)).removesuffix(".")
 
 
 def _first(told: Told) -> str:
@@ -232,7 +239,9 @@ def _table_1(told: Told) -> str:
         return ""
     differ = [test.about or name for name, test in told.tests.items() if test.p_value < _SURE]
     named = ", ".join(differ[:_MOST_NAMED]) + (f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else "")
-    tested = f"; groups differ (p < {_SURE:g}) in {named or 'none'} of {len(told.tests)} columns" if told.tests else ""
+    many = f"{len(told.tests)} column{'' if len(told.tests) == 1 else 's'}"
+    differing = f"{len(differ)} of {many}: {named}" if differ else f"none of {many}"
+    tested = f"; groups differ (p < {_SURE:g}) in {differing}" if told.tests else ""
     return f"Records: {', '.join(sizes)}{tested}"
 
 

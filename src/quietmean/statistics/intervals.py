@@ -88,7 +88,7 @@ def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str
     if estimate >= 2 * error:
         return []
     most = max(math.ceil(upper), 1)
-    return [Flag(FEW, f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
+    return [Flag(FEW, f"{what}: fewer than {most:,}, the noise hides how many", terms, float(most))]
 
 
 def most_of(count: float, error: float) -> int:

@@ -112,7 +112,7 @@ class KnownLevels:
                 if place in known:
                     continue
                 upper = most_of(*counts[place])
-                what = f"{column.name}: fewer than {upper} records have the level {level}"
+                what = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
                 if place:
                     flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[place - 1],), upper))
                 elif stay:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,13 @@ from quietmean.core.readable import (
     p_text,
 )
 from quietmean.statistics.intervals import FEW
-from quietmean.statistics.tidy import Interval, Term
+from quietmean.statistics.tidy import Interval, Term, terms_of
 
 NOT_REACHED = "not reached"
 # Flags of terms without an estimate of which the interval says something.
 _BOUNDED = (FEW, "not-reached", "no-variance")
+# The least standard error of which two digits have no decimals.
+_WHOLE_DIGITS = 10.0
 # So many terms of one kind of flag are named in a note.
 _MOST_NAMED = 3
 # So many notes of a kind stand apart.
@@ -48,16 +51,18 @@ class Shown:
 def shown(term: Term) -> Shown:
     """To two digits of the standard error of the population, or of the noise where nothing is known of a population.
 
-    Days are days of the calendar, and errors of these lengths. What noise hides is "< 7" where an upper end is known, else
-    "hidden".
+    An interval that is wider than its error says, as bins make it, has the digits of its width. What can only be whole, such as
+    quantiles of whole numbers, has no decimals. Days are days of the calendar, and errors of these lengths. What noise hides is
+    "< 7" where an upper end is known, else "hidden".
     """
-    digits = error_of_digits(term)
+    least = _WHOLE_DIGITS if _whole(term) else 0.0
+    digits = max(error_of_digits(term), least)
     return Shown(
         _estimate(term, digits),
         _length(term, term.error),
-        _interval(term, term.population, 0.0 if term.hidden else digits),
+        _interval(term, term.population, 0.0 if term.hidden else max(digits, _quarter(term.population))),
         _length(term, term.noise_error),
-        _interval(term, term.noise, 0.0 if term.hidden else _usable(term.noise_error)),
+        _interval(term, term.noise, 0.0 if term.hidden else max(_usable(term.noise_error), _quarter(term.noise), least)),
         "" if math.isnan(term.p_value) else p_text(term.p_value),
         "" if math.isnan(term.n) else fixed(term.n, 0),
     )
@@ -94,8 +99,18 @@ def _length(term: Term, error: float) -> str:
 
 def error_of_digits(term: Term) -> float:
     """The standard error that says how many digits there are; 0 where none is known."""
-    widths = ((ends[1] - ends[0]) / 4 for ends in (term.population, term.noise))
+    widths = (_quarter(ends) for ends in (term.population, term.noise))
     return next((one for one in (term.error, term.noise_error, *widths) if _usable(one)), 0.0)
+
+
+def _quarter(ends: Interval) -> float:
+    """About a standard error of what lies between; 0 where an end is not known."""
+    return _usable((ends[1] - ends[0]) / 4)
+
+
+def _whole(term: Term) -> bool:
+    """Are the estimate and all ends that are known whole numbers? Noise makes no such thing by chance."""
+    return all(one == round(one) for one in (term.estimate, *term.population, *term.noise) if math.isfinite(one))
 
 
 def _usable(error: float) -> float:
@@ -133,6 +148,22 @@ def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
     return [{head: texts[place] for head, texts in kept.items()} for place in range(len(terms))]
 
 
+def names_in(document: Mapping[str, Any]) -> set[str]:
+    """How names of an entry of 'statistics' begin, which are written as they are: of its terms, levels and columns."""
+    terms = terms_of(document)
+    names = [part for term in terms for name in (term.term, term.own) for part in name.split(":")]
+    return {_first_word(name) for name in names if name} | set(re.findall(r"\w+", str(document.get("name", ""))))
+
+
+def capital(text: str, names: Collection[str] = ()) -> str:
+    """A sentence with a capital letter, unless it begins with one of the names, as :func:`names_in` has them."""
+    return text if _first_word(text) in names else f"{text[:1].upper()}{text[1:]}"
+
+
+def _first_word(text: str) -> str:
+    return re.split(r"[\s:,]", text, maxsplit=1)[0]
+
+
 @dataclass(frozen=True)
 class Note:
     """What flags say in a sentence, and the terms that it is about; none of them stand for the whole answer."""
@@ -142,7 +173,7 @@ class Note:
 
 
 def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What flags say, in sentences, one for all flags of a code where these are many: the first one, and which others."""
+    """What flags say, in sentences, one for all flags of a code where these are many: the first, and what others are about."""
     return [note.text for note in marked_notes(flagged)]
 
 
@@ -162,12 +193,24 @@ def marked_notes(flagged: Iterable[Mapping[str, Any]]) -> list[Note]:
         if len(messages) <= _MOST_APART:
             notes += [Note(text, _terms(flags)) for text, flags in messages.items()]
             continue
-        first, *others = messages
-        more = [term for text in others for term in _terms(messages[text])]
-        named = f": {', '.join(more[:_MOST_NAMED])}{' ...' if len(more) > _MOST_NAMED else ''}" if more else ""
         every = [flag for flags in messages.values() for flag in flags]
-        notes.append(Note(f"{first} (and so for {len(others)} more{named})", _terms(every)))
+        notes.append(Note(_in_one(list(messages)), _terms(every)))
     return notes
+
+
+def _in_one(messages: Sequence[str]) -> str:
+    """The first of several sentences of one kind, and what the others are about where each begins with that.
+
+    A number of the first is not said of the others.
+    """
+    first, *others = messages
+    subjects = list(dict.fromkeys(text.partition(": ")[0] for text in others if ": " in text))
+    said = {text.partition(": ")[2] for text in messages}
+    if len(subjects) < len(others) or len({re.sub(r"\d[\d.,]*", "0", one) for one in said}) > 1:
+        return f"{first} (and {len(others)} more of this kind)"
+    named = f"{', '.join(subjects[:_MOST_NAMED])}{' ...' if len(subjects) > _MOST_NAMED else ''}"
+    so = f"so for {len(others)} more" if len(said) == 1 else f"{len(others)} more, each with its own number"
+    return f"{first} (and {so}: {named})"
 
 
 def _terms(flags: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ class Crosstab(Statistic):
 
 def left_out(level: str, upper: int, terms: tuple[str, ...]) -> Flag:
     """What is said of a level that a test leaves out; ``terms``: its cells."""
-    return Flag(LEFT_OUT, f"{level}: fewer than {upper}, too few for the noise: left out of the test", terms, upper)
+    return Flag(LEFT_OUT, f"{level}: fewer than {upper:,.0f}, too few for the noise: left out of the test", terms, upper)
 
 
 def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]]:

@@ -41,8 +41,8 @@ class RestrictedMean(Timed):
         for row in rows[: len(arms)]:
             if math.isnan(row.value):
                 terms = (row.term, DIFFERENCE) if len(arms) == 2 else (row.term,)
-                text = f"arm {row.term}: too few at risk for the noise before {last}; choose an earlier horizon"
-                flags.append(Flag("curve-cut", text, terms))
+                text = f"too few at risk for the noise before {last}; choose an earlier horizon"
+                flags.append(Flag.shared("curve-cut", f"arm {row.term}", text, terms))
         return assembled(
             rows,
             parties=parties,

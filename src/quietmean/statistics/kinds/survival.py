@@ -53,12 +53,12 @@ class Survival(Timed):
         rows, flags, summary = [], [], {}
         for arm, curve in zip(arms, curves.each, strict=True):
             rows += _curve(curve, arm)
-            flags += ends_of(curve, arm, [arm])
+            flags += ends_of(curve, arm, [arm], [f"{name} {arm}" for name in QUANTILES])
             summary[arm] = _summary(curve, parties)
         for name, level in QUANTILES.items():
             quantiles = [quantile(curve, level, arm).of(name) for arm, curve in zip(arms, curves.each, strict=True)]
             rows += quantiles
-            flags += _not_reached(quantiles, name, level)
+            flags += _not_reached([row for row, curve in zip(quantiles, curves.each, strict=True) if curve.usable], name, level)
         last = f"{curves.bins.times[-1]:g}"
         tests, why = ({}, []) if len(arms) < 2 or parties else _compared(curves)
         if tests:

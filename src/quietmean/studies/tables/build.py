@@ -10,7 +10,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import number_of
-from quietmean.statistics.printed import PrintedTable, marked_notes, printed_table, shown, together
+from quietmean.statistics.printed import PrintedTable, capital, marked_notes, names_in, printed_table, shown, together
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTests
 from quietmean.studies.tables.model import Line, Table, mark
@@ -171,6 +171,7 @@ class _Footnotes:
         known = {term.term for term in terms_of(document)}
         self._notes = marked_notes(flag for flag in flagged if set(flag["terms"]) & set(terms) or not set(flag["terms"]) & known)
         self._marks: dict[int, str] = {}
+        self._names = names_in(document)
 
     def about(self, terms: Sequence[str]) -> tuple[str, ...]:
         """The marks of those about any of the terms."""
@@ -181,7 +182,9 @@ class _Footnotes:
     def all(self) -> list[tuple[str, str]]:
         """Those with a mark, and then the others without one."""
         others = [place for place in range(len(self._notes)) if place not in self._marks]
-        return [(self._marks.get(place, ""), f"{self._notes[place].text}.") for place in (*self._marks, *others)]
+        return [
+            (self._marks.get(place, ""), f"{capital(self._notes[place].text, self._names)}.") for place in (*self._marks, *others)
+        ]
 
 
 def _facts(summary: Mapping[str, Any]) -> list[str]:
@@ -192,6 +195,8 @@ def _facts(summary: Mapping[str, Any]) -> list[str]:
         if isinstance(value, int | float)
     ]
     within = [one for one in (summary, *summary.values()) if isinstance(one, Mapping) and "until" in one and "events" in one]
+    # Until 0 nothing is compared, and a footnote says why.
+    within = [one for one in within if number_of(one["until"]) > 0]
     return [*([f"{', '.join(known)}."] if known else []), *map(_extent, within)]
 
 
@@ -207,7 +212,8 @@ def _about(document: Mapping[str, Any]) -> list[str]:
     """Of how many records it is, how intervals were made, and why there is none for a population."""
     complete, found = document.get("completeness"), []
     if complete and complete["present"] is not None:
-        missing = f" ({fixed(complete['missing'], 0)} have not)" if complete["missing"] else ""
+        lacking = fixed(complete["missing"] or 0.0, 0)
+        missing = f" ({lacking} have not)" if lacking != "0" else ""
         found.append(f"n: records that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
     if document.get("reason"):
         found.append(f"No interval of the population: {document['reason']}.")
