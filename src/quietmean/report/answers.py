@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, fixed
+from quietmean.core.readable import HIDDEN, UNKNOWN, day_text, error_text, fixed, number_text
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
-from quietmean.report.words import listed, unbroken
+from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.findings import finding
-from quietmean.statistics.printed import Shown, notes_of, printed_table, shown, together
+from quietmean.statistics.printed import (
+    Shown,
+    capital,
+    error_of_digits,
+    names_in,
+    notes_of,
+    printed_table,
+    shown,
+    together,
+)
 from quietmean.statistics.tidy import Term, terms_of
 
 # A longer table is folded behind its figure, or scrolled on the screen.
@@ -38,22 +46,22 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
     document = answer.to_json()
     drawn = plot(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
-    says = finding(document)
+    says, names = finding(document), names_in(document)
     # A reason that stands where the answer would is not said twice.
-    notes = [note for note in notes_of(document["flagged"]) if note.lower() != says.lower()]
+    notes = [note for note in notes_of(document["flagged"]) if capital(note, names) != says]
     if (reason := answer.estimates.reason) and reason not in document["messages"]:
         notes.append(f"no interval of the population: {reason}")
     return {
         "name": answer.statistic.text,
         "what": answer.statistic.summary,
-        "says": unbroken(f"{says}."),
+        "says": f"{says}.",
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **table,
         # Behind a figure that shows the same.
         "folded": table["tall"] and drawn is not None,
         "facts": facts_of(answer),
         "tests": _tests(answer),
-        "notes": [*hidden, *(_note(note) for note in notes)],
+        "notes": [*hidden, *(_note(capital(note, names)) for note in notes)],
         "method": _method(answer),
     }
 
@@ -75,7 +83,7 @@ def _complete(answer: Answer) -> list[str]:
     found = answer.estimates.completeness
     if found is None:
         return []
-    noise = f" (noise ± {found.present_error:.2g})" if found.present_error and math.isfinite(found.present_error) else ""
+    noise = f" (noise ± {error_text(found.present_error)})" if found.present_error and math.isfinite(found.present_error) else ""
     without = f"; {fixed(found.missing, 0)} without a value that it needs" if found.missing > 2 * found.missing_error else ""
     return [f"n = {fixed(found.present, 0)}{noise}{without}."]
 
@@ -152,8 +160,11 @@ def _columns(
 
 
 def _exact(term: Term, value: float) -> str:
-    """With the digits of the estimate."""
-    return UNKNOWN if math.isnan(value) else shown(replace(term, estimate=value, flags=(), upper=None)).estimate
+    """With the digits of the estimate, but at least two of its own: a large error does not round it away."""
+    if math.isnan(value) or term.since:
+        return day_text(value, term.since) if term.since else UNKNOWN
+    own = abs(value) / 10
+    return number_text(value, min(error_of_digits(term) or own, own))
 
 
 def _tests(answer: Answer) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,10 +18,18 @@ from quietmean.statistics import Estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
+# Months between dates under an axis, and how much of a date they need: its month, or its year. At most so many dates.
+_STEPS = ((1, 7), (2, 7), (3, 7), (6, 7), (12, 4), (24, 4), (60, 4), (120, 4), (240, 4))
+# So much of an axis half of a text needs that sticks out at its right end, by the length of the text.
+_BEYOND = {7: 0.06, 4: 0.02}
+_MOST_DATES = 5
+# Where a separator stands in a whole number.
+_THOUSANDS = r"(?<=\d)(?=(?:\d{3})+$)"
 # Inches: narrow enough for a telephone without small print.
 WIDE = 5.0
 LEFT, RIGHT, TOP, BOTTOM = 0.7, 0.15, 0.15, 0.55
@@ -33,9 +44,25 @@ def wider_ends(found: Estimates) -> Array:
 def quiet(axes: Axes, *, across: bool = True) -> None:
     axes.set_axisbelow(True)
     axes.spines["left"].set_visible(False)
-    axes.tick_params(length=0)
+    # So that the two zeros of a corner stand apart.
+    axes.tick_params(length=0, pad=5)
+    for axis in (axes.xaxis, axes.yaxis):
+        _separated(axis)
     (axes.yaxis if across else axes.xaxis).grid(visible=True, color=RULE, linewidth=0.5)
     axes.patch.set_alpha(0.0)
+
+
+def _separated(axis: Axis) -> None:
+    """Numbers as tables have them, with separators of thousands; names and dates stay."""
+    from matplotlib.ticker import ScalarFormatter
+
+    class Separated(ScalarFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            whole, point, decimals = str(super().__call__(x, pos)).partition(".")
+            return f"{re.sub(_THOUSANDS, ',', whole)}{point}{decimals}"
+
+    if type(axis.get_major_formatter()) is ScalarFormatter:
+        axis.set_major_formatter(Separated())
 
 
 @contextmanager
@@ -58,8 +85,31 @@ def _larger_print() -> Any:
 
 
 def dates_below(axes: Axes, since: str) -> None:
-    """Days of the calendar under an axis of days since one, few enough to stand beside each other."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    """Years, months or days of the calendar under an axis of days since one, few enough to stand beside each other."""
+    low, high = axes.get_xlim()
+    ticks = _dates_between(low, high, datetime.date.fromisoformat(since))
+    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
+    axes.set_xlim(low, high)
 
-    axes.xaxis.set_major_locator(MaxNLocator(4, prune="both"))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: day_text(float(value), since)))
+
+def _dates_between(low: float, high: float, since: datetime.date) -> list[tuple[float, str]]:
+    """Where round dates are, and their texts: the first of every so many months, else every so many days."""
+    first, last = (_within(since, days) for days in (low, high))
+    for months, length in _STEPS:
+        begin = (12 * first.year + first.month - 1) // months * months
+        end = 12 * last.year + last.month
+        dates = [datetime.date(max(month // 12, 1), month % 12 + 1, 1) for month in range(begin, end, months)]
+        found = [((date - since).days, date.isoformat()[:length]) for date in dates]
+        inside = [(float(days), text) for days, text in found if low <= days <= high - _BEYOND[length] * (high - low)]
+        if 2 <= len(inside) <= _MOST_DATES:
+            return inside
+    # Between two dates of a month, or centuries: so that the first and the last text stay within the figure.
+    places = np.linspace(low + 0.15 * (high - low), high - 0.15 * (high - low), 3).round().tolist()
+    return [(place, day_text(place, since.isoformat())) for place in dict.fromkeys(places)]
+
+
+def _within(since: datetime.date, days: float) -> datetime.date:
+    try:
+        return since + datetime.timedelta(days=math.floor(days))
+    except OverflowError:
+        return datetime.date.min if days < 0 else datetime.date.max

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.report.epsilons import bar_label
+from quietmean.report.epsilons import bar_label, name_bars, names_height
 from quietmean.report.explain import CurvePoint
 from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
 from quietmean.report.words import listed, rounded_up, short
@@ -33,9 +33,9 @@ _LOGARITHMIC = 12.0
 
 def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str] = ()) -> Figure:
     """A bar for each party, from the largest epsilon to the smallest. ``epsilons``: one per party, shape (n,)."""
-    longest = max((len(short(names[party], 16)) for party in parties), default=0) if names and len(parties) <= MOST_NAMES else 0
-    figure, axes = _canvas(_BARS, _TOP, max(_BOTTOM, 0.12 + 0.068 * longest))
     order = np.argsort(-epsilons, kind="stable")
+    labels = [short(names[parties[index]], 16) for index in order] if names and len(parties) <= MOST_NAMES else []
+    figure, axes = _canvas(_BARS, _TOP, max(_BOTTOM, 0.12 + names_height(labels)))
     finite = epsilons[np.isfinite(epsilons)]
     top = 1.15 * float(finite.max(initial=0.0)) or 1.0
     heights = np.where(np.isfinite(epsilons), epsilons, top)[order]
@@ -48,7 +48,7 @@ def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str]
             for place, height in enumerate(heights.tolist()):
                 bar_label(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
             if names:
-                axes.set_xticks(range(len(order)), [short(names[parties[index]], 16) for index in order], size=8, rotation=90)
+                name_bars(axes, labels)
             else:
                 axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
                 axes.set_xlabel("party")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ MOST_NAMES = 40
 _MOST_LEVEL = 24
 _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 _ROW = 0.24
+# The width of a sign of a name.
+_SIGN = 0.068
 
 
 def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
@@ -38,7 +41,7 @@ def epsilons_figure(report: StudyReport) -> Figure:
     order = np.argsort(-epsilons, kind="stable")
     named = len(order) <= MOST_NAMES
     labels = [short(report.party_names[party], 16) for party in order] if named else []
-    bottom = 0.12 + 0.068 * max((len(label) for label in labels), default=2)
+    bottom = 0.12 + names_height(labels)
     height = _TOP + _HEIGHT + bottom
     with house_style():
         figure = NewFigure(figsize=(WIDTH, height))
@@ -101,6 +104,20 @@ def narrow_epsilons_figure(report: StudyReport) -> Figure:
     return figure
 
 
+def names_height(labels: Sequence[str]) -> float:
+    """Inches under the bars of parties: of one line where their names stand beside each other, else of the longest one."""
+    return 2 * _SIGN if _level(labels) else _SIGN * max(map(len, labels))
+
+
+def name_bars(axes: Axes, labels: Sequence[str]) -> None:
+    """The names of parties under their bars, upright where they have no place beside each other."""
+    axes.set_xticks(range(len(labels)), labels, rotation=0 if _level(labels) else 90, size=8)
+
+
+def _level(labels: Sequence[str]) -> bool:
+    return (max(map(len, labels), default=0) + 1) * _SIGN * len(labels) < WIDTH - _LEFT - _RIGHT
+
+
 def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
     finite = epsilons[np.isfinite(epsilons)]
     top = 1.22 * max(float(finite.max(initial=0.0)), target if math.isfinite(target) else 0.0) or 1.0
@@ -160,6 +177,6 @@ def _frame(axes: Axes, labels: list[str]) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.tick_params(length=0)
     axes.set_ylabel("epsilon")
-    axes.set_xticks(range(len(labels)), labels, rotation=90, size=8)
+    name_bars(axes, labels)
     if not labels:
         axes.set_xlabel("parties, from the largest epsilon to the smallest")

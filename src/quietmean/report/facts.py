@@ -93,6 +93,9 @@ def _extent(summary: Any) -> Facts:
         return []
     until, events = _number(summary.get("until")), summary.get("events")
     left_out, bins = _number(summary.get("records_left_out")), _number(summary.get("bins_left_out"))
+    if not until > 0:
+        # Nothing was compared, and a note says why.
+        return []
     found = []
     if math.isfinite(until):
         found.append(("compared until", plain(until)))

@@ -59,6 +59,24 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
 
 
+def many_estimates(smaller: Sequence[bool], note: str) -> Glance:
+    """Of many numbers: in which ``smaller`` the noise is the smaller error."""
+    return Glance("How sure is it?", f"Noise {where_smaller(smaller)}", note)
+
+
+def where_smaller(smaller: Sequence[bool]) -> str:
+    """In how many estimates the noise is the smaller error."""
+    few, many = sum(smaller), len(smaller)
+    if few in (0, many):
+        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} estimates"
+    return f"smaller than the sampling error in {few} of {many} estimates"
+
+
+def is_smaller(noise: float, both: float) -> bool:
+    """Is the noise the smaller error: is its variance at most half of that of both? ``both``: with the sampling."""
+    return math.isfinite(both) and math.sqrt(2) * noise <= both
+
+
 def who_is_left_out(execution: Execution, names: Sequence[str], records: int | None, absent: Sequence[str] = ()) -> Glance:
     """``records``: in all, if a record is the unit; weights say how many of them each party has.
 

@@ -5,6 +5,7 @@ It is a page of its own after a study, and the first part of the page that expla
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from quietmean.privacy.mutual_information import summary
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.rendering import page_at, render_template
+from quietmean.statistics.printed import shown
+from quietmean.statistics.tidy import Term, terms_of
 
 # How likely a guess is to be right before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
@@ -43,12 +46,22 @@ UNITS = {"record": "one record of one party", "party": "all that one party contr
 
 @dataclass(frozen=True)
 class Released:
-    """One number that was published: an answer's term, its estimate, and the standard error of the privacy noise (inf: "
-    "unknown)."""
+    """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
+    standard error of the privacy noise (inf: unknown); ``texts``: both as every page and table has them.
 
-    name: str
+    ``smaller``: is the noise a smaller error than the sampling; None where nothing is said about a population.
+    """
+
+    statistic: str
+    term: str
     estimate: float
     error: float
+    texts: tuple[str, str]
+    smaller: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.statistic}, {self.term}" if self.term else self.statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,21 +146,29 @@ class OfficerPage:
 
     def _summary(self) -> str:
         parties = words.counted(self.execution.parties, "party", "parties")
-        ended = f", finished {self.stated.finished}" if self.stated.finished else ""
+        ended = f", finished {words.moment(self.stated.finished)}" if self.stated.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
 
     def _glance(self) -> list[glance.Glance]:
-        names, values, errors = ([getattr(one, key) for one in self.stated.released] for key in ("name", "estimate", "error"))
         everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
         weights = self.execution.weights.sum()
         by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
-            glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else ""),
+            self._how_sure(),
             glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None, self.stated.absent),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), everybody),
             glance.what_is_left(self.stated.account),
         ]
+
+    def _how_sure(self) -> glance.Glance:
+        """The first numbers, or, where they are many terms of statistics, in how many the noise is the smaller error."""
+        released = self.stated.released
+        smaller = [one.smaller for one in released if one.smaller is not None]
+        if smaller and any(one.term for one in released):
+            return glance.many_estimates(smaller, "Each has its ± below, and both intervals in the report.")
+        names, values, errors = ([getattr(one, key) for one in released] for key in ("name", "estimate", "error"))
+        return glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else "")
 
     @property
     def names(self) -> Sequence[str]:
@@ -191,8 +212,8 @@ class OfficerPage:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
         ex_post = f"ex post {_bound(spent)}"
         if promised is None:
-            return f"{ex_post[:1].upper()}{ex_post[1:]} (δ\u00a0=\u00a0{delta}); nothing was promised beforehand"
-        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ\u00a0=\u00a0{delta})"
+            return f"{ex_post[:1].upper()}{ex_post[1:]} (δ = {delta}); nothing was promised beforehand"
+        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -263,8 +284,8 @@ class OfficerPage:
         return [
             "Take a person whose data are one such unit, and somebody who wants to know one thing about them: whether "
             "these data are theirs or somebody else's, or which of two values they have. All that this adversary sees "
-            f"changes the odds of any such guess by a factor of at most {words.rounded_up(_factor(epsilon))} (e to the "
-            f"power ε, {name}), except with a probability of about δ\u00a0=\u00a0{delta}.",
+            f"changes the odds of any such guess by a factor of at most {words.factor_up(_factor(epsilon))} (e to the "
+            f"power ε, {name}), except with a probability of about δ = {delta}.",
             "That holds whatever else the adversary knows, and whatever it computes. It does not forbid conclusions that "
             "would be drawn without this person's data just as well.",
         ]
@@ -281,20 +302,22 @@ class OfficerPage:
     # --- what was published ---
 
     def _released(self) -> dict[str, Any]:
-        rows = []
-        for one in self.stated.released[:_MOST_RELEASED]:
-            decimals = readable.decimals_for(one.error)
-            error = readable.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
-            shown = readable.fixed(one.estimate, decimals) if math.isfinite(one.estimate) else "unknown"
-            rows.append([one.name, shown, error])
+        listed = self.stated.released[:_MOST_RELEASED]
+        # What is a number by itself shares a table with its neighbours.
+        by_statistic = itertools.groupby(listed, key=lambda one: one.statistic if one.term else "")
+        tables = [
+            {"name": name, "rows": [[one.term or one.statistic, *one.texts] for one in each]} for name, each in by_statistic
+        ]
         count = len(self.stated.released)
         heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
         note = "Each with noise for privacy, whose standard error stands beside it."
         if not count:
             note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."
+        if any(not math.isfinite(one.estimate) for one in listed):
+            note += " Of what the noise hides nothing is known, or only that it is below a number."
         if count > _MOST_RELEASED:
-            note += f" The first {_MOST_RELEASED} are shown."
-        return {"heading": heading, "rows": rows, "note": note}
+            note += f" The first {_MOST_RELEASED} are shown; the report has all."
+        return {"heading": heading, "tables": tables, "note": note}
 
     # --- the budget ---
 
@@ -312,20 +335,17 @@ class OfficerPage:
                 ],
             }
         budget = account.budget
-        at = f"at δ\u00a0=\u00a0{words.power(budget.delta)}"
+        at = f"at δ = {words.power(budget.delta)}"
         left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
-            ("Given", f"ε\u00a0=\u00a0{readable.plain(budget.epsilon)} {at}, for all studies together"),
-            ("Used", f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} {at}, reserved or settled"),
-            ("Left", f"ε\u00a0=\u00a0{left} {at}"),
+            ("Given", f"ε = {readable.plain(budget.epsilon)} {at}, for all studies together"),
+            ("Used", f"ε = {words.rounded_up(account.charged_epsilon)} {at}, reserved or settled"),
+            ("Left", f"ε = {left} {at}"),
         ]
         if account.frozen is not None:
             rows.append(("Frozen", f"since {account.frozen.since}: {account.frozen.reason}"))
-        used = (
-            f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, "
-            f"{left} is left"
-        )
+        used = f"ε = {words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, {left} is left"
         return {
             "heading": f"Budget: {used}",
             "rows": rows,
@@ -372,7 +392,8 @@ class OfficerPage:
             records = round(self.execution.weights.sum())
             inside = glance.records_in(self.execution, records)
             rows.insert(2, ("Records", f"{inside:,} of {records:,} are counted"))
-        stamps = [("Finished", self.stated.finished), ("Software", self.stated.version and f"quietmean {self.stated.version}")]
+        version = self.stated.version and f"quietmean {self.stated.version}"
+        stamps = [("Finished", words.moment(self.stated.finished)), ("Software", version)]
         rows += [(name, text) for name, text in stamps if text]
         rows += [(f"Digest of the {name}", digest) for name, digest in self.stated.digests]
         counted, parties = int(contributors.sum()), self.execution.parties
@@ -408,25 +429,23 @@ def digests_of(origin: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:
-    """What the entries of "statistics" in a result or receipt published."""
-    return [
-        each
-        for entry in statistics
-        if "estimate" in entry
-        for each in _terms(str(entry.get("name")), entry.get("estimate"), entry.get("standard_error"))
-    ]
+    """What the entries of "statistics" in a result or receipt published; nothing of those that have another form."""
+    return [each for entry in statistics if "estimate" in entry for each in _of_entry(entry)]
 
 
-def _terms(name: str, estimate: Any, error: Any) -> list[Released]:
-    if isinstance(estimate, Mapping):
-        errors = error if isinstance(error, Mapping) else {}
-        return [each for term, value in estimate.items() for each in _terms(f"{name}, {term}", value, errors.get(term))]
-    if estimate is None:
-        # The noise hides it: it was computed from what was released all the same.
-        return [Released(name, math.nan, math.inf)]
-    if not isinstance(estimate, int | float):
+def _of_entry(entry: Mapping[str, Any]) -> list[Released]:
+    try:
+        terms = terms_of(entry)
+    except (LookupError, TypeError, ValueError, AttributeError):
         return []
-    return [Released(name, float(estimate), float(error) if isinstance(error, int | float) else math.inf)]
+    sampled = entry.get("standard_error_population") is not None
+    return [_released(term, glance.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
+
+
+def _released(term: Term, smaller: bool | None) -> Released:
+    texts, parts = shown(term), (part for part in (term.group, term.own) if part)
+    error = math.inf if math.isnan(term.noise_error) else term.noise_error
+    return Released(term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error), smaller)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -444,7 +463,7 @@ def _card(label: str, epsilon: float, note: str) -> dict[str, str]:
 
 
 def _bound(epsilon: float) -> str:
-    return "no bound" if math.isinf(epsilon) else f"at most ε\u00a0=\u00a0{words.rounded_up(epsilon)}"
+    return "no bound" if math.isinf(epsilon) else f"at most ε = {words.rounded_up(epsilon)}"
 
 
 def _factor(epsilon: float) -> float:
@@ -454,8 +473,8 @@ def _factor(epsilon: float) -> float:
 def _meaning_heading(name: str, epsilon: float) -> str:
     if math.isinf(epsilon):
         return "What ε without a bound means"
-    figure, factor = words.rounded_up(epsilon), words.rounded_up(_factor(epsilon))
-    return f"What ε\u00a0=\u00a0{figure} ({name}) means: odds change by a factor of {factor} at most"
+    figure, factor = words.rounded_up(epsilon), words.factor_up(_factor(epsilon))
+    return f"What ε = {figure} ({name}) means: odds change by a factor of {factor} at most"
 
 
 def _posterior(chance: float, epsilon: float) -> float:

@@ -111,21 +111,17 @@ def _how_sure(report: StudyReport) -> glance.Glance:
         ]
         return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(told)}.")
     errors = [(one.estimates.standard_error, one.estimates.population) for one in report.answers]
-    # The noise is the smaller error where its variance is at most half of that of both.
-    smaller = [np.isfinite(both) & (math.sqrt(2) * noise <= both) for noise, both in errors if both is not None]
+    smaller = [
+        glance.is_smaller(*pair)
+        for noise, both in errors
+        if both is not None
+        for pair in zip(noise.tolist(), both.tolist(), strict=True)
+    ]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
-    good = _where_smaller(sum(int(one.sum()) for one in smaller), sum(map(len, smaller)))
     if report.only_means:
-        return _sure(report, f"± noise for privacy; it is {good}.")
-    return glance.Glance("How sure is it?", f"Noise {good}", "Each has its ± and both intervals in the tables below.")
-
-
-def _where_smaller(few: int, many: int) -> str:
-    """In how many estimates the noise is the smaller error."""
-    if few in (0, many):
-        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} estimates"
-    return f"smaller than the sampling error in {few} of {many} estimates"
+        return _sure(report, f"± noise for privacy; it is {glance.where_smaller(smaller)}.")
+    return glance.many_estimates(smaller, "Each has its ± and both intervals in the tables below.")
 
 
 def _sure(report: StudyReport, note: str) -> glance.Glance:
@@ -255,15 +251,20 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
         return f"The {_adjective(report)}{what} is {rows[0]['estimate']} ± {rows[0]['error']}"
     nouns = _nouns(report)[1]
     known = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
-    hidden = f"; the noise hides {len(rows) - int(known.sum())}" if not known.all() else ""
-    if report.truth is None or not (report.standard_error[known] > 0).all() or not (known & np.isfinite(report.truth)).any():
+    exact = known & ~(report.standard_error > 0)
+    parts = [
+        f"hides {len(rows) - int(known.sum())}" if not known.all() else "",
+        f"leaves {exact.sum()} exact" if exact.any() else "",
+    ]
+    told = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
+    blurred = known & ~exact & np.isfinite(np.nan if report.truth is None else report.truth)
+    if report.truth is None or not blurred.any():
         what = "columns" if report.only_means else "terms"
-        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{hidden}"
-    known &= np.isfinite(report.truth)
-    worst = float(np.max(np.abs(report.estimate - report.truth)[known] / report.standard_error[known]))
+        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{told}"
+    worst = float(np.max(np.abs(report.estimate - report.truth)[blurred] / report.standard_error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
-    who = "All" if known.all() else f"{int(known.sum())} of"
-    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{hidden}"
+    who = "All" if blurred.all() else f"{int(blurred.sum())} of"
+    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{told}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:
@@ -409,7 +410,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
         ("Dropped out for good", words.listed(gone) or "nobody"),
     ]
     if report.finished:
-        facts.append(("Finished", report.finished))
+        facts.append(("Finished", words.moment(report.finished)))
     if report.version:
         facts.append(("Software", f"quietmean {report.version}"))
     facts += [(f"Digest of the {name}", digest) for name, digest in report.digests]
@@ -419,7 +420,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def _messages(report: StudyReport) -> str:
-    if report.execution.schedule.rounds == 0:
+    if rounds_used(report.execution) == 0:
         return f"{report.messages:,}"
     private = Traffic.of(report.execution, ()).arrived
     return f"{report.messages:,} in all, {private:,} of them in the private exchange"

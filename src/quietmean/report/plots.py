@@ -7,6 +7,7 @@ negative is made so here, for the eye only; tables have the linear estimates.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.readable import UNKNOWN, fixed, plain
-from quietmean.report.canvas import BOTTOM, LEFT, WIDE, canvas, dates_below, quiet, wider_ends
+from quietmean.report.canvas import LEFT, WIDE, canvas, dates_below, quiet, wider_ends
 from quietmean.report.data import LARGEST
 from quietmean.report.forest import forest
 from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE
@@ -36,6 +37,8 @@ _COLOURS = (ESTIMATE, COALITION, OVER, INK, QUIET)
 _FIRST_DAY = "1970-01-01"
 # Of a label under an axis that fits beside its neighbours, and of a name in a margin.
 _LONGEST_TICK, _LONGEST_ARM = 10, 16
+# So many signs stand beside each other under an axis. Inches under bars for one line of them.
+_MOST_SIGNS, _TICKS = 50, 0.4
 _SEPARATE = ("below", "above", "missing")
 
 
@@ -67,13 +70,16 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
     if not 1 < len(found.terms) <= _MOST_BARS:
         return None
     levels = not any(term in _SEPARATE[:2] for term in found.terms)
-    longest = max(len(short(_from(term), 2 * _LONGEST_TICK)) for term in found.terms)
-    crowded = longest > 60 / min(len(found.terms), _MOST_LABELS if not levels else len(found.terms))
-    # Of names upright, or aslant.
-    slope = 0.075 if len(found.terms) > 2 * _MOST_LABELS and levels else 0.045
+    every = 1 if levels else max(math.ceil(len(found.terms) / _MOST_LABELS), 1)
+    names = [short(_from(term), 2 * _LONGEST_TICK) for term in found.terms[::every]]
+    longest = max(map(len, names))
+    # Beside each other, aslant, or upright: as they fit.
+    widest = max((len(one) + len(other)) / 2 + 1 for one, other in itertools.pairwise([*names, names[-1]]))
+    turned = 0 if widest * len(names) <= _MOST_SIGNS else 35 if len(names) <= 2 * _MOST_LABELS else 90
+    below = {0: 0.0, 35: 0.045 * longest, 90: 0.065 * longest}[turned]
     largest = float(np.nanmax(np.append(np.where(np.isfinite(wider_ends(found)), wider_ends(found), np.nan), 0.0)))
-    left = max(LEFT, 0.42 + 0.1 * len(f"{largest:.0f}"[:7]))
-    with canvas(2.6, bottom=BOTTOM + (slope * longest if crowded else 0.0), left=left) as (figure, axes):
+    left = max(LEFT, 0.42 + 0.09 * len(f"{largest:,.0f}"[:9]))
+    with canvas(2.6, bottom=_TICKS + below, left=left) as (figure, axes):
         places = np.arange(len(found.terms), dtype=np.float64)
         pale = [term in _SEPARATE for term in found.terms]
         heights = np.maximum(np.nan_to_num(found.value), 0.0)
@@ -82,14 +88,10 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
         for place, noise, both in zip(places.tolist(), found.of_noise, wider_ends(found), strict=True):
             _upright(axes, place, np.maximum(both, 0.0), 1.1)
             _upright(axes, place, np.maximum(noise, 0.0), 3.0)
-        every = 1 if levels else max(math.ceil(len(places) / _MOST_LABELS), 1)
-        names = [short(_from(term), 2 * _LONGEST_TICK) for term in found.terms[::every]]
         axes.set_xticks(places[::every], names)
-        if longest > 60 / max(len(names), 1):
-            upright = len(names) > 2 * _MOST_LABELS
-            axes.tick_params(axis="x", labelrotation=90 if upright else 35, labelsize=8.5 if upright else None)
-            for label in axes.get_xticklabels():
-                label.set_horizontalalignment("center" if upright else "right")
+        axes.tick_params(axis="x", labelrotation=turned, labelsize=8.5 if turned == 90 else None)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("right" if turned == 35 else "center")
         axes.set_ylabel("records")
         axes.set_ylim(bottom=0.0)
         quiet(axes)
@@ -119,7 +121,7 @@ def _map(answer: Answer) -> tuple[Figure, str] | None:
     found = answer.estimates
     pairs = {tuple(term.split(":")): place for place, term in enumerate(found.terms) if term.count(":") == 1}
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    if not pairs or not 3 <= len(names) <= 16:
+    if not np.isfinite(found.value[list(pairs.values())]).any() or not 3 <= len(names) <= 16:
         return None
     side = min(0.62 * len(names), WIDE - 1.4)
     with canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
@@ -171,7 +173,7 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
             begin, steps = 0.0 if rising else 1.0, bool(_of_arm(found, arm, "exact", False))
             curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
             dashed |= _extrapolated(axes, found, arm, curve, colour)
-            if len(arms) > 1:
+            if len(arms) > 1 and kept:
                 axes.plot([], [], color=colour, label=short(arm, 2 * _LONGEST_ARM))
         if len(arms) > 1:
             axes.legend(frameon=False, loc="upper left" if rising else "upper right", labelcolor=MUTED, fontsize=10)
@@ -270,7 +272,7 @@ def roc_figure(false_positives: Array, sensitivity: Array, ends: Array) -> Figur
         axes.plot(x, y, color=ESTIMATE, linewidth=1.8)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-        axes.set_xlabel("1 - specificity")
+        axes.set_xlabel("1 − specificity")
         axes.set_ylabel("sensitivity")
         quiet(axes)
     return figure
@@ -316,8 +318,10 @@ def _upright(axes: Axes, place: float, ends: Array, width: float) -> None:
 
 
 def _from(term: str) -> str:
-    """Where a bin begins; other terms as they are."""
-    first, to, _ = term.partition(" to ")
+    """Where a bin begins, of whole numbers both ends; other terms as they are."""
+    first, to, last = term.partition(" to ")
+    if to and first.isdigit() and last.isdigit():
+        return f"{first}–{last}"
     return term[1:].partition(",")[0] if term.startswith("[") else first if to and _day(first) is not None else term
 
 

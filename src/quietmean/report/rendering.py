@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from quietmean.core.output import Output
+from quietmean.report.words import unbroken
 
 # Within so many bytes a page says what it is.
 _HEAD = 4096
@@ -27,6 +29,16 @@ def page_at(path: Path, kind: str, whose: str, force: bool = False) -> Output:
     )
 
 
+def _parts(text: str) -> list[str]:
+    """A sentence in parts, of which every second one is a date: it has to stay within a line, and to be copied as it is."""
+    return re.split(r"(\d{4}-\d\d-\d\d)", unbroken(text))
+
+
+def _whole_figures(value: Any) -> Any:
+    """No end of a line within "ε = 2"; figures, which are marked as safe, stay as they are."""
+    return re.sub("([εδ]) = ", "\\1\u00a0=\u00a0", value) if type(value) is str else value
+
+
 def render_template(name: str, **content: Any) -> str:
     """A packaged template filled in; everything is escaped, and a missing field is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -38,5 +50,7 @@ def render_template(name: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_whole_figures,
     )
+    environment.filters["parts"] = _parts
     return environment.get_template(name).render(**content)

@@ -71,7 +71,9 @@ class Traffic:
 
 
 def rounds_used(execution: Execution) -> int:
-    """Of the schedule; where everybody may send to everybody, up to the last in which something arrived."""
+    """Of the schedule, none where nobody sends; where all may send to all, up to the last in which something arrived."""
+    if not (execution.schedule.out_degree > 0).any():
+        return 0
     if not execution.protocol.sends_to_all:
         return execution.schedule.rounds
     used = execution.trace.delivered(execution.schedule).any(axis=(1, 2))

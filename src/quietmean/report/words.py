@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from quietmean.core.readable import plain
 
@@ -22,6 +23,15 @@ def rounded_up(value: float, digits: int = 3) -> str:
     # The tiny step back keeps 0.3 from becoming 0.301 by a rounding of its own.
     scaled = math.ceil(value * 10.0**places * (1 - 1e-12))
     return f"{scaled / 10.0**places:,.{max(places, 0)}f}"
+
+
+def factor_up(value: float) -> str:
+    """As :func:`rounded_up`; of what nobody reads in digits by its power of ten: "4.86 × 10⁸"."""
+    if not 1e6 <= value < math.inf:
+        return rounded_up(value)
+    exponent = math.floor(math.log10(value))
+    mantissa = math.ceil(value / 10.0**exponent * 100 * (1 - 1e-12)) / 100
+    return f"{mantissa:.2f} × 10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
@@ -60,6 +70,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes {seconds % 60:.0f} seconds" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
+def moment(text: str) -> str:
+    """A time as receipts have it, to the minute: "2026-03-01 12:00 UTC"; another text as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
@@ -73,7 +92,7 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 
 def unbroken(text: str) -> str:
     """The same with no end of a line within "p = 0.03", "95 %" and "I² = 0 %"."""
-    return re.sub(r"(?<=[pR²]) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text).replace(" %", "\u00a0%").replace("% ", "%\u00a0")
+    return re.sub(r"(?<=\w) ([=<]) (?=[\d−])", "\u00a0\\1\u00a0", text).replace(" %", "\u00a0%").replace("% ", "%\u00a0")
 
 
 def short(name: str, longest: int = _LONGEST_NAME) -> str:
