@@ -19,11 +19,13 @@ from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.folders import data_folder
+from quietmean.core.readable import plain
 from quietmean.desk.door import LOGIN, STATIC, Door, Guard, LinkDoor, form_of, refusal
 from quietmean.desk.shelf import Shelf, words_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
+from quietmean.report.words import moment, rounded_down, rounded_up
 from quietmean.studies.audit import verify
 from quietmean.studies.data import Location, Preview, format_file
 from quietmean.studies.party import OwnerApproval, Policy
@@ -192,8 +194,12 @@ class Desk:
 
         def content() -> dict[str, Any]:
             receipt = self.shelf.receipt(name)
+            tables = _tables(receipt)
+            # What stands under every table, as each needs it where it goes alone, is said once here.
+            shared = [note for note in tables[0].notes if all(note in one.notes for one in tables)] if len(tables) > 1 else []
             return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
-                "tables": _tables(receipt)
+                "tables": tables,
+                "shared": shared,
             }
 
         return await self._page(request, "result.html", content)
@@ -361,9 +367,14 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["shown"] = shown
+    made.filters |= {"shown": shown, "moment": _moment, "plain": plain, "rounded_up": rounded_up, "rounded_down": rounded_down}
     made.filters["said"] = _said
     return made
+
+
+def _moment(value: Any) -> Any:
+    """A time as a text to be read; what is no text stays."""
+    return moment(value) if isinstance(value, str) else value
 
 
 def _said(value: Any) -> str:
