@@ -69,7 +69,7 @@ test-remote: .venv-remote/remote.stamp
 browser: .venv/browser.stamp .venv/axe/package/axe.min.js
 	@if [ -z "$$QUIETMEAN_CHROMIUM" ] && ! command -v chromium google-chrome > /dev/null; then \
 	  echo "make browser: no browser here: apt-get install chromium, or name one in QUIETMEAN_CHROMIUM" >&2; exit 2; fi
-	$(BIN)/pytest -p no:xdist tests/browser
+	$(BIN)/pytest -p no:xdist tests/browser -m "slow or not slow"
 
 .venv/axe/package/axe.min.js: | .venv/bin/python
 	@command -v npm > /dev/null || { echo "make browser: npm fetches axe-core and is missing: apt-get install npm" >&2; exit 2; }

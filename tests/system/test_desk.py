@@ -6,13 +6,10 @@ import http.client
 import json
 import os
 import re
-import select
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -30,6 +27,7 @@ from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.tables import tables_of
+from support.desks import Running, running
 from support.meeting import AGES, meet
 from support.outcomes import finished
 from support.site_policy import write_policy
@@ -82,13 +80,6 @@ class Browser:
         return found.group(1)
 
 
-@dataclass
-class Running:
-    process: subprocess.Popen[str]
-    port: int
-    token: str
-
-
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.chdir(tmp_path)
@@ -98,20 +89,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     Identity.generate().save(tmp_path / "owner.key", b"open sesame")
     with running("--owner-key", "owner.key") as found:
         yield found
-
-
-@contextmanager
-def running(*more: str) -> Iterator[Running]:
-    """A desk of this folder."""
-    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--no-browser", *more]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert select.select([process.stderr], [], [], 60)[0]
-        line = process.stderr.readline()
-        found = re.fullmatch(r"open http://127\.0\.0\.1:(\d+)/login#([\w-]+) within a minute; Ctrl-C ends it\n", line)
-        assert found is not None, line
-        yield Running(process, int(found.group(1)), found.group(2))
-        process.send_signal(signal.SIGINT)
 
 
 def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

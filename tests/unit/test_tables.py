@@ -149,7 +149,7 @@ def read_page(path: Path) -> Read:
     page.feed(path.read_text(encoding="utf-8"))
     assert page.open == []
     assert page.tags <= set(
-        "html head meta title style body table caption thead tbody tr th td bdi sup p em".split()  # noqa: SIM905
+        "html head meta title style body main h1 table caption thead tbody tr th td bdi sup p em".split()  # noqa: SIM905
     )
     return [(rows, page.texts) for rows in page.tables]
 

@@ -25,19 +25,21 @@ MOST_NAMES = 40
 _MOST_LEVEL = 24
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.62, 0.1, 0.2, 0.52  # inches
 _BARS, _CURVE = 1.75, 2.4
-# Above the curves: their legend, and numbers that stick out.
-_HEAD = 0.62
+# Above the curves: their legend, and numbers that stick out. Below: two lines under the axis, and what it is of.
+_HEAD, _FOOT = 0.66, 0.68
+# The width of a digit beside an axis, and what stands beside the digits.
+_DIGIT, _BESIDE = 0.075, 0.36
 # Beyond this ratio a linear axis would hide the small values.
 _LOGARITHMIC = 12.0
 
 
 def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str] = ()) -> Figure:
     """A bar for each party, from the largest epsilon to the smallest. ``epsilons``: one per party, shape (n,)."""
-    order = np.argsort(-epsilons, kind="stable")
+    order, shown = np.argsort(-epsilons, kind="stable"), epsilons[np.isfinite(epsilons)]
     labels = [short(names[parties[index]], 16) for index in order] if names and len(parties) <= MOST_NAMES else []
-    figure, axes = _canvas(_BARS, _TOP, max(_BOTTOM, 0.12 + names_height(labels)))
-    finite = epsilons[np.isfinite(epsilons)]
-    top = 1.15 * float(finite.max(initial=0.0)) or 1.0
+    below = max(_BOTTOM, 0.12 + names_height(labels))
+    figure, axes = _canvas(_BARS, _TOP, below, _left_of(float(shown.max(initial=0.0)) / 4))
+    top = 1.15 * float(shown.max(initial=0.0)) or 1.0
     heights = np.where(np.isfinite(epsilons), epsilons, top)[order]
     colours = [ESTIMATE if math.isfinite(epsilon) else OVER for epsilon in epsilons[order]]
     with house_style():
@@ -56,7 +58,7 @@ def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str]
             axes.set_xticks([])
             axes.set_xlabel("parties, from the largest epsilon to the smallest")
         _grid(axes)
-        if not finite.size:
+        if not shown.size:
             axes.set_yticks([])
     return figure
 
@@ -66,9 +68,9 @@ def coalitions_figure(curve: Sequence[CurvePoint], everyone_else: float, size: i
 
     Infinite values lie on the upper edge and bear their sign.
     """
-    figure, axes = _canvas(_CURVE, _HEAD)
     values = np.array([point.worst for point in curve] + [point.median for point in curve] + [everyone_else])
     low, top, logarithmic = _range(values)
+    figure, axes = _canvas(_CURVE, _HEAD, _FOOT, _left_of(low if logarithmic else top / 4))
     places = list(range(len(curve)))
     end = len(curve) + 0.4
     with house_style():
@@ -98,7 +100,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
         handles[::-1],
         labels[::-1],
         loc="upper left",
-        bbox_to_anchor=(0.0, 1.0),
+        bbox_to_anchor=(0.0, 0.985),
         borderaxespad=0,
         borderpad=0,
         ncols=2,
@@ -175,13 +177,19 @@ def _grid(axes: Axes) -> None:
     axes.tick_params(length=0)
 
 
-def _canvas(tall: float, head: float, below: float = _BOTTOM) -> tuple[Figure, Axes]:
+def _left_of(least: float) -> float:
+    """Inches for the numbers beside an axis, of which the least has the most digits."""
+    digits = len(f"{least:.1g}") + 1 if 0 < least < 0.1 else 4
+    return max(_LEFT, _BESIDE + _DIGIT * digits)
+
+
+def _canvas(tall: float, head: float, below: float = _BOTTOM, left: float = _LEFT) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure as NewFigure
 
     height = head + tall + below
     with house_style():
         figure = NewFigure(figsize=(WIDTH, height))
-        axes = figure.add_axes((_LEFT / WIDTH, below / height, 1 - (_LEFT + _RIGHT) / WIDTH, tall / height))
+        axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + _RIGHT) / WIDTH, tall / height))
     return figure, axes
 
 

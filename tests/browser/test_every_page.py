@@ -1,0 +1,153 @@
+"""Every page that people see is readable: of all kinds of statistics, on data that people have, certificates, tables, the desk.
+
+Each page is looked at on a screen and a telephone, in light and dark: nothing that axe-core knows, no page that is wider than the
+screen, no text of a figure that is cut or lies on another, no link that leads nowhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.cli.pages import write_privacy_page, write_report
+from quietmean.core.domain import PrivacyUnit
+from quietmean.ledger import Ledger
+from quietmean.privacy import Charge
+from quietmean.report import Stated, write_certificate_report
+from quietmean.statistics import Column, Columns
+from quietmean.studies import StudyOutcome
+from quietmean.studies.tables import write_tables
+from support.browsers import FLAGS, FORMS, browser_path, driver, opened, wrong_on
+from support.desks import entered, running
+from support.meeting import AGES, meet
+from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, truth_of
+from support.site_policy import write_policy
+
+TOOL = Path(__file__).parents[2] / "tools" / "report_pages.py"
+PAGES = ("report", "privacy", "certificate", "tables")
+ORIGIN = {"quietmean": "0.1.0", "finished": "2026-03-01T12:00:00.000+00:00", "study": {"study": "Every kind"}}
+# Dates, whole numbers, a level with signs that HTML has, and as many levels as a table of regions has.
+WIDE = Columns(
+    [
+        *COLUMNS,
+        Column.model_validate({"name": "admitted", "low": "2017-01-01", "high": "2019-12-31"}),
+        Column(name="visits", low=0, high=80, whole=True),
+        Column(name="region", levels=tuple(f"region {place:02d} of the <North> & South" for place in range(30))),
+    ]
+)
+MORE = (
+    *("histogram(admitted, bins=12)", "cdf(admitted, bins=8)", "quantiles(admitted)", "group-means(admitted, by=arm)"),
+    *("histogram(visits)", "histogram(x)", "quantiles(visits)", "histogram(region)", "group-means(x, by=region)"),
+)
+# Noise of one party: hardly any, some, and so much that it hides all.
+NOISES = (0.05, 5.0, 1e4)
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("report_pages", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = browser_path()
+    with driver.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=path, args=FLAGS)
+        yield found
+        found.close()
+
+
+def looked_at(browser: Any, addresses: list[str], **more: Any) -> list[Any]:
+    """What is wrong on which page in which form."""
+    wrong = []
+    for address in addresses:
+        for size, scheme in FORMS:
+            page = opened(browser, address, size, scheme, **more)
+            wrong += [(address.rpartition("/")[2], size, scheme, one) for one in wrong_on(page)]
+            page.close()
+    return wrong
+
+
+def wide_records() -> np.ndarray[Any, np.dtype[np.float64]]:
+    rng, rows = np.random.default_rng(2), records_of()
+    own = [rng.integers(100, 1000, len(rows)), np.minimum(rng.geometric(0.2, len(rows)), 80), rng.integers(0, 30, len(rows))]
+    return np.column_stack([rows, *own]).astype(np.float64)
+
+
+def pages_of(folder: Path, outcome: StudyOutcome, records: Any) -> list[str]:
+    """A report, a page for who answers for the data, a certificate, and tables."""
+    names = [f"University Hospital {town}" for town in ("Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull")]
+    names = names[: outcome.execution.parties]
+    receipt, places = folder / "study.receipt.json", {name: folder / f"{name}.html" for name in PAGES}
+    run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "truth": truth_of(outcome, records)}
+    write_report(places["report"], "Every kind", outcome, receipt, names=names, origin=ORIGIN, **run)
+    write_privacy_page(places["privacy"], "Every kind", outcome, receipt, names=names, origin=ORIGIN)
+    stated = Stated.of_receipt(outcome.receipt({**ORIGIN, "names": names}), "study.receipt")
+    write_certificate_report(outcome.execution, places["certificate"], delta=DELTA, size=1, stated=stated)
+    write_tables(outcome.to_json(), places["tables"])
+    return [place.resolve().as_uri() for place in places.values()]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_every_kind_of_page_is_readable(noise: float, tmp_path: Path, browser: Any) -> None:
+    """With dates, whole numbers, thirty regions, and what noise hides."""
+    records = wide_records()
+    outcome = finished(*EVERY_KIND, *MORE, noise=noise, columns=WIDE, records=records)
+    assert looked_at(browser, pages_of(tmp_path, outcome, records)) == []
+
+
+def test_every_page_of_the_desk_is_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = {**AGES["study"], "name": "Ages of the wards", "records": 3000}
+    columns = [*AGES["column"], {"name": "ward", "levels": ["a", "b"]}]
+    (tmp_path / "ages.sealed").write_bytes(
+        meet(tmp_path, tables={**AGES, "study": study, "column": columns}).seal().signed.to_file()
+    )
+    rows = "".join(f"{20 + place},{'a' if place % 3 else ''}\n" for place in range(40))
+    (tmp_path / "wards.csv").write_text(f'age,ward\n312.75,a\n{rows}"61,234",c\n')
+    write_policy()
+    for noise in NOISES[1:]:
+        finished(*EVERY_KIND, noise=noise).save_receipt(tmp_path / f"noise {noise:g}.receipt.json", ORIGIN)
+    when, outcome = datetime(2026, 3, 1, tzinfo=UTC), finished("mean(x)", noise=3.0)
+    with Ledger.open(tmp_path / "ledger", create=True) as book:
+        book.set_budget("patients", 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
+        book.reserve("patients", "s", Charge.promised(outcome.a_priori), name="<Study>", when=when, unit=PrivacyUnit.RECORD)
+    with running("--data", "wards.csv", "--ledger", "ledger") as desk:
+        cookie = dict(zip(("name", "value"), entered(desk), strict=True)) | {"domain": "127.0.0.1", "path": "/"}
+        state = {"cookies": [cookie], "origins": []}
+        pages = ["", "study/ages.sealed", "study/ages.sealed/data", "result/noise 5", "result/noise 10000"]
+        pages += ["ledger", "audit", "board", "nothing", "login"]
+        found = looked_at(browser, [f"http://127.0.0.1:{desk.port}/{page}" for page in pages], storage_state=state)
+    assert found == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["survival", "patients", "hidden", "visits", "tumours", "tumours-hidden"])
+def test_every_page_of_data_that_people_have_is_readable(name: str, tmp_path: Path, browser: Any) -> None:
+    """What the tool makes to be looked at: real runs of the command line, whose pages, certificate and tables are read here."""
+    assert name in _tool().PAGES
+    subprocess.run([sys.executable, str(TOOL), str(tmp_path), "--only", name], check=True, timeout=3000)
+    certify = [sys.executable, "-m", "quietmean", "certify", "receipt.json"]
+    for option, page in (("--report", "certificate.html"), ("--table", "tables.html")):
+        subprocess.run([*certify, option, page], cwd=tmp_path / name, check=True, timeout=600, stdout=subprocess.DEVNULL)
+    assert looked_at(browser, [(tmp_path / name / f"{page}.html").resolve().as_uri() for page in PAGES]) == []
+
+
+def test_the_names_of_studies_are_those_of_the_tool() -> None:
+    marks = test_every_page_of_data_that_people_have_is_readable.pytestmark
+    named = next(mark.args[1] for mark in marks if mark.name == "parametrize")
+    assert set(named) == set(_tool().PAGES)
