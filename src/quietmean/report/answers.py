@@ -32,6 +32,8 @@ from quietmean.statistics.tidy import Term, terms_of
 _TALL = 16
 # So many rows of which the noise hides all have a line each; more have one together, which names some.
 _MOST_HIDDEN, _MOST_NAMED = 3, 6
+# Of what is known without noise, as a part of its error.
+_DUST = 1e-9
 # Bins whose edges are part of the question: what is counted in them is exact.
 _EXACT_IN_BINS = ("histogram", "cdf")
 
@@ -163,8 +165,9 @@ def _exact(term: Term, value: float) -> str:
     """With the digits of the estimate, but at least two of its own: a large error does not round it away."""
     if math.isnan(value) or term.since:
         return day_text(value, term.since) if term.since else UNKNOWN
-    own = abs(value) / 10
-    return number_text(value, min(error_of_digits(term) or own, own))
+    digits, own = error_of_digits(term), abs(value) / 10
+    # What rounding leaves of nothing is nothing.
+    return number_text(value, min(digits or own, own)) if own > _DUST * digits else "0"
 
 
 def _tests(answer: Answer) -> list[str]:

@@ -24,6 +24,8 @@ MOST_NAMES = 40
 _MOST_LEVEL = 24
 _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 _ROW = 0.24
+# Of the axis: a shorter lying bar has no place for a number.
+_SHORT_BAR = 0.25
 # The width of a sign of a name.
 _SIGN = 0.068
 
@@ -75,13 +77,16 @@ def narrow_epsilons_figure(report: StudyReport) -> Figure:
             linewidth=0,
         )
         for place, length, party in zip(places.tolist(), lengths.tolist(), order.tolist(), strict=True):
+            # Inside the bar, away from the target line, unless the bar is too short for it.
+            inside = length > _SHORT_BAR * top
             axes.annotate(
                 rounded_up(float(epsilons[party])),
-                (min(length, 0.85 * top), place),
-                xytext=(3, 0),
+                (length, place),
+                xytext=(-3 if inside else 3, 0),
                 textcoords="offset points",
                 size=8,
-                color=MUTED if math.isfinite(epsilons[party]) else PAPER,
+                color=PAPER if inside else MUTED,
+                ha="right" if inside else "left",
                 va="center",
             )
         axes.set(xlim=(0, top), ylim=(len(order) - 0.5, -0.5))
