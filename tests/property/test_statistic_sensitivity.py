@@ -56,6 +56,8 @@ MENU = [
     "correlation(bmi, glu, age)",
     "covariance(bmi, glu)",
     "linear-regression(bmi ~ age + sex)",
+    "linear-regression(glu ~ age)",
+    "linear-regression(bmi ~ smoker)",
     "linear-regression(glu ~ bmi + race)",
     "survival(age, smoker, by=sex, bins=4)",
     "table-1(by=sex)",
