@@ -1,0 +1,134 @@
+"""Every protocol x every own option x what is protected: from the plan to real processes, and what their receipt is good for.
+
+What is planned is run between processes over TLS; the receipt is certified (against a coalition, against every coalition, with
+what is learnt in nats where the noise is Gaussian), attacked, and made into a page. What a plan refuses, ``run`` refuses in the
+same words, before a process starts. Between machines, with a party that is killed and started again or gone for good, every
+protocol is in ``test_joined_errors``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.cli.run import run_local_study
+from quietmean.core.errors import InputError
+from quietmean.planning import Plan
+from quietmean.protocols import get_protocol
+from quietmean.protocols.packed_sharing.spec import BALL
+from quietmean.studies.study import Study
+from support.every_option import every_option
+
+PARTIES, EPSILON, DELTA = 4, 8.0, 1e-6
+# All cases take long; these show in a few seconds that the way is open.
+QUICK = [("cordp-dme", {"decoder": "biased", "radius": 2.0}, "record")]
+CASES = [
+    pytest.param(name, options, unit, marks=() if (name, options, unit) in QUICK else pytest.mark.slow)
+    for name, options in every_option()
+    # Options do not depend on what is protected, up to where values lie: see test_what_machines_refuse for all of them.
+    for unit in (("record", "party") if not options else ("record",))
+]
+# Why an attack is refused, which is one on sums with Gaussian noise: each of these says so.
+NO_ATTACK = {
+    "secagg": "messages are masked by what keys expand to",
+    "secagg-plus": "messages are masked by what keys expand to",
+    "secret-sharing": "there is no noise, and shares are residues",
+}
+REFUSED = ("there is none on this protocol", "there is none on")
+
+
+def asked(name: str, options: dict[str, Any], unit: str) -> Study:
+    column = {"name": "age", "low": 20, "high": 90}
+    raw = {"epsilon": EPSILON, "delta": DELTA, "protocol": name, "options": options, "unit": unit, "column": [column]}
+    # How well it estimates is asked elsewhere.
+    return Study.parse({**raw, "accept_wide": True})
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    main([*arguments, "--json"])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "options", "unit"), CASES, ids=str)
+def test_from_the_plan_to_the_attack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str
+) -> None:
+    study, bare = asked(name, options, unit), not get_protocol(name).private
+    data, folder = tmp_path / "v.csv", tmp_path / "out"
+    folder.mkdir()
+    data.write_text("age\n" + "\n".join(str(20 + 7 * place % 71) for place in range(80)))
+    plan = planned(study, bare)
+    if isinstance(plan, str):
+        with pytest.raises(InputError) as refused:
+            run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+        assert str(refused.value) == plan
+        assert not list(folder.iterdir())
+        return
+    capsys.readouterr()
+    if unit == "record" and not has_room(plan):
+        # Twenty records of a party need more room than the plan was asked to have: nothing is begun.
+        with pytest.raises(InputError, match=r"largest_value|largest_weight|weight 1"):
+            run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+        return
+    run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+    result = json.loads(capsys.readouterr().out)
+    receipt = str(folder / "receipt.json")
+    assert result["parties_counted"] == PARTIES
+    # One in 1e9 is so far off, and what a grid or a quantiser adds.
+    assert abs(result["estimate"] - result["true_mean"]) <= 6.1 * result["standard_error"] + 0.5
+    everyone = answered(capsys, "certify", receipt)
+    assert everyone["max_epsilon"] == result["epsilon"]
+    one = answered(capsys, "certify", receipt, "--corrupt", "1")
+    assert number(one["max_epsilon"]) <= number(everyone["max_epsilon"]) * (1 + 1e-9)
+    assert all(number(mu) >= 0 for mu in one["mu_upper"])
+    if one["numbers"] == "exact":
+        nats = answered(capsys, "certify", receipt, "--corrupt", "1", "--prior-sd", "0.3")["mutual_information_nats"]
+        assert all(number(each) >= 0 for each in nats)
+    main(["certify", receipt, "--report", str(folder / "why.html")])
+    assert "</html>" in (folder / "why.html").read_text()
+    attacked = ["attack", receipt, "--target", "3", "--corrupt", "1", "--trials", "200"]
+    if name in NO_ATTACK or (plan.protocol.linear_bound is None and name != "packed-sharing") or is_ball(plan):
+        assert any(text in refusal(capsys, *attacked) for text in REFUSED)
+    else:
+        assert not answered(capsys, *attacked)["flagged"]
+
+
+def planned(study: Study, bare: bool) -> Plan | str:
+    """The plan, or why there is none."""
+    try:
+        return study.plan(PARTIES, no_privacy=bare)
+    except InputError as error:
+        return str(error)
+
+
+def has_room(plan: Plan) -> bool:
+    """For as many records as each party has here."""
+    try:
+        plan.require_room(80 / PARTIES)
+    except InputError:
+        return False
+    return True
+
+
+def is_ball(plan: Plan) -> bool:
+    """Packed sharing on a ball; asked for one, it takes another region where the study's domain needs that."""
+    return getattr(plan.protocol, "region", None) == BALL
+
+
+def number(told: Any) -> float:
+    return math.inf if told == "inf" else float(told)
