@@ -434,7 +434,7 @@ def main() -> None:
 
 TAIL = """
 Sensitivities are attacked by a search in `tests/property/test_statistic_sensitivity.py`; results without noise are compared
-with well known libraries in `tests/unit/test_statistic_kinds.py`.
+with well known libraries in `tests/property/test_statistic_kinds.py`.
 """
 
 if __name__ == "__main__":
