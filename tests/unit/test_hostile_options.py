@@ -46,14 +46,14 @@ HOSTILE: list[tuple[list[str], list[str]]] = [
         ([*PLAN, "--protocol", protocol, option, size], [name, "no study has"])
         for protocol, option, name in (
             ("inca", "--sensitivity", "sensitivity is"),
-            ("secagg", "--clip-norm", "clip is"),
+            ("secagg", "--clip-norm", "clip (--clip-norm) is"),
             ("consensus", "--c", "c is"),
             ("packed-sharing", "--largest-weight", "largest_weight is"),
         )
         for size in ("1e308", "1e-308")
     ],
     ([*PLAN, "--protocol", "consensus", "--iterations", "9223372036854775807"], ["iterations is", "no study has so much"]),
-    ([*PLAN, "--protocol", "secagg-plus", "--degree", "-1"], ["neighbours is -1"]),
+    ([*PLAN, "--protocol", "secagg-plus", "--degree", "-1"], ["degree is -1"]),
     (
         [*PLAN, "--protocol", "secagg-plus", "--degree", "99999999999999999999"],
         ["degree is 99999999999999999999", "no study has so much"],

@@ -142,7 +142,7 @@ def test_domains() -> None:
         ({"bits": 4}, {"parties": 40}, "bits are too few"),
         ({"bits": 40}, {}, "choose 2..32"),
         ({"aggregator": 12}, {}, "aggregator is 12"),
-        ({"clip": -1.0}, {}, "clip is -1"),
+        ({"clip": -1.0}, {}, r"clip \(--clip-norm\) is -1"),
         ({"threshold": 9}, {"dropouts": 0.4}, "plan for fewer dropouts"),
     ],
 )

@@ -12,6 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.output import Output
+from quietmean.core.schema import require_usual
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
@@ -85,7 +86,8 @@ class Study:
             }
         )
         # The budget is checked with the number of parties; the fewest that there can be.
-        self._terms.target(2 + (colluding or 0))
+        require_usual("colluding", colluding or 0)
+        self._terms.target(2 + max(colluding or 0, 0))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:

@@ -30,6 +30,7 @@ from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import epsilon_text, nats_text
+from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.diagnostics import diagnose
@@ -107,8 +108,8 @@ def command(
     from quietmean.randomness import Seed
     from quietmean.studies import gate_summary
 
-    if delta is not None and not 0 < delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
+    if delta is not None:
+        require_delta(delta)
     if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):

@@ -78,7 +78,8 @@ def _show(node: dict[str, Any]) -> None:
     try:
         view = convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView, ValueError)
         age = seconds_between(view.updated, datetime.now(UTC).isoformat())
-    except (ValueError, TypeError) as error:
+        traffic = traffic_text(view)
+    except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
     out.print(f"{printable(str(node.get('study')))}, {headline(view)}", markup=False)
     reason = f": {printable(view.reason)}" if view.reason else ""
@@ -86,7 +87,7 @@ def _show(node: dict[str, Any]) -> None:
     out.print(f"  {node['state']} ({alive[node['alive']]}){reason}", markup=False)
     if node["state"] == "running" and age > _SILENCE:
         out.print(f"  no sign from the process for {age:.0f} s: it hangs, or its machine has no time for it", style="yellow")
-    out.print(f"  {traffic_text(view)}", markup=False)
+    out.print(f"  {traffic}", markup=False)
     for peer in view.peers:
         if peer.late or peer.name in view.waiting_for:
             heard = "never heard of"

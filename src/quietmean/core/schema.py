@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
+import re
+import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
 from types import UnionType
@@ -44,17 +46,41 @@ KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "tr
 
 # What numbers of plans and studies are between, 0 aside; their squares and products are then numbers, too.
 SMALLEST, LARGEST, MOST = 1e-100, 1e100, 10**15
+# A longer whole number is not written out.
+_DIGITS = 40
+
+
+def require_number(name: str, value: Any, kind: type) -> None:
+    """Raises :class:`InputError` for a fraction where a whole number is needed, and for what is too long for a float."""
+    if kind is int:
+        if isinstance(value, float):
+            raise InputError(f"{name} is {value:g}: it must be {KIND_NAMES[int]}")
+    elif isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise InputError(f"{name} is {number_shown(value)}: choose a number of a size up to {LARGEST:g}")
+
+
+def number_shown(value: float) -> str:
+    """In a sentence, which a number of hundreds of digits is none in."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if abs(value) < 10**_DIGITS else f"a number of {int(math.log10(abs(value))) + 1} digits"
 
 
 def require_usual(name: str, value: float) -> None:
     """Raises :class:`InputError` for a number that no study has: with it the arithmetic of a plan would overflow."""
     if isinstance(value, int):
         if abs(value) > MOST:
-            raise InputError(f"{name} is {value}: no study has so much, choose a number of at most {MOST:.0e}")
+            raise InputError(f"{name} is {number_shown(value)}: no study has so much, choose a number of at most {MOST:.0e}")
     elif value and not SMALLEST <= abs(value) <= LARGEST:
         raise InputError(
             f"{name} is {value:g}: no study has such a number, choose one of a size from {SMALLEST:g} to {LARGEST:g}"
         )
+
+
+def require_delta(delta: float) -> None:
+    """Raises :class:`InputError` for what is no delta of a guarantee, or too small to compute with."""
+    if not sys.float_info.min <= delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
 
 
 @dataclass(frozen=True)
@@ -96,6 +122,12 @@ class Parameter:
         """The types that it may have besides None, in the order of their declaration."""
         return [member for member in _members(self.kind) if member is not type(None)]
 
+    @property
+    def named(self) -> str:
+        """Its name in sentences: the key, with the flag where that is another word."""
+        other = self.flag is not None and self.flag.replace("-", "_") != self.key
+        return f"{self.key} (--{self.flag})" if other else self.key
+
     def check(self, value: Any) -> None:
         """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""
         if value is None or isinstance(value, _Later):
@@ -103,12 +135,12 @@ class Parameter:
         if self.choices:
             require_known(self.key, value, self.choices)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            require_number(self.named, value, float if float in self.kinds else int)
             if not self._holds(value):
-                raise InputError(f"{self.key} is {shown}: {self.remedy}")
+                raise InputError(f"{self.named} is {number_shown(value)}: {self.remedy}")
             # What a person chooses for a plan; bounds of columns and shares may be as small as they like.
             if self.option:
-                require_usual(self.key, value)
+                require_usual(self.named, value)
 
     def _holds(self, value: float) -> bool:
         return (
@@ -133,7 +165,7 @@ class Parameter:
                 return kind(require_known(self.key, raw, kind))
             if is_kind(raw, kind):
                 return float(raw) if kind is float else raw
-        raise wrong_field(self.key, raw, self.wanted)
+        raise wrong_field(self.named if isinstance(raw, float) else self.key, raw, self.wanted)
 
     def data(self, text: str) -> Any:
         """The JSON data that a text stands for: of the first kind that the field takes and the text can be, else the text."""
@@ -260,6 +292,23 @@ class Configured:
         known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items())
         return canonical_json({one.name: one.to_json(value) for one, value in known if value is not OPEN})
 
+    def chosen(self) -> dict[str, Any]:
+        """The options in which it is not as by default, by their names in sentences."""
+        known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items() if one.option)
+        return {one.named: value for one, value in known if value is not OPEN and not _same(value, one.default)}
+
+    @contextlib.contextmanager
+    def saying_what_was_chosen(self) -> Iterator[None]:
+        """A refusal that names none of the options that were chosen says what was: it may be about them."""
+        try:
+            yield
+        except InputError as error:
+            chosen = self.chosen()
+            if not chosen or any(_named_in(str(error), name) for name in chosen):
+                raise
+            told = ", ".join(f"{name} = {_brief(value)}" for name, value in chosen.items())
+            raise InputError(f"{error} (chosen: {told})") from None
+
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
@@ -287,6 +336,11 @@ class Configured:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, str | int | float) and type(value) is type(default) and value == default)
+
+
+def _named_in(text: str, name: str) -> bool:
+    """Is an option named in a sentence, as a word of its own?"""
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def _brief(value: Any) -> str:

@@ -93,8 +93,9 @@ def calibrate(
     def planned(wanted: Target) -> Plan:
         return _calibrated(wanted, protocol, calibration, dissemination, executions, trials, seed)
 
-    plan = planned(target)
-    require_kept(plan, planned)
+    with protocol.saying_what_was_chosen():
+        plan = planned(target)
+        require_kept(plan, planned)
     return plan
 
 

@@ -235,7 +235,7 @@ def _within(protocol: Protocol, target: Target, most: int | None) -> Protocol:
 def _affordable(candidate: Candidate, most: int | None) -> Candidate:
     if most is not None and candidate.mixing > most:
         name = candidate.plan.protocol.name
-        raise InputError(f"{name} needs {candidate.mixing:.1f} messages a party, more than {most}: allow more or leave it out")
+        raise InputError(f"max_messages is {most}, and {name} needs {candidate.mixing:.1f} a party: allow more or leave it out")
     return candidate
 
 

@@ -40,6 +40,8 @@ FORMAT = "quietmean-plan-1"
 _ROUNDING = 1e-9
 # Of an epsilon that is promised, what rounding up may add.
 _ABOVE = 1e-6
+# Options of protocols that say where values lie.
+_PLACES = ("centre", "clip", "radius", "domain", "bound", "largest_value")
 
 
 class Integers(typing.Protocol):
@@ -103,7 +105,8 @@ class Plan:
         if region is not None and not region.contains(domain):
             raise InputError(
                 f"protocol {name} holds {region.text}, but the domain reaches beyond that, with coordinates from {domain.low:g} "
-                f"to {domain.high:g}: leave out the options that say where values lie, or name another protocol"
+                f"to {domain.high:g}: leave out the options that say where values lie ({_where_values_lie(self.protocol)}), or "
+                "name another protocol"
             )
 
     @property
@@ -318,3 +321,8 @@ class Plan:
         """Second phase: spread the releases."""
         releasers = self.protocol.releasers(self.target.parties)
         return self.dissemination.machine(self.target.parties, releasers, party, release, self.target.dimension, seed, self.grid)
+
+
+def _where_values_lie(protocol: Protocol) -> str:
+    """The options of a protocol that say it, by their names."""
+    return ", ".join(one.named for key, one in protocol.options().items() if key in _PLACES) or "none of this protocol"

@@ -14,6 +14,7 @@ from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.schema import require_delta
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.charge import Charge
@@ -56,8 +57,7 @@ class Terms:
     relation: Neighbouring = Neighbouring.REPLACEMENT
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
+        require_delta(self.delta)
 
     def assumptions(self, colluding: Assumption) -> tuple[Assumption, ...]:
         """All that a certificate takes for granted if who colludes is as stated: the one list that is shown anywhere."""

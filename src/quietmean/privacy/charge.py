@@ -27,6 +27,7 @@ from scipy.special import erfinv, log_expit, ndtri_exp
 
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
+from quietmean.core.schema import require_usual
 from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
 from quietmean.privacy.concentrated import epsilon_of_rho
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
@@ -214,3 +215,4 @@ def require_members(members: int) -> None:
     """Raises :class:`InputError` unless so many units can change together."""
     if members < 1:
         raise InputError(f"a group of {members} is none: choose a whole number >= 1")
+    require_usual("group", members)

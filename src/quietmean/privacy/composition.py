@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information.matrix import InformationMatrix
@@ -131,8 +132,7 @@ def classical_renyi_epsilon(mu: float, delta: float) -> float:
     :class:`InputError` for a negative mu or unless 0 < delta < 1.
     """
     check_mu(mu)
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")
+    require_delta(delta)
     return (mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))) * (1 + _ROUNDING)
 
 

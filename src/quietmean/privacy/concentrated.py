@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import require_delta
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
@@ -22,8 +23,7 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     """
     if not rho >= 0:
         raise InputError(f"rho is {rho:g}: choose a number >= 0")
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")
+    require_delta(delta)
     if rho == 0.0 or math.isinf(rho):
         return rho
 

@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.schema import refuse_unknown, require_usual
+from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
+
+# Beyond it noise is smaller than any grid: for tests and comparisons there is room enough below.
+MOST_EPSILON = 1e9
+
+
+# As annotations say them.
+_KINDS: dict[Any, type] = {"int": int, "float": float, "float | None": float}
 
 
 @dataclass(frozen=True)
@@ -40,18 +45,22 @@ class Target:
     nats: float | None = None
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            if one.type in _KINDS:
+                require_number(one.name, getattr(self, one.name), _KINDS[one.type])
         if self.parties < 2:
             have = "party has" if self.parties == 1 else "parties have"
             raise InputError(f"{self.parties} {have} nobody to compute with: at least 2 parties are needed")
         if self.nats is not None:
             self._check_nats(self.nats)
-        elif not (np.isfinite(self.epsilon) and self.epsilon > 0):
+        elif not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon is {self.epsilon:g}: choose a finite number > 0, for example 1")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
+        elif self.epsilon > MOST_EPSILON:
+            raise InputError(f"epsilon is {self.epsilon:g}: that promises nothing, choose {MOST_EPSILON:g} at most, such as 1")
+        require_delta(self.delta)
         if self.dimension < 1:
             raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
-        if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
+        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
         for name in (*(() if self.nats is not None else ("epsilon",)), "sensitivity", "parties", "dimension"):
             require_usual(name, getattr(self, name))
@@ -173,6 +182,9 @@ def colluding_count(parties: int, colluding: float) -> int:
 
     Raises :class:`InputError` for a number above 1 that is not whole, and for what is no number.
     """
+    require_number("parties", parties, int)
+    require_number("colluding", colluding, float)
+    require_usual("parties", parties)
     if not math.isfinite(colluding):
         raise InputError(f"colluding is {colluding:g}: give how many parties may collude, or a fraction below 1")
     if colluding < 1:

@@ -26,6 +26,7 @@ from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
@@ -140,8 +141,7 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
         raise InputError(f"{trials} trials prove nothing: choose at least {FEWEST_TRIALS}, better 100000")
     if trials > MOST_TRIALS:
         raise InputError(f"{trials} trials do not fit into memory: choose at most {MOST_TRIALS}, 100000 are usual")
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
+    require_delta(delta)
     if not 0.5 <= confidence < 1:
         raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
 

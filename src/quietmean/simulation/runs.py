@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
+from quietmean.core.schema import require_usual
 from quietmean.core.tables import Tabular
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
@@ -133,6 +134,7 @@ def simulate(
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
+    require_usual("runs", runs)
     target = plan.target
     if gate and not plan.protocol.gated:
         raise InputError(f"protocol {plan.protocol.name} has no gate before its release: leave gate out")

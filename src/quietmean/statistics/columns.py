@@ -30,6 +30,10 @@ TRUTH = {NO: tuple(_NO.split(" ")), YES: tuple(_YES.split(" "))}
 MISSING = "missing"
 
 
+# Eighth powers of values, which errors of variances are made of, are numbers, too.
+LARGEST_BOUND = 1e30
+
+
 class Column(BaseModel):
     """A column and what is public about it: a number between bounds in its own units, one of ``levels``, or ``boolean``.
 
@@ -96,6 +100,11 @@ class Column(BaseModel):
             raise InputError(
                 f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH (in a "
                 "study file low and high)"
+            )
+        if max(abs(self.low), abs(self.high)) > LARGEST_BOUND:
+            raise InputError(
+                f"bounds {self.low:g} {self.high:g} are of a size that no study has: give --bounds LOW HIGH (in a study file low "
+                f"and high) of up to {LARGEST_BOUND:g}, in a larger unit perhaps"
             )
         self._check_kinds(bool(bounded))
         self._check_bins()

@@ -234,4 +234,7 @@ def _headroom(parameters: SecAggParameters, parties: int, words: int) -> float:
     """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
     room = 2.0 ** (parameters.bits - 1) * parameters.granularity
     one, two = (sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0))
+    if two <= one:
+        # Values are lost in the noise, whatever their weight.
+        return float(_LARGEST_WEIGHT)
     return float(max(1, min(math.floor(1 + (room - one) / (two - one)), _LARGEST_WEIGHT)))

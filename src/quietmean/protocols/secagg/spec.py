@@ -79,7 +79,10 @@ class SecAggParameters(Configured):
             return
         self._check_noise()
         if self.largest_weight * self.clip / self.granularity > _LARGEST_INTEGER:
-            raise InputError(f"a granularity of {self.granularity:g} is too fine for a clip of {self.clip:g}: raise it")
+            raise InputError(
+                f"largest_weight {self.largest_weight:g} times clip (--clip-norm) {self.clip:g} is too much for numbers with a "
+                f"granularity of {self.granularity:g}: choose a smaller one"
+            )
 
     def _check_noise(self) -> None:
         if (self.noise == NO_NOISE) != (self.sigma == 0.0):
@@ -132,6 +135,6 @@ def check_numbers(parameters: SecAggParameters, parties: int) -> None:
 def check_neighbours(neighbours: int, parties: int) -> None:
     """Raises :class:`InputError` for a number of neighbours with which there is no such graph."""
     if not 1 <= neighbours < parties:
-        raise InputError(f"neighbours is {neighbours} with {parties} parties: choose 1..{parties - 1}")
+        raise InputError(f"degree is {neighbours} with {parties} parties: choose 1..{parties - 1}")
     if neighbours % 2 and neighbours != parties - 1:
-        raise InputError(f"neighbours is {neighbours}: take an even number, or all {parties - 1} others")
+        raise InputError(f"degree is {neighbours}: take an even number, or all {parties - 1} others")
