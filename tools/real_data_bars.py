@@ -1,6 +1,6 @@
 """Make docs/real-data-bars.md: how often intervals hold on data that people have, with the options that nobody chose.
 
-    python tools/real_data_bars.py [--studies N]
+    python tools/real_data_bars.py [--studies N] [--processes N] [--resume FOLDER]
 
 Each data set is a population: records are drawn from it with replacement, encoded, and released under Gaussian noise with
 sqrt(1.2) times one curator's standard deviation. The truth is what another library computes from the data set itself (for the
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ import statsmodels.api as sm
 from lifelines.datasets import load_dd, load_kidney_transplant, load_rossi
 from numpy.typing import NDArray
 from pooled_references import Table, Truth
+from resumed import add_options, resumed
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from quietmean.core.domain import PrivacyUnit
@@ -49,9 +52,9 @@ the whole data set. *Noise*: how often the other interval holds what it computes
 of the worst of the statistic's terms; *flagged* and *unknown* are parts of all studies, and the flag is the commonest. Of
 {STUDIES} studies a true 95 % gives {100 * LEAST:.0f} % or more, but for one time in a thousand.
 
-What is low, and why we think so: slopes are model-based, and here errors differ in size; means of a skewed column in a small
-group have Student's interval; a term that noise hides in most studies is shown in those where noise favoured it (flag
-`near-threshold`).
+What is low, and why we think so: slopes of several covariates are model-based, and here errors differ in size; means of a
+skewed column in a small group have Student's interval; a term that noise hides in most studies is shown in those where noise
+favoured it (flag `near-threshold`).
 
 | data | statistic | term | population | noise | flagged | unknown | |
 |---|---|---|---:|---:|---:|---:|---|
@@ -346,26 +349,27 @@ def _line(name: str, text: str, counts: dict[str, Count], studies: int, flagged:
     return f"| {name} | `{text}` | {term or 'all'} | {population} | {noise} | {said} | {100 * unknown:.0f} % | {verdict} |"
 
 
-def lines(studies: int) -> Iterator[str]:
-    seed = 0
-    for make in SETS:
-        data = make()
-        for question in data.questions:
-            seed += 1
-            yield measured(data, question, studies, seed)
+@cache
+def _questions() -> tuple[tuple[DataSet, Question], ...]:
+    return tuple((data, question) for data in (make() for make in SETS) for question in data.questions)
+
+
+def _line_of(place: int, studies: int, folder: Path | None) -> str:
+    warnings.simplefilter("ignore")
+    data, question = _questions()[place]
+    return resumed(folder, f"{place}-{studies}", lambda: f"{measured(data, question, studies, place + 1)}\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=STUDIES)
-    studies = parser.parse_args().studies
-    warnings.simplefilter("ignore")
-    found = []
-    for line in lines(studies):
-        print(line, file=sys.stderr, flush=True)
-        found.append(line)
-    if studies == STUDIES:
-        PAGE.write_text(HEAD + "\n".join(found) + "\n")
+    add_options(parser)
+    chosen = parser.parse_args()
+    count = len(_questions())
+    with ProcessPoolExecutor(chosen.processes, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(_line_of, range(count), [chosen.studies] * count, [chosen.resume] * count))
+    if chosen.studies == STUDIES:
+        PAGE.write_text(HEAD + "".join(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
