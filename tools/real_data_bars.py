@@ -52,9 +52,9 @@ the whole data set. *Noise*: how often the other interval holds what it computes
 of the worst of the statistic's terms; *flagged* and *unknown* are parts of all studies, and the flag is the commonest. Of
 {STUDIES} studies a true 95 % gives {100 * LEAST:.0f} % or more, but for one time in a thousand.
 
-What is low, and why we think so: slopes of several covariates are model-based, and here errors differ in size; means of a
-skewed column in a small group have Student's interval; a term that noise hides in most studies is shown in those where noise
-favoured it (flag `near-threshold`).
+What is low, and why we think so: slopes are model-based, and here errors differ in size; means of a skewed column in a small
+group have Student's interval; a term that noise hides in most studies is shown in those where noise favoured it (flag
+`near-threshold`).
 
 | data | statistic | term | population | noise | flagged | unknown | |
 |---|---|---|---:|---:|---:|---:|---|
