@@ -75,7 +75,7 @@ class PrivacyAnalysis:
         return CoalitionSolver(self.transcript, self.method)
 
     @cached_property
-    def _tried(self) -> dict[tuple[int, int, Seed], CoalitionCertificate]:
+    def _tried(self) -> dict[tuple[int, int | None, Seed], CoalitionCertificate]:
         return {}
 
     def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()) -> Certificate:
@@ -91,10 +91,10 @@ class PrivacyAnalysis:
         for coalition in coalitions:
             yield Certificate(Adversary.collusion(coalition), self.terms, self.solver.information(coalition))
 
-    def coalitions(self, size: int, *, limit: int = 500, seed: Seed | None = None) -> CoalitionCertificate:
+    def coalitions(self, size: int, *, limit: int | None = None, seed: Seed | None = None) -> CoalitionCertificate:
         """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
 
-        The bound is the protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two.
+        By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two.
         ``seed``, public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that
         everybody who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody
         honest.

@@ -29,6 +29,8 @@ from quietmean.transcript import Transcript
 Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+# So many coalitions are tried whatever they cost; more, if trying all of them costs no more than this, in multiplications.
+_LEAST_TRIED, _EFFORT = 500, 5e10
 # Coalitions that differ by a smaller factor are equally bad.
 _EQUAL = 1.0 + 1e-9
 
@@ -190,19 +192,24 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
     return float(betaincinv(exceeding + 1, draws - exceeding, 1 - (1 - confidence) / choices))
 
 
+def most_tried(solver: CoalitionSolver, size: int) -> int:
+    """How many coalitions of ``size`` are tried one by one where nobody says otherwise: as many as take seconds."""
+    return max(_LEAST_TRIED, int(_EFFORT / solver.effort(size)))
+
+
 def every_coalition(
     solver: CoalitionSolver,
     terms: Terms,
     trusted: frozenset[PartyId],
     size: int,
-    limit: int,
+    limit: int | None,
     seed: Seed,
     bound: Callable[[], ProvenMu],
 ) -> CoalitionCertificate:
     """Try every coalition of ``size`` parties if there are at most ``limit`` of them; else ``bound`` gives what holds for all.
 
-    Where it does, some are looked for and as many random ones are tried: as many as ``limit``, or fewer beyond 200 parties, where
-    each costs more. ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for
+    By default the limit is :func:`most_tried`. Where the bound holds, some are looked for and as many random ones are tried: as
+    many as ``limit``, by default 500, or fewer beyond 200 parties, where each costs more. ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for
     a size that leaves nobody honest.
     """
     parties = solver.transcript.parties
@@ -212,12 +219,12 @@ def every_coalition(
     if size >= parties or size > len(able):
         raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
     tally = _Tally(solver, terms, trusted, size)
-    if math.comb(len(able), size) <= limit:
+    if math.comb(len(able), size) <= (most_tried(solver, size) if limit is None else limit):
         with one_thread():
             for coalition in itertools.combinations(able, size):
                 tally.add(coalition)
         return tally.certificate(Scope.TRIED)
-    draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
+    draws = max(20, int((limit or _LEAST_TRIED) * min(1.0, (200 / parties) ** 2)))
     _search(tally, able, draws)
     with one_thread():
         for coalition in random_coalitions(able, size, draws, seed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -27,6 +28,8 @@ _ACCURACY = 1e-11
 _DOUBTFUL = 1e-7
 # What two steps with the ridge may leave of a shift, at unit extra noise. Beyond it an observation lies below the ridge.
 _LEFT, _PROBES = 1e-13, 4
+# What a coalition costs beside its arithmetic, in multiplications.
+_PER_COALITION = 3e6
 # Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
 _SHALLOW = 3
 
@@ -86,6 +89,18 @@ class CoalitionSolver:
         information = information.with_independent_noise(self._views.bare[1])
         # Where it is doubtful, something may be disclosed exactly, which a covariance with a ridge cannot show.
         return information if information.relative_error <= _DOUBTFUL else self._views.sparse(adversary)
+
+    def effort(self, size: int) -> float:
+        """What :meth:`information` costs for a usual coalition of ``size``, in multiplications; infinite without an elimination.
+
+        Counted, not measured: it is the same on every machine.
+        """
+        transcript = self.transcript
+        if transcript.messages > _MESSAGES:
+            return math.inf
+        shared = transcript.message_known[~transcript.released]
+        seen = min(shared.nnz * size / transcript.parties + transcript.released.sum(), transcript.messages)
+        return float(seen**2 * (len(transcript.noise_scale) + transcript.parties + seen) + _PER_COALITION)
 
     def _large(self, adversary: Adversary) -> InformationMatrix:
         structured = self._views.by_rounds(adversary)
