@@ -22,8 +22,8 @@ from quietmean.simulation import simulate
 PAGE = Path(__file__).parents[1] / "docs" / "gate-cost.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_123
 # Parties, colluding, dropouts.
-CELLS = ((20, 2, 0.1), (40, 4, 0.1), (100, 5, 0.1), (60, 12, 0.1))
-TRIALS, RUNS, COORDINATES = 59, 100, 100
+CELLS = ((20, 2, 0.1), (30, 3, 0.1), (40, 2, 0.1), (40, 4, 0.1), (60, 12, 0.1), (100, 5, 0.1))
+TRIALS, RUNS, COORDINATES = 19, 100, 100
 
 HEAD = f"""# What the gate costs
 

@@ -9,63 +9,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
-from quietmean.graphs import SCHEDULES
-from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, groups
 from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution
-from support.every_coalition import worst_mu
+from support.random_inca import least_over_exact
 
 Array = NDArray[np.float64]
-DELTA, TOLERANCE = 1e-6, 1e-6
+TOLERANCE = 1e-6
 SEED = 20_261_125
 
 
-def random_executions(number: int, seed: int) -> Iterator[tuple[Execution, int]]:
-    """Executions of 6 to 13 parties of all schedules and injections, with dropouts and guards; and how many collude."""
-    rng = np.random.default_rng(seed)
-    made = 0
-    while made < number:
-        parties = int(rng.integers(6, 14))
-        fields: dict[str, Any] = {
-            "rounds": int(rng.integers(3, parties)),
-            "injection": str(rng.choice(["incremental", "early"])),
-            "schedule": str(rng.choice(list(SCHEDULES))),
-            "out_degree": int(rng.choice([1, 1, 2])),
-            "sigma_star": float(rng.uniform(0.5, 6)),
-            "sigma_delta": float(rng.uniform(1, 30)),
-            "sigma_guard": float(rng.choice([0, 0, 2.0])),
-        }
-        churn = {"permanent": float(rng.choice([0, 0.1, 0.25])), "temporary": float(rng.choice([0, 0.1, 0.2]))}
-        try:
-            execution = example_execution("inca", parties, int(rng.integers(10**6)), **churn, **fields)
-        except InputError:
-            # Such a schedule does not exist for so many parties or receivers.
-            continue
-        made += 1
-        yield execution, int(rng.integers(1, 4))
-
-
-def bounds(execution: Execution, size: int, effort: float) -> Array:
+def bounds(execution: Execution, size: int) -> Iterator[Array]:
+    """Also with so few groups that each has several parties."""
     shares = HiddenShares(cast("IncA", execution.protocol), execution.schedule, execution.trace)
-    return np.array([groups_bound(shares, party, size, effort) for party in range(execution.parties)])
+    for effort in (1e3, 1e6):
+        yield np.array([groups_bound(shares, party, size, effort) for party in range(execution.parties)])
 
 
 def attack(number: int, seed: int) -> float:
-    """The least of bound over exact that is found; also with so few groups that each has several parties."""
-    least = np.inf
-    with one_thread():
-        for execution, size in random_executions(number, seed):
-            worst = worst_mu(execution.privacy(DELTA), size) ** 2
-            for effort in (1e3, 1e6):
-                known = worst > 0
-                ratios = bounds(execution, size, effort)[known] / worst[known]
-                least = min(least, float(ratios.min(initial=np.inf)))
-    return least
+    return least_over_exact(bounds, number, seed)
 
 
 def test_never_below_any_coalition() -> None:

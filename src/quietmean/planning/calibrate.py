@@ -22,12 +22,12 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
-from quietmean.planning.gate import EXHAUSTIVE, try_gate
+from quietmean.planning.gate import try_gate
 from quietmean.planning.large import WATCHED, worst_mu
 from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import Scenario, draw_estimates, draw_execution, draw_scenario
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import exceed_bound
+from quietmean.privacy.coalitions import exceed_bound, most_tried
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
@@ -46,9 +46,10 @@ _EFFORT, _BUDGET, _DRAWING = 480, 600_000, 1500
 _FEWEST, _MOST = 4, 100
 # The error is predicted from more executions: they need no accounting.
 _PREDICTIONS = 20_000
-# Noise is raised so often at most for the gate to let all simulated histories pass; how many those are by default.
+# Noise is raised so often at most for the gate to let all simulated histories pass.
 _ATTEMPTS = 6
-_GATE_EFFORT, _MOST_TRIALS = 6000, 59
+# What trying a gate may cost by default, in multiplications, and on how many histories it is tried at most.
+_GATE_EFFORT, _MOST_TRIALS = 3e11, 59
 # At the gate a mu that equals the target's to 6 digits does not pass. Of a party that left all may be known that a guard leaves.
 _BELOW_TARGET = 1.0 + 1e-4
 _NO_GATE = (
@@ -122,7 +123,7 @@ def _calibrated(
             levels = _levels_of_many(target, protocol, template, seed)
         else:
             levels = _levels(target, template, calibration, executions, seed)
-        tried = gate_trials(target) if trials is None else trials
+        tried = _gate_trials(target, levels.apply(template), seed) if trials is None else trials
         gated = protocol.gated and calibration == Calibration.EXACT and tried > 0
         if gated:
             levels = _passing(target, template, levels, tried, seed.derive("gate"))
@@ -216,13 +217,18 @@ def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, s
     )
 
 
-def gate_trials(target: Target) -> int:
+def _gate_trials(target: Target, protocol: Protocol, seed: Seed) -> int:
     """On how many histories a plan tries its gate by default: on none where coalitions are too many to try them all.
 
-    There a bound for all of them asks for several times the noise, which a user has to want.
+    There a bound for all of them asks for more noise, up to several times as much, which a user has to want.
     """
+    if not protocol.gated:
+        return 0
+    solver = draw_execution(target, protocol, seed.derive("effort"), target.dropouts).privacy(target.delta).solver
     coalitions = math.comb(target.parties, target.colluding)
-    return min(_GATE_EFFORT // coalitions, _MOST_TRIALS) if coalitions <= EXHAUSTIVE else 0
+    if coalitions > most_tried(solver, target.colluding):
+        return 0
+    return min(math.ceil(_GATE_EFFORT / (coalitions * solver.effort(target.colluding))), _MOST_TRIALS)
 
 
 def _trials(target: Target, coalitions: int) -> int:

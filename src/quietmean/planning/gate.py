@@ -34,7 +34,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound
+from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound, most_tried
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
@@ -42,8 +42,6 @@ from quietmean.protocols.execution import Execution
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
 
-# So many coalitions are tried one by one; against more, a bound for all of them counts.
-EXHAUSTIVE = 500
 # Digits to which all parties compute the same number.
 _DIGITS = 6
 
@@ -79,7 +77,7 @@ def decide_for(target: Target, execution: Execution, incomplete: Collection[Part
         incomplete = np.nonzero(~execution.trace.finished)[0].tolist()
         execution = execution.with_trace(as_recorded(execution.schedule, execution.trace))
     size, left = target.colluding, incomplete
-    exhaustive = math.comb(execution.parties, size) <= EXHAUSTIVE
+    exhaustive = math.comb(execution.parties, size) <= most_tried(execution.privacy(target.delta).solver, size)
     tried = _worst_tried if exhaustive else _worst_bound
     return Decision(tried(execution, target, frozenset(left)), mu_of_budget(target.epsilon, target.delta), exhaustive)
 
@@ -106,7 +104,7 @@ def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
 
 def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
     privacy, size = execution.privacy(target.delta), target.colluding
-    mu = privacy.coalitions(size, limit=EXHAUSTIVE).max_mu
+    mu = privacy.coalitions(size).max_mu
     if size < 1 or len(left) < 2:
         return mu
     # One of those who left is in the coalition, so all of them are.
@@ -259,14 +257,14 @@ class GateRecord:
     def check(self, target: Target, stated: Mapping[str, Any]) -> None:
         """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise.
 
-        A bound may have been larger: bounds of versions before this one were.
+        A bound may have been larger, or there where now every coalition is tried: so it was with versions before this one.
         """
         found, decided = decide_for(target, self.execution, self.incomplete), self.decision
         tried = found.exhaustive and decided.exhaustive
         mu, stated_mu = _rounded(found.mu), _rounded(decided.mu)
         same = {
             "digest": stated.get("digest") == self.digest,
-            "mu": (mu == stated_mu if tried else mu <= stated_mu) and found.exhaustive == decided.exhaustive,
+            "mu": (mu == stated_mu if tried else mu <= stated_mu) and found.exhaustive >= decided.exhaustive,
             "limit": _rounded(found.limit) == _rounded(decided.limit),
             "passes": stated.get("passes") == decided.passes,
             "published": not self.published or (decided.passes and self.agreed),

@@ -94,10 +94,10 @@ class PrivacyAnalysis:
     def coalitions(self, size: int, *, limit: int | None = None, seed: Seed | None = None) -> CoalitionCertificate:
         """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
 
-        By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two.
-        ``seed``, public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that
-        everybody who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody
-        honest.
+        By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the
+        protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``seed``,
+        public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that everybody
+        who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody honest.
         """
         key = size, limit, seed or Seed.public("coalitions")
         if key not in self._tried:

@@ -208,9 +208,9 @@ def every_coalition(
 ) -> CoalitionCertificate:
     """Try every coalition of ``size`` parties if there are at most ``limit`` of them; else ``bound`` gives what holds for all.
 
-    By default the limit is :func:`most_tried`. Where the bound holds, some are looked for and as many random ones are tried: as
-    many as ``limit``, by default 500, or fewer beyond 200 parties, where each costs more. ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for
-    a size that leaves nobody honest.
+    By default the limit is :func:`most_tried`. Where the bound holds, some are looked for and as many random ones are tried:
+    as many as ``limit``, by default 500, or fewer beyond 200 parties, where each costs more. ``trusted`` parties are assumed
+    never to collude, and the certificate says so. Raises :class:`InputError` for a size that leaves nobody honest.
     """
     parties = solver.transcript.parties
     able = _able(parties, trusted)

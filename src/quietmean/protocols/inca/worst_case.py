@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.inca.branches import branch_and_bound
 from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.rounding import inverse_product
@@ -32,9 +33,11 @@ from quietmean.protocols.inca.spec import IncaParameters
 
 Array = NDArray[np.float64]
 
-PROOF = "the shares that hide each party, in disjoint groups of the others"
+PROOF = "the shares that hide each party, by groups of the others and by branch and bound"
 # What trying sets of groups may cost for all parties together, in the units of :func:`groups_bound`.
 _EFFORT = 1e8
+# What branch and bound may cost, in multiplications.
+_BRANCHING = 6e10
 # Least-squares problems that are solved for all parties together; where more are needed, the diagonal bound serves.
 _MOST_SETS = 60_000
 _BATCH = 4096
@@ -53,7 +56,8 @@ def worst_coalition(
 ) -> CoalitionBound:
     """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
 
-    Of each party the better of two: its own star of shares, and all shares in disjoint groups of the others.
+    Of each party the better of two, its own star of shares and all shares in disjoint groups of the others; then the worst-off
+    parties' bounds are made smaller by branch and bound.
     """
     stars, shares = Stars(parameters, schedule, trace), HiddenShares(parameters, schedule, trace, given)
     effort = _EFFORT / schedule.parties
@@ -62,6 +66,7 @@ def worst_coalition(
         star = stars.of(party).without(given).worst_information(size, schedule.parties)
         groups = star if party in given else groups_bound(shares, party, size, effort)
         information[party] = min(star, groups)
+    information = branch_and_bound(shares, information, size, _BRANCHING)
     return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), PROOF)
 
 

@@ -1,0 +1,56 @@
+"""Random executions of IncA, against which bounds for all coalitions are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.graphs import SCHEDULES
+from quietmean.privacy.information import one_thread
+from quietmean.protocols.execution import Execution
+from quietmean.testing import example_execution
+from support.every_coalition import worst_mu
+
+Array = NDArray[np.float64]
+DELTA = 1e-6
+
+
+def random_executions(number: int, seed: int) -> Iterator[tuple[Execution, int]]:
+    """Executions of 6 to 13 parties of all schedules and injections, with dropouts and guards; and how many collude."""
+    rng = np.random.default_rng(seed)
+    made = 0
+    while made < number:
+        parties = int(rng.integers(6, 14))
+        fields: dict[str, Any] = {
+            "rounds": int(rng.integers(3, parties)),
+            "injection": str(rng.choice(["incremental", "early"])),
+            "schedule": str(rng.choice(list(SCHEDULES))),
+            "out_degree": int(rng.choice([1, 1, 2])),
+            "sigma_star": float(rng.uniform(0.5, 6)),
+            "sigma_delta": float(rng.uniform(1, 30)),
+            "sigma_guard": float(rng.choice([0, 0, 2.0])),
+        }
+        churn = {"permanent": float(rng.choice([0, 0.1, 0.25])), "temporary": float(rng.choice([0, 0.1, 0.2]))}
+        try:
+            execution = example_execution("inca", parties, int(rng.integers(10**6)), **churn, **fields)
+        except InputError:
+            # Such a schedule does not exist for so many parties or receivers.
+            continue
+        made += 1
+        yield execution, int(rng.integers(1, 4))
+
+
+def least_over_exact(bounds: Callable[[Execution, int], Iterable[Array]], number: int, seed: int) -> float:
+    """The least of any of ``bounds`` of Lambda_ii, each (n,), over that of the worst coalition, in so many executions."""
+    least = np.inf
+    with one_thread():
+        for execution, size in random_executions(number, seed):
+            worst = worst_mu(execution.privacy(DELTA), size) ** 2
+            known = worst > 0
+            ratios = [float((bound[known] / worst[known]).min(initial=np.inf)) for bound in bounds(execution, size)]
+            least = min(least, *ratios)
+    return least
