@@ -132,7 +132,7 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
     error = refused(arguments(consortium, "ada", "--no-privacy"), capsys, 2)
     assert "asks for epsilon inf" in error
-    assert "gossip: nothing bounds what this protocol may give away" in error
+    assert "gossip: nothing: there is no noise" in error
 
 
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:

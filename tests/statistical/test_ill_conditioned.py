@@ -121,4 +121,4 @@ def test_what_no_solver_vouches_for_is_bounded_and_says_so(monkeypatch: pytest.M
     np.testing.assert_allclose(bounded.mu_upper, 1.0, rtol=1e-9)
     # Without noise on the values themselves nothing bounds what a view tells.
     with pytest.raises(NumericalError, match="ill-conditioned"):
-        example_execution("gossip", 6, rounds=3).privacy(1e-6).against({0})
+        example_execution("cordp-dme", 6, sigma_own=0.0, sigma_pair=2.0).privacy(1e-6).against({0})

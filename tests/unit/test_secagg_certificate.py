@@ -304,7 +304,7 @@ def test_the_page_about_a_certificate_says_the_bound(tmp_path: Path) -> None:
     write_certificate_report(execution, tmp_path / "page.html", delta=DELTA, size=1)
     text = (tmp_path / "page.html").read_text()
     spent = spent_epsilon(secagg(execution.protocol), 1.0, 7, 4, DELTA)
-    assert f"ε = {rounded_up(spent)}" in text
+    assert f"ε\xa0=\xa0{rounded_up(spent)}" in text
     assert "discrete Gaussian noise" in text
 
 

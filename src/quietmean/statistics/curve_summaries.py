@@ -130,7 +130,10 @@ def mean_times(bins: TimeBins, survival: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         hazards = np.log(before / survival)
         since = np.cumsum(np.where(many, hazards, 0.0))
-        power = np.log(since / (since - hazards)) / np.log(bins.last / bins.first)
+        apart = np.log(bins.last / bins.first)
+        # Within what powers may be, and in one piece there: no events before a bin are nearly the same as hardly any.
+        part = np.clip((since - hazards) / since, np.exp(-apart / _LEAST_POWER), np.exp(-apart * _LEAST_POWER))
+        power = -np.log(part) / apart
     first = np.flatnonzero(many)[:2]
     if len(first) == 2 and bins.first[first[0]] == 0:
         power[first[0]] = power[first[1]]

@@ -63,7 +63,7 @@ def result_schema() -> Schema:
     return {
         "$schema": DIALECT,
         "title": "Result of a quietmean study",
-        **record(fields, optional=local | node | files | {"gate", "why"}),
+        **record(fields, optional=local | node | files | {"gate", "nats", "why"}),
     }
 
 
