@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
-from quietmean.planning.calibrate import calibrate, required_delta
+from quietmean.planning.calibrate import calibrate, gate_trials, required_delta
 from quietmean.planning.candidates import configured, general_protocols, rank
 from quietmean.planning.choices import Calibration
 from quietmean.planning.explain import why_first
@@ -113,6 +113,14 @@ def test_more_colluders_and_dropouts_need_more_noise() -> None:
         target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=dropouts)
         noises.append(calibrate(target, IncA(), trials=8).prediction["mse_noise"])
     assert noises == sorted(noises)
+
+
+@pytest.mark.parametrize(("parties", "colluding", "trials"), [(20, 2, 59), (200, 1, 30), (200, 0, 59), (40, 4, 0), (1000, 3, 0)])
+def test_a_gate_is_tried_by_default_where_all_coalitions_can_be(parties: int, colluding: int, trials: int) -> None:
+    """Also where messages are so many that each coalition is solved by itself: 6000 coalitions are tried whatever they cost."""
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=0.1)
+    protocol = IncA().template(target).with_noise(1.0, 3.0)
+    assert gate_trials(target, protocol, Seed.public("trials")) == trials
 
 
 def test_ranking_prefers_the_accurate() -> None:

@@ -27,7 +27,7 @@ from quietmean.planning.large import WATCHED, worst_mu
 from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import Scenario, draw_estimates, draw_execution, draw_scenario
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import exceed_bound, most_tried
+from quietmean.privacy.coalitions import MOST_TRIED, exceed_bound, most_tried
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
@@ -48,8 +48,9 @@ _FEWEST, _MOST = 4, 100
 _PREDICTIONS = 20_000
 # Noise is raised so often at most for the gate to let all simulated histories pass.
 _ATTEMPTS = 6
-# What trying a gate may cost by default, in multiplications, and on how many histories it is tried at most.
-_GATE_EFFORT, _MOST_TRIALS = 3e11, 59
+# What trying a gate may cost by default: so many coalitions whatever they cost, or more, in multiplications; and on how many
+# histories it is tried at most.
+_GATE_COALITIONS, _GATE_EFFORT, _MOST_TRIALS = 6000, 3e11, 59
 # At the gate a mu that equals the target's to 6 digits does not pass. Of a party that left all may be known that a guard leaves.
 _BELOW_TARGET = 1.0 + 1e-4
 _NO_GATE = (
@@ -123,7 +124,7 @@ def _calibrated(
             levels = _levels_of_many(target, protocol, template, seed)
         else:
             levels = _levels(target, template, calibration, executions, seed)
-        tried = _gate_trials(target, levels.apply(template), seed) if trials is None else trials
+        tried = gate_trials(target, levels.apply(template), seed) if trials is None else trials
         gated = protocol.gated and calibration == Calibration.EXACT and tried > 0
         if gated:
             levels = _passing(target, template, levels, tried, seed.derive("gate"))
@@ -217,18 +218,19 @@ def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, s
     )
 
 
-def _gate_trials(target: Target, protocol: Protocol, seed: Seed) -> int:
+def gate_trials(target: Target, protocol: Protocol, seed: Seed) -> int:
     """On how many histories a plan tries its gate by default: on none where coalitions are too many to try them all.
 
     There a bound for all of them asks for more noise, up to several times as much, which a user has to want.
     """
-    if not protocol.gated:
+    coalitions = math.comb(target.parties, target.colluding)
+    if not protocol.gated or coalitions > MOST_TRIED:
         return 0
     solver = draw_execution(target, protocol, seed.derive("effort"), target.dropouts).privacy(target.delta).solver
-    coalitions = math.comb(target.parties, target.colluding)
     if coalitions > most_tried(solver, target.colluding):
         return 0
-    return min(math.ceil(_GATE_EFFORT / (coalitions * solver.effort(target.colluding))), _MOST_TRIALS)
+    affordable = math.ceil(_GATE_EFFORT / (coalitions * solver.effort(target.colluding)))
+    return min(max(affordable, _GATE_COALITIONS // coalitions), _MOST_TRIALS)
 
 
 def _trials(target: Target, coalitions: int) -> int:

@@ -22,6 +22,7 @@ from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.information.coalition_solver import PER_COALITION
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
@@ -31,6 +32,8 @@ Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 # So many coalitions are tried whatever they cost; more, if trying all of them costs no more than this, in multiplications.
 _LEAST_TRIED, _EFFORT = 500, 5e10
+# More are never tried: so many would be if they cost nothing but what each costs beside its arithmetic.
+MOST_TRIED = int(_EFFORT / PER_COALITION)
 # Coalitions that differ by a smaller factor are equally bad.
 _EQUAL = 1.0 + 1e-9
 

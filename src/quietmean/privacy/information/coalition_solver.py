@@ -29,7 +29,7 @@ _DOUBTFUL = 1e-7
 # What two steps with the ridge may leave of a shift, at unit extra noise. Beyond it an observation lies below the ridge.
 _LEFT, _PROBES = 1e-13, 4
 # What a coalition costs beside its arithmetic, in multiplications.
-_PER_COALITION = 3e6
+PER_COALITION = 3e6
 # Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
 _SHALLOW = 3
 
@@ -100,7 +100,7 @@ class CoalitionSolver:
             return math.inf
         shared = transcript.message_known[~transcript.released]
         seen = min(shared.nnz * size / transcript.parties + transcript.released.sum(), transcript.messages)
-        return float(seen**2 * (len(transcript.noise_scale) + transcript.parties + seen) + _PER_COALITION)
+        return float(seen**2 * (len(transcript.noise_scale) + transcript.parties + seen) + PER_COALITION)
 
     def _large(self, adversary: Adversary) -> InformationMatrix:
         structured = self._views.by_rounds(adversary)
