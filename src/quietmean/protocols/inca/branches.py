@@ -49,7 +49,7 @@ def branch_and_bound(shares: HiddenShares, known: Array, size: int, effort: floa
     able = [party for party in range(shares.parties) if len(shares.ways[party])]
     if not able or size >= len(able) or len(shares.members) > _MOST_WAYS:
         return known
-    costs, spent = HandingOver(shares), 0.0
+    costs = HandingOver(shares)
     values: dict[frozenset[PartyId], Array] = {}
     order = [able[place] for place in BitStream(Seed.public("branches")).permutation(len(able)).tolist()]
     count = min(len(able), size + _MORE_GROUPS)
@@ -62,12 +62,11 @@ def branch_and_bound(shares: HiddenShares, known: Array, size: int, effort: floa
             corrupt = frozenset(itertools.chain.from_iterable(union))
             if corrupt not in values:
                 values[corrupt] = costs.information(sorted(corrupt))
-                spent += costs.effort
             # No more than of the set that it was a part of.
             least = np.minimum(values[corrupt], above)
             heapq.heappush(open_, (-_largest(least, known), next(number), union, least))
         worst, least = open_[0][2:]
-        if spent > effort or all(len(group) == 1 for group in worst):
+        if costs.spent > effort or all(len(group) == 1 for group in worst):
             break
         heapq.heappop(open_)
         branches = [(part, least) for part in divided(worst)]
@@ -90,7 +89,7 @@ def divided(union: tuple[Group, ...]) -> Iterator[tuple[Group, ...]]:
 
 
 class HandingOver:
-    """Q and b_i for all ways of an execution; ``effort``: multiplications of the last :meth:`information`."""
+    """Q and b_i for all ways of an execution; ``spent``: multiplications of all calls of :meth:`information` so far."""
 
     def __init__(self, shares: HiddenShares) -> None:
         ways, parties = len(shares.members), shares.parties
@@ -100,7 +99,7 @@ class HandingOver:
         for party in range(parties):
             used, portion = shares.ways[party], shares.portion(party)
             if shares.hiding[party]:
-                self._own[party] = portion @ shares.products[party] @ portion
+                self._own[party] = shares.alone(party)
             if len(used):
                 self._quadratic[np.ix_(used, used)] += shares.costs[party]
                 self._linear[used, party] = shares.changes[party] @ (shares.products[party] @ portion)
@@ -112,7 +111,7 @@ class HandingOver:
         # What a Cholesky factorisation may be off is at most ways * eps * condition number, of what it takes away.
         largest = float(np.abs(self._quadratic).sum(axis=1).max(initial=0.0))
         self._rounding = np.finfo(np.float64).eps * ways * largest / ridge if ridge else 0.0
-        self.effort = 0.0
+        self.spent = 0.0
 
     def information(self, corrupt: Collection[PartyId]) -> Array:
         """Lambda_ii of each party if all of ``corrupt`` but itself collude, (n,)."""
@@ -126,6 +125,7 @@ class HandingOver:
         touched = self._touched[:, members]
         count = touched.sum(axis=1)
         free, once = np.nonzero(count == 0)[0], np.nonzero(count == 1)[0]
+        self.spent += len(free) ** 2 * (len(free) / 3 + len(self._own) + len(once)) + _PER_MEMBER * (1 + len(members))
         factor = cholesky(self._quadratic[np.ix_(free, free)], lower=True, check_finite=False)
         solved = _below(factor, self._linear[free])
         taken = (solved**2).sum(axis=0)
@@ -138,7 +138,6 @@ class HandingOver:
                 left = cholesky(self._quadratic[np.ix_(ways, ways)] - across.T @ across, lower=True, check_finite=False)
                 rest = _below(left, (self._linear[ways, party] - across.T @ solved[:, party])[:, None])
                 taken[party] += float((rest**2).sum())
-        self.effort = float(len(free) ** 2 * (len(free) / 3 + len(taken) + len(once)) + _PER_MEMBER * (1 + len(members)))
         return np.asarray(self._own - taken * (1 - self._rounding), dtype=np.float64)
 
 

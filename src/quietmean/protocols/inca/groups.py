@@ -50,8 +50,7 @@ def groups_bound(shares: HiddenShares, party: PartyId, size: int, effort: float)
     """
     if not shares.hiding[party]:
         return math.inf
-    portion = shares.portion(party)
-    own = float(portion @ shares.products[party] @ portion)
+    own = shares.alone(party)
     others = [other for other in range(shares.parties) if other != party and len(shares.ways[other])]
     # Where all that it injected was forgotten, its value costs nothing.
     if size >= len(others) or not shares.products[party].any():
@@ -175,7 +174,7 @@ def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) 
     changes = np.hstack(useful)
     owner = np.repeat(np.arange(len(useful)), [columns.shape[1] for columns in useful])
     full, linear = np.eye(len(owner)) + changes.T @ product @ changes, changes.T @ product @ portion
-    return Columns(float(portion @ product @ portion), linear, full, owner, len(useful))
+    return Columns(shares.alone(party), linear, full, owner, len(useful))
 
 
 def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Places:

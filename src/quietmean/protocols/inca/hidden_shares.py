@@ -63,6 +63,11 @@ class HiddenShares:
         portion: Array = self._parameters.injections.portion[: int(self._count[party])]
         return portion
 
+    def alone(self, party: PartyId) -> float:
+        """Lambda_ii of a party that hands nothing over: behind its own noise."""
+        portion = self.portion(party)
+        return float(portion @ self.products[party] @ portion)
+
     @cached_property
     def exchanged(self) -> Array:
         """How many shares each two parties exchanged, those to several receivers in parts; shape (n, n)."""
