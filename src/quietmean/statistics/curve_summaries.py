@@ -137,7 +137,7 @@ def mean_times(bins: TimeBins, survival: Array) -> Array:
     first = np.flatnonzero(many)[:2]
     if len(first) == 2 and bins.first[first[0]] == 0:
         power[first[0]] = power[first[1]]
-    power = np.clip(np.where(np.isfinite(power), power, 1.0), _LEAST_POWER, 1 / _LEAST_POWER)[:, None]
+    power = np.where(np.isfinite(power), power, 1.0)[:, None]
     # Nodes that are dense at a bin's begin, where a power of time may rise steeply.
     nodes, weights = _NODES**4, _WEIGHTS * 4 * _NODES**3
     span = (bins.last - bins.first)[:, None]
