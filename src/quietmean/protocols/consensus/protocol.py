@@ -128,16 +128,11 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         from quietmean.protocols.consensus.edges_in_use import edges_in_use
 
         used = edges_in_use(self, schedule, trace)
-        if self.keeps_edges:
-            group = components(self.edges[used], self.parties)
-            sizes = np.bincount(group[trace.finished], minlength=self.parties)
-            counted: NDArray[np.bool_] = group == int(np.argmax(sizes))
-            return counted
-        # An edge to a party that left is in use until it has been silent for long enough: who left is not counted.
-        stayed = trace.finished[self.edges].all(axis=1)
-        group = components(self.edges[used & stayed], self.parties)
+        # An edge to a party that left is in use until it has been silent for long enough: who left is then not counted.
+        counting = np.ones(self.parties, dtype=np.bool_) if self.keeps_edges else trace.finished
+        group = components(self.edges[used & counting[self.edges].all(axis=1)], self.parties)
         sizes = np.bincount(group[trace.finished], minlength=self.parties)
-        together: NDArray[np.bool_] = trace.finished & (group == int(np.argmax(sizes)))
+        together: NDArray[np.bool_] = counting & (group == int(np.argmax(sizes)))
         return together
 
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
