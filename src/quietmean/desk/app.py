@@ -26,6 +26,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.report.words import moment, rounded_down, rounded_up
+from quietmean.statistics.printed import in_all
 from quietmean.studies.audit import verify
 from quietmean.studies.data import Location, Preview, format_file
 from quietmean.studies.party import OwnerApproval, Policy
@@ -196,7 +197,7 @@ class Desk:
             receipt = self.shelf.receipt(name)
             tables = _tables(receipt)
             # What stands under every table, as each needs it where it goes alone, is said once here.
-            shared = [note for note in tables[0].notes if all(note in one.notes for one in tables)] if len(tables) > 1 else []
+            shared = in_all([one.notes for one in tables])
             return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
                 "tables": tables,
                 "shared": shared,

@@ -153,7 +153,7 @@ def _quantiles(told: Told) -> str:
     asked = [name for name in names if name in told.terms] or list(told.terms)[:_MOST_NAMED]
     if not any(told.known(name) for name in asked):
         return ""
-    return _sentence(", ".join(f"the {names.get(name, 'quantile ' + name)} is {told.value(name)}" for name in asked))
+    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {told.value(name)}" for name in asked))
 
 
 def _crosstab(told: Told) -> str:
@@ -195,7 +195,7 @@ def _correlation(told: Told) -> str:
 def _covariance(told: Told) -> str:
     """Of the first two columns that differ: the others are variances."""
     known = [term for term in told.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
-    return _sentence("; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in known))
+    return capital("; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in known))
 
 
 def _regression(told: Told) -> str:
@@ -250,7 +250,7 @@ def _rates(told: Told) -> str:
         if told.known(name):
             return f"The {what} is {told.value(name)}{told.p_of(name)}"
     known = [term for term in told.all_known if term.term != "rate-difference"]
-    return _sentence("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in known[:_MOST_NAMED]))
+    return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in known[:_MOST_NAMED]))
 
 
 def _pca(told: Told) -> str:
@@ -272,7 +272,7 @@ def _calibration(told: Told) -> str:
         found.append(f"what happened less what was predicted is {told.value(large)} on average{told.p_of(large)}")
     if told.known(slope):
         found.append(f"the slope is {told.value(slope)}")
-    return _sentence("; ".join(found))
+    return capital("; ".join(found))
 
 
 def _mann_whitney(told: Told) -> str:
@@ -284,9 +284,7 @@ def _mann_whitney(told: Told) -> str:
 
 def _hazard_ratio(told: Told) -> str:
     known = told.all_known[:_MOST_NAMED]
-    return _sentence(
-        "; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{told.p_of(term.term)}" for term in known)
-    )
+    return capital("; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{told.p_of(term.term)}" for term in known))
 
 
 def _restricted_mean(told: Told) -> str:
@@ -308,10 +306,6 @@ def _site_effects(told: Told) -> str:
     part = told.summary.get("i_squared")
     differ = f"; I² = {fixed(100 * float(part), 0)} %{told.p('Q')}" if isinstance(part, int | float) else ""
     return f"The common mean of all sites like these is {told.value('random')}{differ}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 _SAYS: dict[str, Callable[[Told], str]] = {

@@ -179,7 +179,12 @@ def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def notes_of_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The sentences of :func:`notes_of` that each of several answers has: what is to be said of all of them, once."""
-    first, *others = [notes_of(one["flagged"]) for one in documents] or [[]]
+    return in_all([notes_of(one["flagged"]) for one in documents])
+
+
+def in_all(lists: Sequence[Sequence[str]]) -> list[str]:
+    """The notes that each of several lists has; none of a single list."""
+    first, *others = lists or [[]]
     return [note for note in first if others and all(note in notes for notes in others)]
 
 
