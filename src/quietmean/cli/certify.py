@@ -23,6 +23,7 @@ from quietmean.cli.console import (
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.codec import decode_json
+from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
@@ -142,7 +143,7 @@ def command(
             document = _against_coalitions(analysis, size, epsilon)
             if prior_sd is not None or hints.nats is not None:
                 # Of a target in nats values are normal with half the range.
-                document |= _nats_of_any(analysis, size, prior_sd or analysis.sensitivity / 2.0)
+                document |= _nats_of_any(analysis, size, prior_sd or half_range(analysis.sensitivity))
             if record is not None:
                 document["gate"] = gate_summary(record)
             explained: dict[str, Any] = {"size": size}

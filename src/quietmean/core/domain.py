@@ -37,3 +37,8 @@ class Neighbouring(StrEnum):
         if self == Neighbouring.REPLACEMENT:
             return guarantee
         return guarantee.replace("replacement of one unit's value", _ADDING).replace("under replacement", f"under {_ADDING}")
+
+
+def half_range(sensitivity: float) -> float:
+    """Half the sensitivity: no value between two bounds that are so far apart has a larger standard deviation."""
+    return sensitivity / 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import CoalitionBound
+from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
 from quietmean.privacy.coalitions import CoalitionCertificate, ProvenMu, every_coalition, search_coalitions
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
+from quietmean.privacy.mutual_information import summary
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -113,6 +116,12 @@ class PrivacyAnalysis:
         formula = conversion.mu_against_any(size, known.mu, self.sensitivity)
         # Where it may fail, the better of two bounds fails as often.
         return ProvenMu(np.minimum(formula, alone), known.proof, known.chance)
+
+    def nats_of_target(self, size: int, target: float) -> dict[str, float]:
+        """What is said of a ``target`` in nats against every coalition of ``size``; infinite where no bound is known."""
+        prior_sd = half_range(self.sensitivity)
+        most = self.terms.conversion.nats_against_any(size, prior_sd)
+        return summary(target, math.inf if most is None else most, prior_sd)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
@@ -88,14 +88,14 @@ class Target:
 
     @property
     def prior_sd(self) -> float:
-        """Half the sensitivity: no value between two bounds that are so far apart has a larger standard deviation."""
-        return self.sensitivity / 2.0
+        """Of the values that :attr:`nats` are about: see :func:`~quietmean.core.domain.half_range`."""
+        return half_range(self.sensitivity)
 
     @property
     def asked(self) -> str:
         """What is asked for, in words."""
         if self.nats is not None:
-            return f"the exact mean for at most {self.nats:g} nats, no differential privacy"
+            return asked_in_nats(self.nats)
         return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
 
     def describe(self) -> dict[str, Any]:
@@ -152,6 +152,11 @@ class Target:
 
 # Beyond it a guarantee says next to nothing: e^10 is 22 000.
 LARGEST_USUAL_EPSILON = 10.0
+
+
+def asked_in_nats(nats: float) -> str:
+    """What a target in nats asks for, in words."""
+    return f"the exact mean for at most {nats:g} nats, no differential privacy"
 
 
 def budget_warnings(target: Target, records: float | None = None) -> list[str]:

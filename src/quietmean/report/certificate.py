@@ -24,6 +24,7 @@ from quietmean.report.officer import OfficerPage, Stated
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, message_table, statement
+from quietmean.statistics.printed import capital
 
 _MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5
 # An epsilon that grows by less than this share has not grown.
@@ -191,7 +192,7 @@ class CertificatePage:
             return f"Every party pays {cost}"
         if self.coalitions is not None and self.coalitions.found is not None:
             return f"No party pays more than {cost}"
-        return f"{_upper(self.name(self.found.party))} pays most: {cost}"
+        return f"{capital(self.name(self.found.party))} pays most: {cost}"
 
     def _curve(self) -> dict[str, Any]:
         curve, trusted = self.found.curve, sorted(self.privacy.trusted)
@@ -350,12 +351,8 @@ def _members(found: Explanation, names: Sequence[str]) -> str:
     return members[0] if names else f"party {members[0]}"
 
 
-def _upper(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capital(text)}."
 
 
 def _meaning(worst: float, delta: str) -> str:

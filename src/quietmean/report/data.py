@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
-from quietmean.privacy.mutual_information import summary
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Answer, column_means, combined
@@ -39,7 +38,7 @@ class Outcome(Protocol):
     @property
     def certificate(self) -> CoalitionCertificate: ...
     @property
-    def nats(self) -> float | None: ...
+    def nats(self) -> Mapping[str, float] | None: ...
     @property
     def party_epsilon(self) -> float | None: ...
     @property
@@ -96,7 +95,7 @@ class StudyReport:
     absent: tuple[str, ...] = ()
     # Of which party of which study it is.
     whose: str = ""
-    # Of a target in nats; see :func:`quietmean.privacy.mutual_information.summary`.
+    # Of a target in nats; see :meth:`quietmean.privacy.PrivacyAnalysis.nats_of_target`.
     nats: Mapping[str, float] | None = None
 
     @classmethod
@@ -127,7 +126,7 @@ class StudyReport:
             privacy=outcome.privacy,
             certificate=outcome.certificate,
             target_epsilon=outcome.target.epsilon,
-            nats=_nats(outcome),
+            nats=outcome.nats,
             unit=str(outcome.target.unit),
             party_names=list(names),
             records=_records(outcome) if by_record else len(names),
@@ -196,8 +195,3 @@ def _records(outcome: Outcome) -> int:
     if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
         return max(round(outcome.answers[0].records), 0)
     return round(float(outcome.execution.weights.sum()))
-
-
-def _nats(outcome: Outcome) -> dict[str, float] | None:
-    asked, most = outcome.target.nats, outcome.nats
-    return None if asked is None or most is None else summary(asked, most, outcome.target.prior_sd)

@@ -33,6 +33,17 @@ class Glance:
     note: str
 
 
+def keeps_nats(found: Mapping[str, float]) -> bool:
+    """Is what was learnt within the target in nats?"""
+    return found["most"] <= found["target"]
+
+
+def verdict_in_nats(found: Mapping[str, float]) -> str:
+    """The same in a sentence."""
+    kept = "within" if keeps_nats(found) else "above"
+    return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
+
+
 def nats_cards(found: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
     """Of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
     if found is None:

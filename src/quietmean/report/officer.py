@@ -22,11 +22,10 @@ from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
-from quietmean.privacy.mutual_information import summary
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.rendering import page_at, render_template
-from quietmean.statistics.printed import shown
+from quietmean.statistics.printed import capital, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 # How likely a guess is to be right before anything is published.
@@ -199,10 +198,7 @@ class OfficerPage:
         """Of a target in nats what coalitions learnt, computed from the execution alone."""
         if self.stated.nats is None or not isinstance(self.certificate, CoalitionCertificate):
             return None
-        prior_sd = self.privacy.sensitivity / 2.0
-        most = self.privacy.terms.conversion.nats_against_any(self.certificate.size, prior_sd)
-        most = math.inf if most is None else most
-        return summary(self.stated.nats, most, prior_sd)
+        return self.privacy.nats_of_target(self.certificate.size, self.stated.nats)
 
     def _promise_card(self, promised: APriori) -> dict[str, str]:
         note = f"promised before the start, whoever of that number colludes and whatever happens; kept by {promised.enforced_by}"
@@ -212,14 +208,12 @@ class OfficerPage:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
         ex_post = f"ex post {_bound(spent)}"
         if promised is None:
-            return f"{ex_post[:1].upper()}{ex_post[1:]} (δ = {delta}); nothing was promised beforehand"
+            return f"{capital(ex_post)} (δ = {delta}); nothing was promised beforehand"
         return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
-            kept = self._nats["most"] <= self._nats["target"] * (1 + _ROUNDING)
-            text = "The mean is exact, so no epsilon holds for single values; what was learnt on average is"
-            return {"kept": kept, "text": f"{text} {'within' if kept else 'above'} the target in nats."}
+            return {"kept": glance.keeps_nats(self._nats), "text": glance.verdict_in_nats(self._nats)}
         if math.isinf(spent):
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):

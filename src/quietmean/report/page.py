@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
-from quietmean.statistics.printed import notes_of, notes_of_all
+from quietmean.statistics.printed import capital, notes_of, notes_of_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,7 +132,7 @@ def _adversary(report: StudyReport) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    return capital(text if text.endswith(".") else f"{text}.")
 
 
 def _parties(report: StudyReport) -> dict[str, Any]:
@@ -275,8 +274,8 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     label = "Epsilon of every party against the worst coalition without it"
     return {
         "heading": _privacy_heading(report, worst),
-        "kept": worst <= target if report.nats is None else report.nats["most"] <= report.nats["target"],
-        "verdict": _verdict(worst, target) if report.nats is None else _verdict_in_nats(report.nats),
+        "kept": worst <= target if report.nats is None else glance.keeps_nats(report.nats),
+        "verdict": _verdict(worst, target) if report.nats is None else glance.verdict_in_nats(report.nats),
         "adversary": _adversary(report),
         "delta": delta,
         "cards": [
@@ -340,11 +339,6 @@ def _privacy_heading(report: StudyReport, worst: float) -> str:
     if promised is None:
         return f"Ex post it cost at most ε = {cost} at δ = {delta}"
     return f"A priori at most ε = {words.rounded_up(promised)}, ex post ε = {cost}, at δ = {delta}"
-
-
-def _verdict_in_nats(found: Mapping[str, float]) -> str:
-    kept = "within" if found["most"] <= found["target"] else "above"
-    return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
 
 
 def _verdict(worst: float, target: float) -> str:

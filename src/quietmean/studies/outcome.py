@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
-from quietmean.privacy.mutual_information import summary
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
@@ -57,15 +55,12 @@ class StudyOutcome:
         return self.certificate.max_epsilon
 
     @property
-    def nats(self) -> float | None:
-        """Of a target in nats: what a coalition of the certificate's size learnt of a coordinate of another's value, at most.
-
-        Infinite where no bound is known.
+    def nats(self) -> dict[str, float] | None:
+        """Of a target in nats: that, and what a coalition of the certificate's size learnt of a coordinate of another's value at
+        most; see :meth:`PrivacyAnalysis.nats_of_target`.
         """
-        if self.target.nats is None:
-            return None
-        found = self.privacy.terms.conversion.nats_against_any(self.certificate.size, self.target.prior_sd)
-        return math.inf if found is None else found
+        asked = self.target.nats
+        return None if asked is None else self.privacy.nats_of_target(self.certificate.size, asked)
 
     @property
     def everyone_else_epsilon(self) -> float:
@@ -123,17 +118,9 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
-            **(
-                {}
-                if self.target.nats is None or self.nats is None
-                else {"nats": summary(self.target.nats, self.nats, self.target.prior_sd)}
-            ),
+            **({} if self.nats is None else {"nats": self.nats}),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
-
-    def _nats_json(self) -> dict[str, Any]:
-        asked, most = self.target.nats, self.nats
-        return {} if asked is None or most is None else {"nats": summary(asked, most, self.target.prior_sd)}
 
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for, or is

@@ -21,6 +21,7 @@ from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, configure, resolve
+from quietmean.protocols.target import asked_in_nats
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
@@ -222,8 +223,7 @@ class Study(BaseModel):
     @property
     def asked(self) -> str:
         """What is asked for, in words."""
-        nats = "" if self.nats is None else f"the exact mean for at most {self.nats:g} nats, no differential privacy"
-        return nats or f"epsilon {self.epsilon:g}, delta {self.delta:g}"
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g}" if self.nats is None else asked_in_nats(self.nats)
 
     def public_records(self, parties: int, given: int | None = None) -> float | None:
         """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
