@@ -15,11 +15,12 @@ import pytest
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean_reproduction import registry
-from quietmean_reproduction.cordp_dme import FIGURES, responders, table, tradeoff
+from quietmean_reproduction.cordp_dme import FIGURES, geometry, responders, table, tradeoff
 from quietmean_reproduction.cordp_dme.priv_unit import measured_priv_unit
 from quietmean_reproduction.cordp_dme.setting import REPLACEMENT, TABLE_II, design_for, local_design, measure
 from quietmean_reproduction.figure import Claim, Effort, Figure
 from quietmean_reproduction.style import paper_style
+from quietmean_reproduction.sweeps.task import Task
 
 
 def frame(*rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -51,7 +52,7 @@ def table_rows(runs: int) -> pl.DataFrame:
 
 def test_they_are_registered() -> None:
     names = [figure.name for figure in FIGURES]
-    assert names == ["cordp-dme-table-2", "cordp-dme-1", "cordp-dme-6"]
+    assert names == ["cordp-dme-table-2", "cordp-dme-1", "cordp-dme-3", "cordp-dme-4", "cordp-dme-6"]
     assert set(names) <= set(registry())
     for figure in FIGURES:
         quick, full = (figure.tasks(effort) for effort in Effort)
@@ -139,3 +140,40 @@ def test_figure_6() -> None:
     assert claims["with dropouts its error lies between those of central and local DP"].agrees
     assert claims["runs have the error of the formulae"].agrees
     assert drawn_size(tradeoff.FIGURE, rows) == 9
+
+
+def geometry_rows(tasks: list[Task], runs: int) -> pl.DataFrame:
+    """The rows of a figure of vectors, of so many coordinates."""
+    formula, *points = tasks
+    return frame(
+        geometry.formulae(seed=0, **formula.parameters),
+        *(geometry.measured(seed=place, **{**one.parameters, "runs": runs}) for place, one in enumerate(points)),
+    )
+
+
+def test_figures_3_and_4() -> None:
+    """By hand: at correlation rho the squared sum is 2 / (1 - rho), the variance 1 / (1 - rho^2)."""
+    for figure in (geometry.FIGURE_3, geometry.FIGURE_4):
+        rows = geometry_rows(list(figure.tasks(Effort.QUICK)), 20_000)
+        claims = list(figure.claims(rows))
+        assert all(claim.agrees for claim in claims), [claim for claim in claims if not claim.agrees]
+        assert drawn_size(figure, rows) >= 3
+    expected = {90: 2.0, 120: 1.333, 150: 1.072, 170: 1.008, 179: 1.0001}
+    formula = rows.filter(kind="formula")
+    found = dict(zip(geometry.ANGLES, formula["sum"], strict=True))
+    assert {angle: found[angle] for angle in expected} == pytest.approx(expected, rel=1e-3)
+
+
+def test_vectors_of_another_length_are_noticed() -> None:
+    """A variance that is 10 % too small: neither privacy nor lengths are those of the figure."""
+    rows = geometry_rows(list(geometry.signs(Effort.QUICK)), 20_000)
+    less = rows.with_columns(
+        *(
+            pl.when(pl.col("kind") == "measured").then(pl.col(name) * 0.9).otherwise(pl.col(name)).alias(name)
+            for name in ("variance", "sum")
+        ),
+        (pl.col("mu_ratio") / 0.9**0.5).alias("mu_ratio"),
+    )
+    verdicts = {text: claim.agrees for text, claim in by_text(list(geometry.FIGURE_3.claims(less))).items()}
+    assert verdicts["messages of the protocol have these lengths"] is False
+    assert verdicts["the orthogonal component decides the privacy: it is the same in all"] is False

@@ -15,14 +15,18 @@ def write_summary(directory: Path) -> None:
     """From the NAME.json of all figures in ``directory``, whenever they were made."""
     found = [json.loads(path.read_bytes()) for path in directory.glob("*.json")]
     documents = sorted((one for one in found if "claims" in one), key=lambda one: (one["paper"], one["name"]))
-    parts = ["# Figures of the papers, made anew\n"]
     counts = _counts(documents)
-    parts.append(
-        f"{len(documents)} figures, {sum(counts.values())} claims: {counts[True]} agree, {counts[False]} differ, {counts[None]} "
-        "without a verdict (nothing stated that could be compared). Ratio: ours over the paper's.\n"
-    )
+    parts = [heading(len(documents), counts[True], counts[False], counts[None])]
     parts += [_section(document) for document in documents]
     (directory / "summary.md").write_text("\n".join(parts))
+
+
+def heading(figures: int, agree: int, differ: int, undecided: int) -> str:
+    """What a summary begins with: how many figures, and how many claims have which verdict."""
+    return (
+        f"# Figures of the papers, made anew\n\n{figures} figures, {agree + differ + undecided} claims: {agree} agree, "
+        f"{differ} differ, {undecided} without a verdict (nothing stated that could be compared). Ratio: ours over the paper's.\n"
+    )
 
 
 def _counts(documents: list[dict[str, Any]]) -> dict[bool | None, int]:
