@@ -21,6 +21,7 @@ from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Certificate
 from quietmean.protocols import Protocol
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target, budget_warnings, colluding_count
@@ -38,6 +39,7 @@ def plan(
     delta: float,
     nats: float | None = None,
     colluding: float = 0.1,
+    eavesdropping: Eavesdropping | None = None,
     dropouts: float = 0.0,
     dimension: int = 1,
     sensitivity: float | None = None,
@@ -48,7 +50,8 @@ def plan(
     """The calibrated plan of a protocol, given configured or by name; "auto" takes packed secret sharing where its conditions
     hold, else the protocol of least predicted error among equals.
 
-    ``colluding`` is a count, or a fraction below 1. ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
+    ``colluding`` is a count, or a fraction below 1. ``eavesdropping``: the adversary also reads messages between honest parties,
+    each with that chance, or "all-after-first". ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
     when one protected unit is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies
     between 0 and sensitivity / sqrt(dimension), except for protocols that state another one. A study moves any vector into the
     domain. ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
@@ -69,6 +72,7 @@ def plan(
         sensitivity=sensitivity,
         colluding=colluding_count(parties, colluding),
         dropouts=dropouts,
+        eavesdropping=eavesdropping,
     )
     best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best
     for sentence in budget_warnings(target):
@@ -90,11 +94,13 @@ def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed:
 def certify(
     execution: Execution | OneShot,
     corrupt: Iterable[PartyId] = (),
-    observed: Iterable[tuple[PartyId, int]] = (),
+    observed: Iterable[tuple[PartyId, int]] | None = None,
     *,
     delta: float = 1e-6,
 ) -> Certificate:
     """What colluding parties and intercepted messages [party, round] reveal about each honest party, as the command says it.
+
+    By default those are intercepted that the target of the execution says are read, if it does.
 
     Raises :class:`InputError` for parties, messages or a delta that cannot be.
     """

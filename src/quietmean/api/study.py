@@ -15,6 +15,7 @@ from quietmean.core.output import Output
 from quietmean.core.schema import require_usual
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
 from quietmean.studies.data import Source
@@ -38,7 +39,8 @@ class Study:
     ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
     (add-remove).
-    ``colluding``: how many parties may put together what they see, by default one in ten;
+    ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
+    reads messages between the others, each with that chance, or "all-after-first";
     ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
     """
 
@@ -56,6 +58,7 @@ class Study:
         count: str = "public",
         most_records: int | None = None,
         colluding: int | None = None,
+        eavesdropping: Eavesdropping | None = None,
         dropouts: float = 0.0,
         protocol: str = AUTO,
         options: Mapping[str, Any] | None = None,
@@ -77,6 +80,7 @@ class Study:
                 "count": count,
                 "most_records": most_records,
                 "colluding": colluding,
+                "eavesdropping": eavesdropping,
                 "dropouts": dropouts,
                 "protocol": protocol,
                 "options": dict(options or {}),

@@ -59,10 +59,12 @@ def command(
 
     raw = read_json(execution)
     hinted = Hints.of(raw).delta
-    adversary = Adversary(parse_parties(corrupt), read_observations(observed))
+    happened = Execution.from_json(raw)
+    read = happened.eavesdropper.observed if observed is None else read_observations(observed)
+    adversary = Adversary(parse_parties(corrupt), read)
     with progress(f"attacking party {target}"):
         result = attack(
-            Execution.from_json(raw),
+            happened,
             target,
             adversary,
             trials=trials,

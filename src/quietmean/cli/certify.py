@@ -69,7 +69,8 @@ def command(
     """Certify an execution file or a receipt: exact privacy loss per honest party.
 
     With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition of --colluding
-    parties (a bound where they are too many to be tried), and against everybody else together.
+    parties (a bound where they are too many to be tried), and against everybody else together. Where the study counted with
+    eavesdropping, what was read is known to each of them, unless --observed or --observe-fraction say otherwise.
 
     Parameters
     ----------
@@ -148,7 +149,10 @@ def command(
                 document["gate"] = gate_summary(record)
             explained: dict[str, Any] = {"size": size}
         else:
-            adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
+            # Messages that are named, or drawn, stand in place of those that the target says are read.
+            unsaid = observed is None and observe_fraction is None
+            read = analysis.terms.eavesdropper.observed if unsaid else read_observations(observed)
+            adversary = Adversary(parse_parties(corrupt or ""), read)
             if observe_fraction is not None:
                 drawn = Adversary.random_eavesdropper(observe_fraction, analysis.transcript, Seed.public("observe", seed or 0))
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)

@@ -39,6 +39,7 @@ def command(
     nats: float | None = None,
     delta: float = 1e-6,
     colluding: int | None = None,
+    eavesdropping: str | None = None,
     dropouts: float = 0.0,
     protocol: str = "auto",
     minimum: int | None = None,
@@ -99,6 +100,9 @@ def command(
         Probability with which the epsilon guarantee may fail.
     colluding
         How many parties may pool what they see; default one in ten, at least one.
+    eavesdropping
+        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
+        the first round private. Of protocols such as inca.
     dropouts
         Fraction of the parties expected to leave for good.
     protocol
@@ -122,6 +126,7 @@ def command(
     json
         One JSON document on standard output.
     """
+    from quietmean.protocols.eavesdropping import read_eavesdropping
     from quietmean.statistics import missing_rule, read_text
     from quietmean.studies import Study
     from quietmean.studies.study_file import is_study, study_text
@@ -154,6 +159,7 @@ def command(
         **{name: value for name, value in (("epsilon", epsilon), ("nats", nats)) if value is not None},
         "delta": delta,
         "colluding": colluding,
+        "eavesdropping": read_eavesdropping(eavesdropping),
         "dropouts": dropouts,
         "protocol": protocol,
     }

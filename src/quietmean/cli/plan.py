@@ -22,6 +22,7 @@ from quietmean.core.schema import MOST
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
+from quietmean.protocols.eavesdropping import read_eavesdropping
 
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking
@@ -46,6 +47,7 @@ def command(
     nats: float | None = None,
     delta: float | None = None,
     colluding: float | None = None,
+    eavesdropping: str | None = None,
     dropouts: float | None = None,
     responding: int | None = None,
     sensitivity: float | None = None,
@@ -94,6 +96,9 @@ def command(
         Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
+    eavesdropping
+        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
+        the first round private. Of protocols such as inca.
     dropouts
         Fraction of parties expected to drop out permanently; default 0.
     responding
@@ -140,6 +145,7 @@ def command(
         "domain": domain,
         "convention": convention,
         "colluding": colluding,
+        "eavesdropping": read_eavesdropping(eavesdropping),
         "dropouts": dropouts,
         "responding": responding,
         "unit": unit,
@@ -232,6 +238,7 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
         "dimension": dimension,
         "sensitivity": _sensitivity(given["sensitivity"], domain, convention),
         "colluding": 0.1 if given["colluding"] is None else given["colluding"],
+        **({} if given["eavesdropping"] is None else {"eavesdropping": given["eavesdropping"]}),
         "dropouts": dropouts or 0.0,
         "unit": str(given["unit"] or PrivacyUnit.PARTY),
         # Values in a ball: for protocols that can make use of it.
@@ -259,6 +266,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         dropouts=asked["dropouts"],
         unit=PrivacyUnit(asked["unit"]),
         nats=asked.get("nats"),
+        eavesdropping=asked.get("eavesdropping"),
     )
     calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
 

@@ -24,13 +24,14 @@ from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.gate import try_gate
 from quietmean.planning.large import WATCHED, worst_mu
-from quietmean.planning.plan import Plan
+from quietmean.planning.plan import Plan, require_foreseen
 from quietmean.planning.scenarios import Scenario, draw_estimates, draw_execution, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED, exceed_bound, most_tried
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
+from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness import Seed
 
@@ -56,6 +57,10 @@ _BELOW_TARGET = 1.0 + 1e-4
 _NO_GATE = (
     "no gate before the release: what happened is certified after it, and a priori only own noise counts; --trials (in Python "
     "trials) asks for one"
+)
+_UNFORESEEN = (
+    "no gate before the release: nobody knows which messages are read; what happened is certified after it for those that the "
+    "public seed draws, and a priori only own noise counts"
 )
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM, _MODEL = 600, 300
@@ -89,6 +94,9 @@ def calibrate(
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
+    protocol.require_heard(target.eavesdropping)
+    if trials is not None and protocol.gated:
+        require_foreseen(target)
     if target.nats is not None and not (isinstance(protocol, SelfCalibrating) and protocol.keeps_nats):
         raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats: name adqsp, or give epsilon")
 
@@ -129,7 +137,8 @@ def _calibrated(
         if gated:
             levels = _passing(target, template, levels, tried, seed.derive("gate"))
         elif protocol.gated and calibration == Calibration.EXACT:
-            levels = replace(levels, certified={**levels.certified, "gate": _NO_GATE})
+            why = _UNFORESEEN if is_random(target.eavesdropping) else _NO_GATE
+            levels = replace(levels, certified={**levels.certified, "gate": why})
     error = _predicted_error(target, template, levels)
     prediction = {**error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
     return Plan(target, levels.apply(template).finalize(target), spread, prediction, gated=gated)
@@ -224,7 +233,7 @@ def gate_trials(target: Target, protocol: Protocol, seed: Seed) -> int:
     There a bound for all of them asks for more noise, up to several times as much, which a user has to want.
     """
     coalitions = math.comb(target.parties, target.colluding)
-    if not protocol.gated or coalitions > MOST_TRIED:
+    if not protocol.gated or coalitions > MOST_TRIED or is_random(target.eavesdropping):
         return 0
     solver = draw_execution(target, protocol, seed.derive("effort"), target.dropouts).privacy(target.delta).solver
     if coalitions > most_tried(solver, target.colluding):
@@ -255,10 +264,12 @@ def _levels_of_many(target: Target, protocol: Protocol, template: Protocol, seed
     worst = max(worst_mu(target, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
     star = round_up(worst * target.sensitivity / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN))
     delta = round_up(star * ratio)
+    read = _where_read(target)
     certified = {
         "executions": len(fractions),
         "certificate": f"upper bounds for {WATCHED} parties in each of {len(fractions)} simulated executions, against "
-        f"{target.colluding} colluders, among them all to whom those parties send; ratio of noise levels from {_MODEL} parties",
+        f"{target.colluding} colluders, among them all to whom those parties send{read}; "
+        f"ratio of noise levels from {_MODEL} parties",
     }
     return _Levels(star, delta, Guards(template, target).variance, estimates, certified)
 
@@ -395,12 +406,18 @@ def _certified(target: Target, scenarios: list[Scenario], choices: int) -> dict[
     margin makes it far smaller in practice, but no more than this is proven.
     """
     planned = sum(scenario.dropouts == target.dropouts for scenario in scenarios)
+    read = _where_read(target)
     return {
         "executions": len(scenarios),
         "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].release)} coalitions "
-        f"of {target.colluding} (the receivers of each party, and random ones)",
+        f"of {target.colluding} (the receivers of each party, and random ones){read}",
         "exceed_probability": float(f"{exceed_bound(planned, 0, choices=choices):.3g}"),
     }
+
+
+def _where_read(target: Target) -> str:
+    """What a certificate says of an eavesdropper; nothing without one."""
+    return "" if target.eavesdropping is None else f", where {eavesdropping_text(target.eavesdropping)}"
 
 
 def _predicted_error(target: Target, template: Protocol, levels: _Levels) -> dict[str, float]:

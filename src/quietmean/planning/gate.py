@@ -7,6 +7,10 @@ below that of the target. A release that is missing afterwards only takes someth
 is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else. The nodes of a study
 hold the gate (see :mod:`quietmean.node.session.gate`) where the plan does, and so can simulations.
 
+Where the target says that later messages are read, the gate counts them, whichever coalition it tries; what was proven for
+coalitions alone is then not used. A party that left may have sent what nobody who stayed knows of, and it was read: so those who
+left count as corrupt beside any coalition.
+
 Parties that left have told the others only a part of their history. Whatever they did after that can be known to parties that
 left and to no others. So against a coalition with one of them among its members all of them count as corrupt. A party that left
 releases nothing, so of its own value nobody learns more than what is known before releases.
@@ -105,16 +109,19 @@ def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
 def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
     privacy, size = execution.privacy(target.delta), target.colluding
     mu = privacy.coalitions(size).max_mu
-    if size < 1 or len(left) < 2:
+    read = execution.interception is not None
+    if not (left if read else size >= 1 and len(left) >= 2):
         return mu
-    # One of those who left is in the coalition, so all of them are.
+    # One of those who left is in the coalition, so all of them are; or all that they sent may have been read.
     staying = [party for party in range(execution.parties) if party not in left]
-    others = itertools.combinations(staying, min(size - 1, max(len(staying) - 1, 0)))
+    others = itertools.combinations(staying, min(size if read else size - 1, max(len(staying) - 1, 0)))
     certificates = privacy.each(left.union(some) for some in others)
     return max([mu, *(float(certificate.mu_upper.max(initial=0.0)) for certificate in certificates)])
 
 
 def _worst_bound(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
+    if execution.interception is not None:
+        return float(_counted(execution, target, None).max())
     size, schedule, trace = target.colluding, execution.schedule, execution.trace
     protocol, sensitivity = execution.protocol, execution.sensitivity
     known = protocol.worst_coalition(schedule, trace, sensitivity, size)

@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.planning.scenarios import draw_execution
-from quietmean.privacy import Adversary, bound_mu
+from quietmean.privacy import bound_mu
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
@@ -30,7 +30,8 @@ def worst_mu(target: Target, protocol: Protocol, seed: Seed, dropouts: float) ->
     """
     execution = draw_execution(target, protocol, seed, dropouts)
     watched, coalition = _exposed(execution, target.colluding, protocol.trusted, seed)
-    bounds = bound_mu(execution.transcript(), Adversary(coalition), 1.0, watched, _WIDTH)
+    adversary = execution.eavesdropper.with_corrupt(coalition)
+    bounds = bound_mu(execution.transcript(), adversary, 1.0, watched, _WIDTH)
     worst = max(bound.upper for bound in bounds)
     if not np.isfinite(worst):
         raise InputError(

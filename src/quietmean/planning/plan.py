@@ -25,6 +25,7 @@ from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols.eavesdropping import Interception, is_random
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.protocol import ANY_DOMAIN
@@ -76,6 +77,9 @@ class Plan:
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and not self.protocol.gated:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
+        self.protocol.require_heard(self.target.eavesdropping)
+        if self.gated:
+            require_foreseen(self.target)
         if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.takes_private_counts:
             raise InputError(
                 f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
@@ -310,8 +314,25 @@ class Plan:
     def execution(self, seed: Seed, trace: ExecutionTrace, weights: NDArray[np.float64] | None = None) -> Execution:
         """The execution under a public seed and a history. ``weights``: public weights, shape (n,); by default 1 per party."""
         weights = np.ones(self.target.parties) if weights is None else weights
-        relation = self.target.neighbouring
-        return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights, neighbouring=relation)
+        target, schedule = self.target, self.schedule(seed)
+        return Execution(
+            self.protocol,
+            schedule,
+            trace,
+            target.sensitivity,
+            weights,
+            neighbouring=target.neighbouring,
+            interception=Interception.of(self.protocol, target.eavesdropping, schedule, seed),
+        )
+
+    @property
+    def refunds(self) -> bool:
+        """Whether an execution that cost less than was reserved gives the difference back; see :attr:`Protocol.refunds`.
+
+        What a random eavesdropper cost is known of one draw only.
+        """
+        counted = is_random(self.target.eavesdropping) and self.protocol.counts_intercepted
+        return self.protocol.refunds and not counted
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """First phase: the private mixing, up to this party's release. ``value``: its private vector (d,), see :meth:`admit`."""
@@ -321,6 +342,15 @@ class Plan:
         """Second phase: spread the releases."""
         releasers = self.protocol.releasers(self.target.parties)
         return self.dissemination.machine(self.target.parties, releasers, party, release, self.target.dimension, seed, self.grid)
+
+
+def require_foreseen(target: Target) -> None:
+    """Raises :class:`InputError` for a gate against an eavesdropper of whom nobody knows what it reads."""
+    if is_random(target.eavesdropping):
+        raise InputError(
+            f"no gate can keep a target where each message is read with a chance of {target.eavesdropping:g}, since nobody knows "
+            "which: plan without gate and trials, or with eavesdropping all-after-first"
+        )
 
 
 def _where_values_lie(protocol: Protocol) -> str:

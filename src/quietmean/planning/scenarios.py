@@ -17,6 +17,7 @@ from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Protocol, Target
+from quietmean.protocols.eavesdropping import Interception
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -52,7 +53,7 @@ def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dr
     dropouts = target.dropouts if dropouts is None else dropouts
     execution = draw_execution(target, template, seed, dropouts)
     transcript, trusted = execution.transcript(), template.trusted
-    solver = CoalitionSolver(transcript)
+    solver = CoalitionSolver(transcript, eavesdropper=execution.eavesdropper)
     # The template has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if NoiseGroup.CANCELLING in transcript.noise_group else 0.0
     estimate = linear_estimate(transcript, execution.weights)
@@ -73,12 +74,13 @@ def draw_estimates(target: Target, template: Protocol, seed: Seed, count: int) -
 
 
 def draw_execution(target: Target, template: Protocol, seed: Seed, dropouts: float) -> Execution:
-    """Schedule and dropouts from a public seed; who is indispensable stays."""
+    """Schedule, dropouts and what is intercepted, from a public seed; who is indispensable stays."""
     schedule = template.draw_schedule(target.parties, seed.derive("schedule"))
     permanent = dropouts if schedule.rounds else 0.0
     trace = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=permanent, within=template.usual_rounds)
     trace.online[:, list(template.indispensable)] = True
-    return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties))
+    read = Interception.of(template, target.eavesdropping, schedule, seed)
+    return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties), interception=read)
 
 
 def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """Privacy analysis of executions of any protocol: one information matrix, and all privacy figures that follow from it."""
 
-from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, Terms
 from quietmean.privacy.charge import Charge, compose, require_members
@@ -37,6 +37,7 @@ __all__ = [
     "Certificate",
     "Charge",
     "CoalitionCertificate",
+    "Eavesdropper",
     "GridLossConversion",
     "InformationMatrix",
     "LocalNoiseLossConversion",

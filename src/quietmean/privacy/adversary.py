@@ -92,6 +92,22 @@ class Adversary:
         return " and ".join(parts) or "an outsider who sees what is published"
 
 
+@dataclass(frozen=True)
+class Eavesdropper:
+    """Who reads messages, whoever colludes. ``observed``: see :class:`Adversary`; ``chosen``: which these are, one clause."""
+
+    observed: frozenset[tuple[PartyId, int]] = frozenset()
+    chosen: str = ""
+
+    def with_corrupt(self, corrupt: Iterable[PartyId]) -> Adversary:
+        """Together with colluding parties."""
+        return Adversary(frozenset(corrupt), self.observed)
+
+    def describe(self) -> str:
+        """What stands after the description of a coalition; nothing where nobody reads anything."""
+        return f", and {len(self.observed)} messages intercepted ({self.chosen})" if self.chosen else ""
+
+
 def _by_creation(sender: NDArray[np.int64], round_: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order of messages by when their sender sent before, then by sender: the same however a transcript is laid out."""
     created = np.zeros_like(round_)

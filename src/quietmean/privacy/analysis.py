@@ -75,27 +75,33 @@ class PrivacyAnalysis:
     @cached_property
     def solver(self) -> CoalitionSolver:
         """The one that serves all questions about this execution."""
-        return CoalitionSolver(self.transcript, self.method)
+        return CoalitionSolver(self.transcript, self.method, self.terms.eavesdropper)
 
     @cached_property
     def _tried(self) -> dict[tuple[int, int | None, Seed], CoalitionCertificate]:
         return {}
 
-    def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()) -> Certificate:
+    def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] | None = None) -> Certificate:
         """What colluding parties and intercepted messages (party, round) reveal about each honest party.
+
+        By default those are intercepted that the target of the execution says are read, if it does.
 
         Raises :class:`InputError` for parties or messages that do not exist, :class:`NumericalError` where no bound can be shown.
         """
-        adversary = Adversary(frozenset(corrupt), frozenset(observed))
+        read = self.terms.eavesdropper.observed if observed is None else frozenset(observed)
+        adversary = Adversary(frozenset(corrupt), read)
         return Certificate(adversary, self.terms, self.solver.against(adversary))
 
     def each(self, coalitions: Iterable[Collection[PartyId]]) -> Iterator[Certificate]:
         """As :meth:`against` for many coalitions, by what they have in common: faster, equal up to the solver's error."""
         for coalition in coalitions:
-            yield Certificate(Adversary.collusion(coalition), self.terms, self.solver.information(coalition))
+            adversary = self.terms.eavesdropper.with_corrupt(coalition)
+            yield Certificate(adversary, self.terms, self.solver.information(coalition))
 
     def coalitions(self, size: int, *, limit: int | None = None, seed: Seed | None = None) -> CoalitionCertificate:
         """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
+
+        Whoever reads messages besides is with each of them.
 
         By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the
         protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``seed``,

@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import require_delta
 from quietmean.core.tables import Tabular
-from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
@@ -46,6 +46,7 @@ class Terms:
     at L2 distance <= ``sensitivity``. Epsilons are at ``delta``. ``guarantee``: what the protocol promises, one sentence.
     ``protocol``: what it takes for granted.
     ``promise``: what was promised before the start, whatever would happen.
+    ``eavesdropper``: who reads messages besides, whichever coalition a figure is about, if the target said so.
     """
 
     sensitivity: float
@@ -55,6 +56,7 @@ class Terms:
     protocol: tuple[Assumption, ...] = STANDING
     promise: Promise = no_promise
     relation: Neighbouring = Neighbouring.REPLACEMENT
+    eavesdropper: Eavesdropper = field(default_factory=Eavesdropper)
 
     def __post_init__(self) -> None:
         require_delta(self.delta)
@@ -124,8 +126,11 @@ class Certificate(Tabular):
 
     @property
     def a_priori(self) -> APriori | None:
-        """What was promised before the start against any coalition of that size; None if messages were intercepted besides."""
-        if self.adversary.observed or not self.honest:
+        """What was promised before the start against any coalition of that size; None if messages were intercepted besides.
+
+        Those that the target expected to be are in what was promised.
+        """
+        if self.adversary.observed - self.terms.eavesdropper.observed or not self.honest:
             return None
         return self.terms.promise(len(self.adversary.corrupt), self.adversary.corrupt)
 

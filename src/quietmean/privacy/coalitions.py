@@ -156,7 +156,13 @@ class CoalitionCertificate(Tabular):
 
     def describe(self) -> str:
         """The adversary in words."""
-        return self._coalition() + (f", party {min(self.trusted)} trusted never to collude" if self.trusted else "")
+        trusted = f", party {min(self.trusted)} trusted never to collude" if self.trusted else ""
+        return self._coalition() + trusted + self.terms.eavesdropper.describe()
+
+    @property
+    def worst_adversary(self) -> Adversary:
+        """The worst coalition that was tried, with who reads messages besides."""
+        return self.terms.eavesdropper.with_corrupt(self.worst)
 
     def _coalition(self) -> str:
         who = "1 party" if self.size == 1 else f"{self.size} parties"
@@ -294,7 +300,8 @@ class _Tally:
         if members in self._seen:
             return False
         self._seen.add(members)
-        certificate = Certificate(Adversary(members), self._terms, self._solver.information(coalition))
+        adversary = self._terms.eavesdropper.with_corrupt(members)
+        certificate = Certificate(adversary, self._terms, self._solver.information(coalition))
         self._exact &= certificate.information.exact
         mu = certificate.mu_upper
         # Among equals, rounding would otherwise lead the search.

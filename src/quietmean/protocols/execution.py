@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, to_plain
 from quietmean.core.domain import Neighbouring
@@ -22,13 +23,15 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
+from quietmean.protocols.eavesdropping import Interception, is_random
 from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_choice, optional_field, required_field
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 
 if TYPE_CHECKING:
-    from quietmean.privacy import PrivacyAnalysis, Terms
+    from quietmean.core.assumptions import Assumption
+    from quietmean.privacy import Eavesdropper, PrivacyAnalysis, Terms
 
 # What every execution has, besides the parameters of its protocol.
 _ENTRIES = (
@@ -45,6 +48,8 @@ _ENTRIES = (
     "settled",
     "weights",
     "left_out",
+    "eavesdropping",
+    "intercepted",
 )
 # Parties, and rounds, of a file that does not list who was there; files of :meth:`Execution.save` do.
 _MOST_UNLISTED = 1000
@@ -66,6 +71,7 @@ class Execution:
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
     ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
     file was not there when the others were added up, and may still come.
+    ``interception``: the messages between parties that are read, where the target says so and that tells anything.
     """
 
     protocol: Protocol
@@ -76,12 +82,15 @@ class Execution:
     kept: Mapping[int, APriori] = field(default_factory=dict)
     left_out: frozenset[PartyId] = frozenset()
     neighbouring: Neighbouring = Neighbouring.REPLACEMENT
+    interception: Interception | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
             raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
+        if self.interception is not None:
+            self.protocol.require_heard(self.interception.eavesdropping)
 
     def __repr__(self) -> str:
         left = self.parties - int(self.trace.finished.sum())
@@ -149,8 +158,29 @@ class Execution:
                 return APriori(math.inf, "nothing: a party that must be trusted colludes")
             return self.a_priori(size, delta)
 
-        guarantee = self.neighbouring.claim(self.protocol.guarantee)
-        return Terms(self.sensitivity, delta, conversion, guarantee, self.protocol.assumptions(), promise, self.neighbouring)
+        guarantee, relation = self.neighbouring.claim(self.protocol.guarantee), self.neighbouring
+        return Terms(self.sensitivity, delta, conversion, guarantee, self._granted, promise, relation, self.eavesdropper)
+
+    @property
+    def _granted(self) -> tuple[Assumption, ...]:
+        found = self.protocol.assumptions()
+        if self.interception is None:
+            return found
+        return tuple(self.interception.assumption if one.key == Key.CHANNELS else one for one in found)
+
+    @cached_property
+    def eavesdropper(self) -> Eavesdropper:
+        """Who reads messages, whoever colludes; the target said so. Certificates count it unless told otherwise."""
+        from quietmean.privacy import Eavesdropper
+
+        nobody = Eavesdropper()
+        return nobody if self.interception is None else self.interception.eavesdropper(self.schedule, self.trace)
+
+    @property
+    def refunds(self) -> bool:
+        """Does its figure ex post stand for what it cost? Not where that is about one set of messages of many."""
+        random = self.interception is not None and is_random(self.interception.eavesdropping)
+        return self.protocol.refunds and not random
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
@@ -162,6 +192,9 @@ class Execution:
         return min(self.kept.get(size, promised), promised, key=lambda bound: bound.mu)
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:
+        if self.interception is not None:
+            # What protocols prove is about coalitions that see what is sent to them and nothing else.
+            return None
         return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
@@ -261,6 +294,8 @@ class Execution:
         document |= {name: listed for name, listed in self._message_lists().items() if listed}
         if self.left_out:
             document["left_out"] = sorted(self.left_out)
+        if self.interception is not None:
+            document |= self.interception.to_json()
         if len(self.trace.settled):
             document["settled"] = self.trace.settled.tolist()
         if self.neighbouring != Neighbouring.REPLACEMENT:
@@ -326,6 +361,7 @@ class Execution:
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
             left_out=_left_out(raw, parties),
             neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
+            interception=Interception.from_json(raw, schedule),
         )
 
     def save(self, path: Path) -> None:

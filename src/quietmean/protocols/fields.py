@@ -47,6 +47,7 @@ class Hints(msgspec.Struct, frozen=True):
     delta: float | None = None
     colluding: int | None = None
     nats: float | None = None
+    eavesdropping: float | str | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Hints:

@@ -20,6 +20,7 @@ from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.eavesdropping import CanBeOverheard
 from quietmean.protocols.literature import Publication
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.releases import Releases
@@ -53,7 +54,7 @@ class Server(StrEnum):
         return order.index(other) <= order.index(self)
 
 
-class Protocol(Configured, ABC):
+class Protocol(Configured, CanBeOverheard, ABC):
     """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
 
     Fields that are open are filled in for a target. Class attributes state what holds for all parameters:

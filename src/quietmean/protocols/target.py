@@ -10,6 +10,7 @@ from typing import Any
 from quietmean.core.domain import Neighbouring, PrivacyUnit, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual
+from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
 # Beyond it noise is smaller than any grid: for tests and comparisons there is room enough below.
@@ -31,6 +32,9 @@ class Target:
     ``nats``: instead of epsilon, which is then infinite: what ``colluding`` parties may learn of a coordinate of another
     party's value, as mutual information of independent normal values of standard deviation :attr:`prior_sd`. It is an average
     over values and no differential privacy; the mean is then exact.
+
+    ``eavesdropping``: the adversary also reads messages between honest parties, each with that chance, or "all-after-first"; see
+    :mod:`quietmean.protocols.eavesdropping`.
     """
 
     parties: int
@@ -43,6 +47,7 @@ class Target:
     unit: PrivacyUnit = PrivacyUnit.PARTY
     neighbouring: Neighbouring = Neighbouring.REPLACEMENT
     nats: float | None = None
+    eavesdropping: Eavesdropping | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -77,6 +82,8 @@ class Target:
             )
         if not 0 <= self.dropouts < 1:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
+        if self.eavesdropping is not None:
+            require_eavesdropping(self.eavesdropping)
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
@@ -110,6 +117,7 @@ class Target:
             "dropouts": self.dropouts,
             "unit": str(self.unit),
             "neighbouring": str(self.neighbouring),
+            **({} if self.eavesdropping is None else {"eavesdropping": self.eavesdropping}),
         }
 
     @classmethod
@@ -127,6 +135,7 @@ class Target:
             unit=optional_choice(raw, "unit", PrivacyUnit, PrivacyUnit.PARTY),
             neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
             nats=required_field(raw, "nats", float) if "nats" in raw else None,
+            eavesdropping=raw.get("eavesdropping"),
         )
 
     @property

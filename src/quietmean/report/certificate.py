@@ -71,7 +71,7 @@ def certificate_page(
         found = explain(execution, adversary, delta)
         return CertificatePage(execution, privacy, found, None, found.certificate.honest, found.certificate.epsilon, stated)
     known = privacy.coalitions(size)
-    found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
+    found = explain(execution, known.worst_adversary, delta, known.size)
     found = replace(found, curve=[_at_least(point, known) for point in found.curve])
     return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon, stated)
 
@@ -228,7 +228,9 @@ class CertificatePage:
     def _commands(self) -> list[str]:
         adversary = self.found.adversary
         members = ",".join(f"{party}" for party in sorted(adversary.corrupt))
-        named = f' --corrupt "{members}"' + (" --observed observed.json" if adversary.observed else "")
+        # What the target says is read is in the file.
+        more = adversary.observed - self.execution.eavesdropper.observed
+        named = f' --corrupt "{members}"' + (" --observed observed.json" if more else "")
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
             f"quietmean certify execution.json{certified} --delta {self.privacy.delta:g}",

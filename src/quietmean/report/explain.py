@@ -140,7 +140,7 @@ class _Explainer:
         return [party for party in range(self._execution.parties) if party not in self._trusted]
 
     def _certificate(self, adversary: Adversary) -> Certificate:
-        if adversary.observed:
+        if adversary.observed != self._privacy.terms.eavesdropper.observed:
             return self._privacy.against(adversary.corrupt, adversary.observed)
         return next(self._privacy.each([sorted(adversary.corrupt)]))
 

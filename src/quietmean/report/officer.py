@@ -364,7 +364,7 @@ class OfficerPage:
         rule = "Refund rule: the a-priori figure is reserved before the first message leaves"
         if account is not None and account.refund == Refund.NEVER:
             return f"{rule}, and this account never gives anything back."
-        if not self.execution.protocol.refunds:
+        if not self.execution.refunds:
             return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."
         return (
             f"{rule}; afterwards the account is charged what the execution cost ex post, if that is less. This is right "

@@ -22,8 +22,11 @@ from quietmean.core.json_schema import (
     record,
 )
 from quietmean.protocols import registry
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.statistics.flags_and_tests import LEVEL
 
+# Who reads messages besides: the chance of each, or which.
+READ: Schema = {"anyOf": [NUMBER, {"const": ALL_AFTER_FIRST}]}
 # An estimate is a number, or numbers by term, and these by group; null where the noise does not allow one.
 _END: Schema = {"anyOf": [NUMBER, {"enum": ["inf", "-inf"]}, {"type": "null"}]}
 _INTERVAL = nullable(array(_END, least=2, most=2))
@@ -84,7 +87,15 @@ def receipt_schema() -> Schema:
         ),
         "weights": described(array(NUMBER), "public weights of the parties"),
         "left_out": described(array(COUNT), "by file: parties whose contribution counts as seen and is not in the result"),
-        "certify": record({"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER, "nats": NUMBER}, optional=["epsilon", "nats"]),
+        "eavesdropping": described(READ, "the adversary reads messages between honest parties: the chance of each, or which"),
+        "intercepted": described(
+            array(array(COUNT, least=2, most=2)),
+            "what was drawn to be read: party, and after which round it held what it then sent",
+        ),
+        "certify": record(
+            {"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER, "nats": NUMBER, "eavesdropping": READ},
+            optional=["epsilon", "nats", "eavesdropping"],
+        ),
         "result": record(_result(), optional=["gate", "nats"]),
         "origin": {"type": "object"},
         "gate": described({"type": "object"}, "what happened at the gate before the release"),

@@ -182,7 +182,8 @@ def gate_summary(record: GateRecord) -> dict[str, Any]:
 
 def _how_to_certify(target: Target) -> dict[str, Any]:
     asked = {"epsilon": target.epsilon} if target.nats is None else {"nats": target.nats}
-    return {"colluding": target.colluding, "delta": target.delta, **asked}
+    read = {} if target.eavesdropping is None else {"eavesdropping": target.eavesdropping}
+    return {"colluding": target.colluding, "delta": target.delta, **asked, **read}
 
 
 def conclude(

@@ -21,6 +21,7 @@ from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, configure, resolve
+from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.target import asked_in_nats
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
@@ -61,6 +62,8 @@ class Study(BaseModel):
     nats: float | None = None
     delta: float = 1e-6
     colluding: int | None = None
+    # Messages between honest parties that the adversary reads besides: each with this chance, or "all-after-first".
+    eavesdropping: float | str | None = None
     dropouts: float = 0.0
     protocol: str = AUTO
     options: dict[str, Any] = Field(default_factory=dict)
@@ -159,6 +162,8 @@ class Study(BaseModel):
         study.require_possible_transport()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
+        if study.eavesdropping is not None:
+            require_eavesdropping(study.eavesdropping)
         if study.nats is not None:
             study.target(2 + (study.colluding or 0))
         return study
@@ -218,6 +223,7 @@ class Study(BaseModel):
             unit=self.unit,
             neighbouring=self.workload.neighbouring,
             nats=self.nats,
+            eavesdropping=self.eavesdropping,
         )
 
     @property

@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
-from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.solver import ViewSolver
@@ -50,8 +50,10 @@ class CoalitionSolver:
     the same, only faster where they are many: the elimination of messages is done once, when it is first needed.
     """
 
-    def __init__(self, transcript: Transcript, method: str = "auto") -> None:
+    def __init__(self, transcript: Transcript, method: str = "auto", eavesdropper: Eavesdropper | None = None) -> None:
+        """``eavesdropper``: who reads messages, whichever coalition :meth:`information` is about; nobody by default."""
         self.transcript = transcript
+        self._eavesdropper = eavesdropper or Eavesdropper()
         self._views = ViewSolver(transcript, method)
 
     def against(self, adversary: Adversary) -> InformationMatrix:
@@ -67,16 +69,24 @@ class CoalitionSolver:
         extra = extra_variance(bare, private_variance)
         return _Elimination(*_columns(bare, np.sqrt(extra)), extra)
 
+    @cached_property
+    def _read(self) -> NDArray[np.bool_]:
+        """What the eavesdropper knows, (M,)."""
+        return self._eavesdropper.with_corrupt(()).view(self.transcript).messages
+
     def information(self, coalition: Collection[PartyId]) -> InformationMatrix:
-        """Against a coalition, one of many. Raises :class:`InputError` and :class:`NumericalError` as :meth:`against` does."""
-        adversary = Adversary.collusion(coalition)
+        """Against a coalition, one of many, and the eavesdropper.
+
+        Raises :class:`InputError` and :class:`NumericalError` as :meth:`against` does.
+        """
+        adversary = self._eavesdropper.with_corrupt(coalition)
         honest = tuple(adversary.honest(self.transcript.parties))
         if not self._views.has_noise or not honest:
             return self._views.information(adversary)
         if self._elimination is None:
             return self._large(adversary)
         values, columns, extra = self._elimination.values, self._elimination.noise, self._elimination.extra
-        observed = np.nonzero(adversary.view(self.transcript).messages)[0]
+        observed = np.nonzero(self._read | Adversary.collusion(coalition).view(self.transcript).messages)[0]
         # From the unknown columns, not by taking the known ones away from a total: that would leave rounding of either sign.
         members = np.zeros(self.transcript.parties)
         members[list(coalition)] = 1.0
@@ -99,7 +109,8 @@ class CoalitionSolver:
         if transcript.messages > _MESSAGES:
             return math.inf
         shared = transcript.message_known[~transcript.released]
-        seen = min(shared.nnz * size / transcript.parties + transcript.released.sum(), transcript.messages)
+        told = transcript.released.sum() + len(self._eavesdropper.observed)
+        seen = min(shared.nnz * size / transcript.parties + told, transcript.messages)
         return float(seen**2 * (len(transcript.noise_scale) + transcript.parties + seen) + PER_COALITION)
 
     def _large(self, adversary: Adversary) -> InformationMatrix:

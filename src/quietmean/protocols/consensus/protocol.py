@@ -22,6 +22,7 @@ from quietmean.protocols.consensus.party import ConsensusParty
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.protocol import NOTHING_BOUNDS
 from quietmean.protocols.target import Target
@@ -51,6 +52,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     refuses_messages = True
     batchable = False
     keeps_nats = True
+    unheard = f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with"
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
@@ -160,6 +162,10 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return 0 if self.quantisation is None else packed_size(self.quantisation.bits, dimension)
+
+    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+        overheard = eavesdropping == ALL_AFTER_FIRST
+        return "every message after the first round counts as overheard by everybody" if overheard else None
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return self.fixed_schedule(parties)

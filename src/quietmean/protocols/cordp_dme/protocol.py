@@ -31,8 +31,10 @@ from quietmean.protocols.cordp_dme.population import population
 from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.protocol import Server
+from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 
@@ -51,6 +53,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     keeps_target = True
     summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
     server = Server.NONE
+    unheard = "its messages go to a collector, and what each alone would tell is not planned for"
     rounds = 1
 
     def check_parties(self, parties: int) -> None:
@@ -173,6 +176,9 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             return max(noise, self.radius**2)
         kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
         return kept**2 * noise + ((1 - kept) * self.radius) ** 2
+
+    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+        return ALL_PUBLISHED if self.aggregator is None else None
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)

@@ -44,6 +44,7 @@ class GOPA(GopaParameters, Aggregated):
         "who published"
     )
     trust = "a collector that stays and says truly who published; it is not trusted with values"
+    unheard = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
     rounds = ROUNDS
 
     def resolved(self, parties: int) -> Self:

@@ -47,6 +47,7 @@ class IncA(IncaParameters, Protocol):
     keeps_target = True
     transfers_mass = True
     gated = True
+    counts_intercepted = True
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def defaults(self, target: Target) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.local_dp.population import population
+from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
@@ -63,6 +65,9 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
             target.dropout_bias(target.responding),
             "by formula: one Gaussian release of each value, whoever colludes",
         )
+
+    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+        return ALL_PUBLISHED
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return self.fixed_schedule(parties)

@@ -58,6 +58,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     )
     releases_are_public = False
     exposed = True
+    counts_intercepted = True
 
     def resolved(self, parties: int) -> Self:
         return super(Muffliato, self.on_graph(parties)).resolved(parties)

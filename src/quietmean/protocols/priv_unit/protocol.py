@@ -15,9 +15,11 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
+from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -82,6 +84,9 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         scaled = np.where(length[:, None] > 0, values / np.where(largest > 0, largest, 1.0)[:, None], first)
         fitting: Vector = scaled / np.linalg.norm(scaled, axis=1)[:, None] * weights[:, None]
         return fitting
+
+    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+        return ALL_PUBLISHED
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)

@@ -44,6 +44,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
         "collude learn the sum over each group of others that stay connected without them, and nothing else"
     )
     linear = False
+    unheard = "it has no privacy"
     releases_are_public = False
     batchable = False
     tolerates_dropouts = False

@@ -20,6 +20,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
+from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.deadlines import in_hours, in_words
@@ -238,6 +239,7 @@ class Contract:
             "delta": target.delta,
             "enforced_by": plan.a_priori.enforced_by,
             "colluding": target.colluding,
+            **({} if target.eavesdropping is None else {"eavesdropping": target.eavesdropping}),
             "epsilon_if_all_others_collude": self.everybody_else,
             "dropouts": target.dropouts,
             "protocol": plan.protocol.name,
@@ -304,6 +306,21 @@ class Contract:
             f"{target.prior_sd:g}: an average over values and no differential privacy, {promised}"
         )
 
+    def _read(self) -> str:
+        """What the target says of who reads messages, and what that means here; nothing where nobody does."""
+        asked = self.plan.target.eavesdropping
+        if asked is None:
+            return ""
+        anyway = self.plan.protocol.heard_anyway(asked)
+        if anyway is not None:
+            return f"; {eavesdropping_text(asked)}, which tells nothing more: {anyway}"
+        if not is_random(asked):
+            return f"; {eavesdropping_text(asked)}"
+        return (
+            f"; {eavesdropping_text(asked)}, of which a public draw before the start decides which the figure ex post is about: "
+            "what is known beforehand, and charged, holds whichever are read"
+        )
+
     def _how(self) -> str:
         """In which way it takes part with the others."""
         if self.study.by_folder:
@@ -326,7 +343,10 @@ class Contract:
             ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
             *([] if first else [cost]),
-            ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
+            (
+                "against",
+                f"any {target.colluding} of the {target.parties} parties together, and who sees the result{self._read()}",
+            ),
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
             (self._how(), _listed([str(party) for party in self.others])),

@@ -58,7 +58,7 @@ class Payer:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, execution_id(settings))
-            given_back = settings.plan.protocol.refunds if refund is None else refund
+            given_back = settings.plan.refunds if refund is None else refund
             self._charge(book, name, settings.plan, charged.study, given_back, charge)
         return charged
 
