@@ -14,13 +14,14 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--resume", type=Path, help="a folder of lines that the same code has measured before, where others go")
 
 
-def resumed(folder: Path | None, name: str, measure: Callable[[], str]) -> str:
-    """The text of that name, which is measured where the folder does not have it."""
+def resumed(folder: Path | None, name: str, measure: Callable[[], str], *, quiet: bool = False) -> str:
+    """The text of that name, which is measured where the folder does not have it, and then shown unless ``quiet``."""
     kept = None if folder is None else folder / f"{name}.txt"
     if kept is not None and kept.exists():
         return kept.read_text(encoding="utf-8")
     text = measure()
-    print(text, end="", file=sys.stderr, flush=True)
+    if not quiet:
+        print(text, end="", file=sys.stderr, flush=True)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(text, encoding="utf-8")
