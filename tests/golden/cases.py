@@ -170,11 +170,25 @@ PACKED_SHARING = [
 ]
 NOISE = {"sigma_star": 0.6, "sigma_delta": 5.0}
 GOSSIP = [
-    Case("gopa", "three partners", 6, {**NOISE, "partners": 3}, bad=(1, 2)),
+    Case("gopa", "three partners", 6, {**NOISE, "partners": 3, "aggregator": 0}, bad=(1, 2)),
     Case("gopa", "dropouts", 7, {**NOISE, "partners": 3, "aggregator": 2}, (0.3, 0.0), lose=6, bad=(1, 2, 3), weighted=True),
-    Case("gopa", "complete, lost", 6, {**NOISE, "partners": 5}, lose=4),
+    Case("gopa", "complete, lost", 6, {**NOISE, "partners": 5, "aggregator": 0}, lose=4),
     Case("gopa", "whole numbers, dropouts", 7, {**NOISE, "partners": 3, "aggregator": 2, **WHOLE}, (0.3, 0.0), lose=6),
-    Case("gopa", "whole numbers, complete", 5, {**NOISE, "partners": 4, **COARSE}),
+    Case("gopa", "whole numbers, complete", 5, {**NOISE, "partners": 4, "aggregator": 0, **COARSE}),
+    Case("gopa", "all publish", 6, {**NOISE, "partners": 3, "least_partners": 2}, bad=(1,)),
+    Case(
+        "gopa",
+        "all publish, dropouts, lost, settled",
+        8,
+        {**NOISE, "partners": 4, "least_partners": 3},
+        (0.3, 0.1),
+        6,
+        4,
+        bad=(1,),
+    ),
+    Case(
+        "gopa", "all publish, whole numbers", 7, {**NOISE, "partners": 6, "least_partners": 4, **WHOLE}, (0.3, 0.0), weighted=True
+    ),
     Case("muffliato", "whole numbers", 6, {"sigma": 1.2, "rounds": 3, "schedule": "ring", **WHOLE}, (0.2, 0.1)),
     Case("muffliato", "hypercube", 8, {"sigma": 1.2, "rounds": 3, "schedule": "hypercube"}),
     Case("muffliato", "momentum", 6, {"sigma": 1.2, "rounds": 4, "schedule": "ring", "momentum": 1.3}, weighted=True),

@@ -48,7 +48,8 @@ LARGER: list[tuple[str, int, float, float, dict[str, Any]]] = [
             "dimension": 4,
         },
     ),
-    ("gopa", 30, 0.1, 0.0, {"sigma_star": 0.8, "sigma_delta": 6.0, "partners": 4}),
+    ("gopa", 30, 0.1, 0.0, {"sigma_star": 0.8, "sigma_delta": 6.0, "partners": 4, "aggregator": 0}),
+    ("gopa", 30, 0.1, 0.0, {"sigma_star": 0.8, "sigma_delta": 6.0, "partners": 20, "least_partners": 15}),
     ("cordp-dme", 30, 0.2, 0.0, {"sigma_own": 0.4, "sigma_pair": 5.0, "partners": 10, "aggregator": 3}),
     ("muffliato", 32, 0.0, 0.0, {"sigma": 2.0, "rounds": 5, "schedule": "expander", "momentum": 1.2}),
     (

@@ -16,6 +16,7 @@ DESIGNED = {
     "curator": "--parties 10 --server curator --protocol central-dp --protocol local-dp --dropouts 0.2 --unit record",
     "priv-unit-g": "--parties 10 --protocol priv-unit-g --domain unit-ball --dimension 4",
     "consensus": "--parties 8 --protocol consensus --colluding 1 --dimension 2",
+    "gopa-peers": "--parties 20 --protocol gopa --colluding 2 --dropouts 0.1 --dimension 3",
 }
 # The same with float64 noise.
 FLOATS = {
@@ -27,7 +28,7 @@ FLOATS = {
 CALIBRATED = {
     "inca": "--parties 8 --protocol inca --colluding 1 --rounds 3 --epsilon 2 --delta 1e-4 --sensitivity 0.5",
     "inca-grid": "--parties 8 --protocol inca --value-bits 32 --largest-value 1 --rounds 3 --colluding 1 --dimension 2",
-    "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7",
+    "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7 --aggregator 0",
     "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
     "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
     "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",

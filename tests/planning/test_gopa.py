@@ -14,7 +14,7 @@ from quietmean.simulation import simulate
 
 def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
     """24 executions not seen before, dropouts as planned and fewer; the search looks for coalitions worse than the plan's."""
-    plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), GOPA())
+    plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), GOPA(aggregator=0))
     spent = []
     for number in range(24):
         online = np.ones((4, 30), dtype=np.bool_)

@@ -146,7 +146,7 @@ def test_a_plan_has_the_list_before_anything_happens(name: str) -> None:
     assert set(keys(plan.assumptions)) >= {one.key for one in STANDING} | {Key.NUMBERS, Key.SAMPLER}
     assert (Key.CURATOR in keys(plan.assumptions)) == (name == "central-dp")
     assert (Key.COMPUTING in keys(plan.assumptions)) == (name == "secagg")
-    assert (Key.AGGREGATOR in keys(plan.assumptions)) == (name in ("gopa", "secagg"))
+    assert (Key.AGGREGATOR in keys(plan.assumptions)) == (name == "secagg")
 
 
 def test_the_keys_stay() -> None:

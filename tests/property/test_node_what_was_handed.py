@@ -56,7 +56,7 @@ def unrecorded(outcome: FaultOutcome) -> set[tuple[int, PartyId, PartyId]]:
 
 def gopa(parties: int) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
-    return Plan(target, GOPA(sigma_star=0.7, sigma_delta=2.0, partners=parties - 1))
+    return Plan(target, GOPA(sigma_star=0.7, sigma_delta=2.0, partners=parties - 1, aggregator=0))
 
 
 def late_and_dead(sender: PartyId = 2) -> FaultPlan:
@@ -91,7 +91,7 @@ def plans(parties: int) -> dict[str, Plan]:
     """One for each way in which parties talk: all to one, to one and back, to some in every round, to neighbours."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
     some: dict[str, dict[str, Any]] = {
-        "gopa": {"sigma_star": 0.7, "sigma_delta": 2.0, "partners": parties - 1},
+        "gopa": {"sigma_star": 0.7, "sigma_delta": 2.0, "partners": parties - 1, "aggregator": 0},
         "cordp-dme": {"sigma_own": 0.6, "sigma_pair": 1.5, "aggregator": 0},
         "inca": {"rounds": 3, "sigma_star": 0.7, "sigma_delta": 1.8},
         "muffliato": {"sigma": 0.9, "rounds": 3},

@@ -35,7 +35,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "inca": [{}, FLOAT],
     "cordp-dme": [{}, FLOAT, {"partners": 4}, {"aggregator": 2}],
     "consensus": [{}, FLOAT, {"mode": "broadcast"}, {"bits": 3}, {"bits": 2, **FLOAT}, {"bits": 3, "mode": "broadcast"}],
-    "gopa": [{}, FLOAT],
+    "gopa": [{}, FLOAT, {"partners": 3}, {"aggregator": 0}, {"aggregator": 0, **FLOAT}],
 }
 QUICK = {"cordp-dme", "local-dp", "central-dp"}
 # Their messages are masked by what keys expand to, so that none is a sum with Gaussian noise.

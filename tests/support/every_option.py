@@ -68,7 +68,12 @@ VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
         "partners": [{"partners": 2}],
         "radius": [{"radius": 3.0}],
     },
-    "gopa": {"noise": FLOAT, "partners": [{"partners": 2}], "aggregator": [{"aggregator": 2}]},
+    "gopa": {
+        "noise": FLOAT,
+        "partners": [{"partners": 2}],
+        "least_partners": [{"least_partners": 1}],
+        "aggregator": [{"aggregator": 2}],
+    },
     "gossip": {**MIXING, **FIXED_POINT},
     "inca": {
         **MIXING,

@@ -1,4 +1,4 @@
-"""GOPA between real processes, some of them killed in the randomisation and in the rollback round."""
+"""GOPA between real processes, with and without a collector: some are killed before or after they share noise, or come back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance
+from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
+from quietmean.protocols.gopa.outcome import PeerOutcome
 from quietmean.randomness.insecure import InsecureSilentPopulation
 
 PUBLISH, ROLL_BACK = 1, 3
+EXCHANGE, RELEASE = 1, 2
 
 
 def make_plan(parties: int, dimension: int, protocol: GOPA) -> Plan:
@@ -51,7 +55,7 @@ def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
 def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
     values = (1 + np.sin(np.arange(24.0)).reshape(8, 3)) / 4
-    plan = make_plan(8, 3, GOPA(sigma_star=0.01, sigma_delta=5.0, partners=7))
+    plan = make_plan(8, 3, GOPA(sigma_star=0.01, sigma_delta=5.0, partners=7, aggregator=0))
     outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 3.0)
     assert sorted(outcome.killed) == [3, 5]
     assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
@@ -66,7 +70,7 @@ def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
 def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
     """With own noise off and pair noise large, only a complete rollback leaves the plain sum of who published."""
     values = (1 + np.cos(np.arange(12.0)).reshape(6, 2)) / 4
-    plan = make_plan(6, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=5))
+    plan = make_plan(6, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=5, aggregator=0))
     outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 3.0)
     result = outcome.results[0]
     counted = result.execution.contributors()
@@ -79,7 +83,7 @@ def test_fifty_processes_with_long_vectors(tmp_path: Path) -> None:
     """d = 10 000; five die midway: two before they publish, one before and two in the rollback round."""
     parties, dimension = 50, 10_000
     values = np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
-    plan = make_plan(parties, dimension, GOPA(sigma_star=0.5, sigma_delta=3.0, partners=9))
+    plan = make_plan(parties, dimension, GOPA(sigma_star=0.5, sigma_delta=3.0, partners=9, aggregator=0))
     kills = [Kill(7, PUBLISH), Kill(19, PUBLISH), Kill(23, 2), Kill(31, ROLL_BACK), Kill(44, ROLL_BACK)]
     outcome = run(tmp_path, plan, values, kills, 60.0)
     sent = outcome.bytes_sent / len(outcome.results)
@@ -87,3 +91,48 @@ def test_fifty_processes_with_long_vectors(tmp_path: Path) -> None:
     assert len(outcome.killed) == 5
     assert len(outcome.results) == 45
     check(outcome, plan, values)
+
+
+def check_published(outcome: LocalOutcome, values: Vector, least: int, pair: float) -> Execution:
+    """All survivors agree; what is left over in the total is what the record says."""
+    assert outcome.failures == {}
+    first = next(iter(outcome.results.values()))
+    execution = first.execution
+    counted = execution.contributors()
+    print("online:", execution.trace.online.astype(int).tolist(), "published:", counted.astype(int).tolist())
+    for result in outcome.results.values():
+        np.testing.assert_array_equal(result.total_vector, first.total_vector)
+        assert result.total_weight == counted.sum()
+    error = first.total_vector - values[counted].sum(axis=0)
+    left_over = PeerOutcome.of(least, execution.schedule, execution.trace).left_over
+    # One in 1e8 coordinates is so far off.
+    assert np.abs(error).max() <= 6 * pair * np.sqrt(left_over) + 1e-9
+    assert (np.abs(error).max() > 1e-6 * pair) == (left_over > 0)
+    return execution
+
+
+def test_without_a_collector_one_dies_before_the_exchange_and_one_after_it(tmp_path: Path) -> None:
+    """With own noise off: what is shared with the first is nowhere in the result, what is shared with the second is."""
+    values = (1 + np.sin(np.arange(24.0)).reshape(8, 3)) / 4
+    plan = make_plan(8, 3, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=7, least_partners=4))
+    outcome = run(tmp_path, plan, values, [Kill(3, EXCHANGE), Kill(5, RELEASE)], 3.0)
+    assert sorted(outcome.killed) == [3, 5]
+    assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
+    execution = check_published(outcome, values, 4, 50.0)
+    assert execution.contributors()[[0, 1, 2, 4, 6, 7]].all()
+
+
+def test_without_a_collector_a_party_that_comes_back_publishes_the_same(tmp_path: Path) -> None:
+    """Killed as it is to publish, and started again: everybody is counted, and all pair noise cancels."""
+    values = (1 + np.cos(np.arange(10.0)).reshape(5, 2)) / 4
+    plan = make_plan(5, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=4, least_partners=3))
+    outcome = run(tmp_path, plan, values, [Kill(2, RELEASE, restart_after=0.3)], 20.0)
+    assert sorted(outcome.results) == [0, 1, 2, 3, 4]
+    assert check_published(outcome, values, 3, 50.0).contributors().all()
+
+
+def test_without_a_collector_too_few_partners_publish_nothing(tmp_path: Path) -> None:
+    """Everybody is needed, one dies before the exchange: no party says anything of its value, and each says why."""
+    plan = make_plan(4, 1, GOPA(sigma_star=0.5, sigma_delta=5.0, partners=3, least_partners=3))
+    with pytest.raises(ProtocolFailure, match=r"party-1: [^;]*: only 2 partners were there to share noise"):
+        run(tmp_path, plan, np.full((4, 1), 0.25), [Kill(3, EXCHANGE)], 3.0)

@@ -119,6 +119,7 @@ KEPT: dict[str, list[Any]] = {
     "local-dp": ANY,
     "priv-unit-g": ANY,
     "cordp-dme": ANY,
+    "gopa": ANY,
     "consensus": [ALL_AFTER_FIRST],
 }
 
@@ -148,7 +149,7 @@ def test_a_plan_or_a_receipt_that_claims_what_is_refused_is_refused() -> None:
     with pytest.raises(InputError, match="promises nothing"):
         Plan.from_json(plan)
     plain = target(eavesdropping=None)
-    execution = draw_execution(plain, configure("gopa").template(plain), Seed.public("gopa"), 0.0).to_json()
+    execution = draw_execution(plain, configure("gopa", {"aggregator": 0}).template(plain), Seed.public("gopa"), 0.0).to_json()
     with pytest.raises(InputError, match="promises nothing"):
         Execution.from_json({**execution, "eavesdropping": ALL_AFTER_FIRST})
     with pytest.raises(InputError, match=r"go to a collector"):

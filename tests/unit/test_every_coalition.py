@@ -96,7 +96,7 @@ def test_shared_noise_by_formula(partners: int | None, aggregator: int | None) -
 
 def test_gopa_counts_no_noise_that_was_rolled_back() -> None:
     """The value of party 4 was sent but did not arrive: whoever rolled back has shown what it shares with party 4."""
-    execution = example_execution("gopa", 7, partners=6, sigma_star=0.8, sigma_delta=3.0)
+    execution = example_execution("gopa", 7, partners=6, sigma_star=0.8, sigma_delta=3.0, aggregator=0)
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 4, 0] = True
     late = execution.with_trace(ExecutionTrace(execution.trace.online, lost))

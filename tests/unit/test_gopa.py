@@ -1,4 +1,4 @@
-"""GOPA: dropouts in each round, hostile messages, and its accounting against a dense computation of its own."""
+"""GOPA with a collector: dropouts in each round, hostile messages, and a dense computation of its account."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STORIES: dict[str, dict[int, int]] = {
 
 
 def story(leaving: dict[int, int], parties: int = 8, **parameters: Any) -> Execution:
-    settings = {"sigma_star": 0.5, "sigma_delta": 2.0, "partners": 3} | parameters
+    settings = {"sigma_star": 0.5, "sigma_delta": 2.0, "partners": 3, "aggregator": 0} | parameters
     execution = example_execution("gopa", parties, 4, **settings)
     online = np.ones((4, parties), dtype=np.bool_)
     for party, first in leaving.items():
@@ -123,7 +123,7 @@ def test_what_is_in_the_total(leaving: dict[int, int]) -> None:
 
 
 def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.protocols.gopa.party.sign", lambda party, other: 1.0)
+    monkeypatch.setattr("quietmean.protocols.gopa.masked_value.sign", lambda party, other: 1.0)
     with pytest.raises(AssertionError, match="covariance of 'delta' noise"):
         check_transcript(story({2: 1}))
     with pytest.raises(AssertionError, match="release of party 0"):

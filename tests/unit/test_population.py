@@ -85,7 +85,7 @@ class CountingNoise(InsecurePopulationNoise):
 
 
 def test_gopa_draws_only_what_does_not_cancel() -> None:
-    execution = example_execution("gopa", 12, 1, sigma_star=1.0, sigma_delta=5.0, partners=11)
+    execution = example_execution("gopa", 12, 1, sigma_star=1.0, sigma_delta=5.0, partners=11, aggregator=0)
     values = np.ones((12, 2))
     noise = CountingNoise(0, 12)
     execution.run_batch(values, noise)

@@ -119,7 +119,7 @@ def _calibrated(
     seed: Seed | None,
 ) -> Plan:
     spread = dissemination or _default_dissemination(target.parties)
-    if isinstance(protocol, SelfCalibrating):
+    if isinstance(protocol, SelfCalibrating) and protocol.designed:
         design = protocol.design(target)
         return Plan(target, design.protocol, spread, _designed(design))
     template = protocol.template(target)

@@ -31,6 +31,11 @@ class SelfCalibrating(Protocol):
 
     keeps_nats: ClassVar[bool] = False
 
+    @property
+    def designed(self) -> bool:
+        """Whether it does with these parameters."""
+        return True
+
     @abstractmethod
     def design(self, target: Target) -> Design:
         """The complete value for a target, computed directly. Raises :class:`InputError` where there is none."""

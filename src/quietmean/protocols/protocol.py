@@ -207,6 +207,11 @@ class Protocol(Configured, CanBeOverheard, ABC):
                 f"{self.unprotected}: choose another protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
             )
 
+    @property
+    def promises(self) -> bool:
+        """:attr:`keeps_target`, where it depends on the parameters."""
+        return self.keeps_target
+
     # --- what happens ---
 
     @property
@@ -317,10 +322,7 @@ class Protocol(Configured, CanBeOverheard, ABC):
 
     @property
     def refunds(self) -> bool:
-        """Whether an execution that cost less than was charged before it gives the difference back to a ledger.
-
-        Only where its cost follows from the past round by round, whatever decides who is there.
-        """
+        """Whether a ledger gets back what an execution cost less than was charged: where that follows from the past by rounds."""
         return True
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json, dump_state, load_state
 from quietmean.core.noise import NoiseGroup
@@ -40,11 +41,19 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 
 def mixes(execution: Execution) -> bool:
-    """Whether every party mixes with others and releases its part of the total at the end."""
+    """Whether every party mixes with others and releases its part of the total at the end, whatever arrives."""
     releasers = execution.protocol.releasers(execution.parties)
     if not execution.protocol.is_linear or not execution.protocol.releases_are_public:
         return False
-    return execution.schedule.rounds > 0 and releasers == frozenset(range(execution.parties))
+    if execution.schedule.rounds == 0 or releasers != frozenset(range(execution.parties)):
+        return False
+    cut_off = replace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties), lost=_all_lost(execution))
+    # Some keep their part back where too few others are there.
+    return bool(execution.with_trace(cut_off).contributors().all())
+
+
+def _all_lost(execution: Execution) -> NDArray[np.bool_]:
+    return np.ones(execution.schedule.neighbours.shape, dtype=np.bool_)
 
 
 def check_file(execution: Execution) -> None:
@@ -94,7 +103,7 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     shape (n, d).
     """
     finishing = _everyone_finishes(execution)
-    silent = replace(finishing, trace=replace(finishing.trace, lost=np.ones(execution.schedule.neighbours.shape, bool)))
+    silent = replace(finishing, trace=replace(finishing.trace, lost=_all_lost(execution)))
     mute = InsecureSilentPopulation(execution.parties)
     # Of the execution in which all finish: in this one, perhaps no party releases anything.
     scale = _magnitude(finishing, values) * execution.parties

@@ -258,7 +258,7 @@ def claims_compared(rows: pl.DataFrame) -> list[Claim]:
             min(min(row) for row in published.values()) > 1,
             "the paper (arXiv version) releases values in the second round, in which noise is rolled back, too: who drops out "
             "there leaves uncancelled all that it shares with those who stay, which is drawn. If it has released its value "
-            "before (the protocol `gopa` here works like that) only pairs of an early and a late dropout leave noise, while each "
+            "before (`gopa` with a collector works like that) only pairs of an early and a late dropout leave noise, while each "
             f"party that leaves IncA leaves one term. Then the order is the other way round: {_table(published)}",
             "x",
         ),

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.accuracy import linear_estimate
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.cordp_dme.design import least_error
-from quietmean.protocols.gopa.accounting import complete_graph, laplacian, pairwise_sigma
-from quietmean.protocols.gopa.spec import draw_pairs
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.gopa import GOPA
+from quietmean.protocols.gopa.accounting import complete_graph, laplacian, pairwise_sigma, shared_pairs
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.accounts import SPREAD
@@ -66,10 +69,10 @@ def gopa_rows(
 ) -> list[dict[str, Any]]:
     """GOPA: the worst of the executions decides the pair noise, for each sigma_star; then the expected error of them all.
 
-    A fraction ``late`` of the parties drops out in the second round, the others of the ``dropouts`` before, and all who stay
-    roll back what they share with these. If the late ones have ``published`` their values by then, what stays is one term for
-    each pair of a late and an early one. If not, since values are released and noise is rolled back in one round, it is one for
-    each pair of a late party and one that stays.
+    Every point is of executions of the protocol `gopa`: who is counted, which pairs hide whom, and which noise stays. A fraction
+    ``late`` of the parties drops out in the second round, the others of the ``dropouts`` before. Without a collector values are
+    released and noise is rolled back in one round: one term stays for each pair of a late party and one that stays. With one the
+    late parties have ``published`` by then: one term for each pair of a late and an early one.
     """
     root = insecure_seed(seed, "gopa")
     drawn = [_draw(root.derive(number), parties, corrupt, dropouts, late, partners, published) for number in range(executions)]
@@ -137,20 +140,34 @@ def least_pair_sigma(graphs: Sequence[_Spectrum], star: float, largest_mu: float
     return float(brentq(excess, 0.0, high, rtol=1e-12)) if excess(0.0) > 0 else 0.0
 
 
+def gopa_execution(
+    seed: Seed, parties: int, dropouts: float, late: float, partners: int, published: bool
+) -> tuple[Execution, NDArray[np.int64]]:
+    """An execution of the protocol `gopa` with noise of unit variance, and all parties in random order.
+
+    The first of these drop out: those who are late after the first round, the others before it. If the late ones have
+    ``published`` by then, the last of all collects, and stays.
+    """
+    order = BitStream(seed.derive("who")).permutation(parties)
+    protocol = GOPA(sigma_star=1.0, sigma_delta=1.0, partners=partners, aggregator=int(order[-1]) if published else None)
+    protocol = protocol.resolved(parties)
+    vanish_late = max(1, round(late * parties))
+    online = np.ones((protocol.rounds + 1, parties), dtype=np.bool_)
+    online[1:, order[vanish_late : round(dropouts * parties)]] = False
+    online[2:, order[:vanish_late]] = False
+    schedule = protocol.draw_schedule(parties, seed)
+    return Execution(protocol, schedule, ExecutionTrace(online), 1.0, np.ones(parties)), order
+
+
 def _draw(
     seed: Seed, parties: int, corrupt: float, dropouts: float, late: float, partners: int, published: bool
-) -> tuple[NDArray[np.float64], int, int]:
+) -> tuple[NDArray[np.float64], int, float]:
     """Laplacian of the honest whose values are in the sum; how many there are in it; how many noise terms stay."""
+    execution, _ = gopa_execution(seed, parties, dropouts, late, partners, published)
     stream = BitStream(seed.derive("who"))
-    pairs = draw_pairs(parties, partners, seed)
-    leaving = stream.permutation(parties)[: round(dropouts * parties)]
-    vanish_late = max(1, round(late * parties))
-    early, late_ones = leaving[vanish_late:], leaving[:vanish_late]
+    stream.permutation(parties)
     honest = stream.permutation(parties)[round(corrupt * parties) :]
-    everyone = np.arange(parties)
-    counted = np.setdiff1d(everyone, early if published else leaving)
-    graph = laplacian(pairs, np.intersect1d(honest, counted).tolist())
-    others = early if published else counted
-    one, other = np.isin(pairs, late_ones), np.isin(pairs, others)
-    left_over = int((one[:, 0] & other[:, 1]).sum() + (one[:, 1] & other[:, 0]).sum())
-    return graph, counted.size, left_over
+    counted = np.flatnonzero(execution.contributors())
+    graph = laplacian(shared_pairs(execution), np.intersect1d(honest, counted).tolist())
+    left_over = linear_estimate(execution.transcript(), execution.weights).delta_variance or 0.0
+    return graph, counted.size, left_over * counted.size**2

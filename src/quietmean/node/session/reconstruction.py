@@ -20,7 +20,8 @@ What only parties that left have seen is not known. The assumptions about them:
   that left may have seen more of one another than the record states.
 
 Protocols that send no shares do not gossip logs. There, all that is known of a party that left is what the parties that finished
-exchanged with it. The same is assumed of its other rounds and messages, without the additional round.
+exchanged with it. The same is assumed of its other rounds and messages, without the additional round; but a message whose sender
+heard nothing of its arrival did not arrive, since its sender went on without it.
 """
 
 from __future__ import annotations
@@ -70,9 +71,11 @@ def reconstruct(
         message = (round_, sender, receiver)
         if message in arrived or not (online[round_, sender] and online[round_, receiver]):
             continue
-        if until.get(receiver, 0) >= round_:
+        told = until.get(sender, 0) >= round_
+        if until.get(receiver, 0) >= round_ or (told and not transfers_mass):
+            # Its sender goes on without it, whatever a silent receiver did; it counts as seen all the same.
             lost[round_ - 1, sender, slot] = True
-        elif until.get(sender, 0) >= round_ and transfers_mass:
+        elif told:
             # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
             kept.add(message)
         # Of other messages nothing is known. They count as arrived, for the same reason.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.gopa.outcome import GopaOutcome
+from quietmean.protocols.gopa.outcome import PeerOutcome
 from quietmean.protocols.gopa.spec import GopaParameters
 
 Array = NDArray[np.float64]
@@ -84,11 +84,22 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
     protocol = execution.protocol
     if not isinstance(protocol, GopaParameters):
         raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
-    arrived = GopaOutcome.of(protocol.aggregator, execution.schedule, execution.trace).arrived
-    members = [party for party in np.nonzero(arrived)[0].tolist() if party not in set(coalition)]
-    graph = laplacian(execution.schedule.pairs, members)
+    published = execution.contributors()
+    members = [party for party in np.nonzero(published)[0].tolist() if party not in set(coalition)]
+    graph = laplacian(shared_pairs(execution), members)
     found = graph_mu(graph, protocol.sigma_star, protocol.sigma_delta, execution.sensitivity) if members else ()
     return {party: float(mu) for party, mu in zip(members, found, strict=True)}
+
+
+def shared_pairs(execution: Execution) -> NDArray[np.int64]:
+    """The pairs, shape (M, 2), whose noise hides both ends of an execution of GOPA, as far as both published."""
+    protocol = execution.protocol
+    if not isinstance(protocol, GopaParameters):
+        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+    schedule, trace = execution.schedule, execution.trace
+    if protocol.aggregator is not None:
+        return schedule.pairs
+    return schedule.pairs[PeerOutcome.of(protocol.least_partners, schedule, trace).added.all(axis=1)]
 
 
 def _information(eigenvalues: Array, basis: Array, star: float, delta: float) -> Array:

@@ -1,4 +1,4 @@
-"""The parties that published, and those that removed uncancelled noise again."""
+"""Who published, and what was rolled back: with a collector and without one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK
+from quietmean.graphs import ExecutionTrace, Schedule, arrivals
+from quietmean.protocols.gopa.spec import ANNOUNCE, EXCHANGE, PUBLISH, RELEASE, ROLL_BACK
 
 Mask = NDArray[np.bool_]
 
@@ -40,3 +40,43 @@ class GopaOutcome:
         released = bool(trace.finished[aggregator] and arrived[aggregator])
         rolled_back[aggregator] = released
         return cls(arrived, informed, rolled_back, released)
+
+
+@dataclass(frozen=True, eq=False)
+class PeerOutcome:
+    """Without a collector: ``sharing``, (M, 2), says of which pairs the smaller and the larger party add the noise.
+
+    ``published``, shape (n,): the parties that stayed and have as many such partners as they must have.
+    """
+
+    pairs: NDArray[np.int64]
+    sharing: Mask
+    published: Mask
+
+    @classmethod
+    def of(cls, least: int, schedule: Schedule, trace: ExecutionTrace) -> PeerOutcome:
+        heard, known = (_table(schedule, table) for table in trace.deliveries(schedule))
+        # A party counts on another if it heard it, and knows that it was heard.
+        counts_on = heard.T & known
+        low, high = schedule.pairs.T
+        sharing = np.column_stack([counts_on[low, high], counts_on[high, low]])
+        partners = np.bincount(schedule.pairs[sharing], minlength=schedule.parties)
+        return cls(schedule.pairs, sharing, trace.online[RELEASE] & (partners >= least))
+
+    @property
+    def added(self) -> Mask:
+        """Shape (M, 2): which ends of the pairs have published what they share."""
+        added: Mask = self.sharing & self.published[self.pairs]
+        return added
+
+    @property
+    def left_over(self) -> int:
+        """How many terms are in the sum of all that was published from one end only, and so do not cancel."""
+        return int((self.added.sum(axis=1) == 1).sum())
+
+
+def _table(schedule: Schedule, messages: Mask) -> Mask:
+    """Shape (n, n): whose message of the exchange (row) is marked for which recipient (column)."""
+    table = np.zeros((schedule.parties, schedule.parties), dtype=np.bool_)
+    table[arrivals(schedule, messages, EXCHANGE)] = True
+    return table

@@ -1,4 +1,4 @@
-"""A party of GOPA, as two state machines: one for parties that publish, one for the party that also collects."""
+"""A party of GOPA with a collector, as two state machines: for parties that send to it, and for the party that collects."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.graphs import Schedule
-from quietmean.protocols.gopa.spec import (
-    ANNOUNCE,
-    PUBLISH,
-    ROLL_BACK,
-    ROUNDS,
-    GopaParameters,
-    read_list,
-    sign,
-    write_list,
-)
+from quietmean.protocols.gopa.masked_value import MaskedValue
+from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters, read_list, write_list
 
 
-class _Masking:
-    """The common part of both: the published value, and the noise to remove from it again."""
+class _Collected(MaskedValue):
+    """What a party is asked for by the collector: the noise to remove again."""
 
     rounds = ROUNDS
 
@@ -37,31 +27,14 @@ class _Masking:
         weight: float,
         noise: NoiseSource,
     ) -> None:
-        self._aggregator = parameters.aggregator
-        self._parameters = parameters
+        super().__init__(parameters, schedule, party, value, weight, noise)
+        self._aggregator = parameters.collector
         self._parties = schedule.parties
-        self._schedule = schedule
-        self._party = party
-        self._numbers = numbers_for(value, parameters.numbers())
-        self._value = self._numbers.value(value)
-        self._weight = weight
-        self._noise = noise
-
-    def _published(self) -> Vector:
-        """Value, own noise and the noise shared with every partner, present or absent."""
-        size, sigma = self._value.size, self._parameters.sigma_star
-        own = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, sigma, size)
-        return self._numbers.total([self._value, own, *(self._shared(other) for other in self._schedule.partners(self._party))])
 
     def _rollback(self, absent: Iterable[PartyId]) -> Vector | None:
         """The negative of the noise shared with absent partners; None where there is none."""
         terms = [self._shared(other) * -1.0 for other in absent]
         return self._numbers.total(terms) if terms else None
-
-    def _shared(self, other: PartyId) -> Vector:
-        size, sigma = self._value.size, self._parameters.sigma_delta
-        shared = self._numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, sigma, size)
-        return shared * sign(self._party, other)
 
     def _absent_partners(self, party: PartyId, arrived: frozenset[PartyId]) -> list[PartyId]:
         return [other for other in self._schedule.partners(party) if other not in arrived]
@@ -75,13 +48,13 @@ class GopaState:
     published: bool = False
 
 
-class GopaParty(_Masking):
+class GopaParty(_Collected):
     """Publishes its masked value. Once it has the list of those that did, it removes the noise shared with the others."""
 
     state_type = GopaState
 
     def start(self) -> Step[GopaState]:
-        return Step(GopaState(PUBLISH), (self._to_aggregator(PUBLISH, self._published(), self._weight),))
+        return Step(GopaState(PUBLISH), (self._to_aggregator(PUBLISH, self._masked(self._partners), self._weight),))
 
     def end_round(self, state: GopaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[GopaState]:
         later = GopaState(state.round + 1, state.published or (state.round == PUBLISH and self._aggregator in delivered))
@@ -117,7 +90,7 @@ class GopaAggregatorState:
     arrived: tuple[PartyId, ...]
 
 
-class GopaAggregator(_Masking):
+class GopaAggregator(_Collected):
     """Adds up what is published and its own masked value; sends the list of those that published; adds the rollbacks."""
 
     state_type = GopaAggregatorState
@@ -146,7 +119,7 @@ class GopaAggregator(_Masking):
         return frozenset(party for party in arrived - {self._party} if self._absent_partners(party, arrived))
 
     def _collect(self, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
-        total = self._numbers.total([self._published(), *(message.vector for message in messages)])
+        total = self._numbers.total([self._masked(self._partners), *(message.vector for message in messages)])
         weight = total_weight(self._weight, messages)
         others = tuple(message.sender for message in messages)
         arrived = tuple(sorted((self._party, *others)))

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
-from quietmean.protocols.gopa.outcome import GopaOutcome
-from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
+from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
+from quietmean.protocols.gopa.spec import PEER_ROUNDS, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -21,12 +21,50 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
+    """``values`` have n rows (d,), ``weights`` the shape (n,)."""
+    program = _published if parameters.aggregator is None else _collected
+    return program(parameters, schedule, trace, values, weights, noise, out)
+
+
+def _published(
+    parameters: GopaParameters,
+    schedule: Schedule,
+    trace: ExecutionTrace,
+    values: Rows,
+    weights: NDArray[np.float64],
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
+    """Every party publishes its value under its own noise and that of the pairs whose other end is there.
+
+    What parties say in the first round depends on no value and on no noise.
+    """
+    happened = PeerOutcome.of(parameters.least_partners, schedule, trace)
+    used = happened.added.any(axis=1)
+    pairs, added = schedule.pairs[used], happened.added[used]
+    # The larger number adds what a pair shares, the smaller subtracts it.
+    term, end = added.nonzero()
+    masks = Flow.of((schedule.parties, len(pairs)), pairs[term, end], term, np.where(end == 1, 1.0, -1.0))
+    noisy = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star)
+    noisy += masks @ noise.shared_normal(pairs, NoiseGroup.CANCELLING, 0, parameters.sigma_delta)
+    released = out.release(noisy, happened.published, PEER_ROUNDS + 1)
+    return Results(released, weights * happened.published, happened.published)
+
+
+def _collected(
+    parameters: GopaParameters,
+    schedule: Schedule,
+    trace: ExecutionTrace,
+    values: Rows,
+    weights: NDArray[np.float64],
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
     """Masked values go to the aggregator; then the rollbacks, which remove the noise shared with parties whose value is missing.
 
     Every adversary knows which parties were online, and so which of them roll back: the aggregator's list reveals nothing new.
-    ``values`` have n rows (d,), ``weights`` the shape (n,).
     """
-    parties, pairs, aggregator = schedule.parties, schedule.pairs, parameters.aggregator
+    parties, pairs, aggregator = schedule.parties, schedule.pairs, parameters.collector
     happened = GopaOutcome.of(aggregator, schedule, trace)
     is_aggregator = np.arange(parties) == aggregator
     # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.

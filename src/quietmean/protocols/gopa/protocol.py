@@ -1,7 +1,8 @@
-"""GOPA: values are published under noise that pairs share. The noise shared with absent partners is removed again."""
+"""GOPA: values are published under noise that pairs share. The noise shared with absent partners is rolled back."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,15 +11,35 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.gopa.outcome import GopaOutcome
+from quietmean.protocols.eavesdropping import Eavesdropping
+from quietmean.protocols.gopa.design import (
+    check_partners,
+    expected_left_over,
+    kept_information,
+    least_present,
+    peer_design,
+)
+from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
 from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
+from quietmean.protocols.gopa.peer import HERE, GopaPeer, GopaPeerState
 from quietmean.protocols.gopa.population import population
-from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.kinds import Aggregated
+from quietmean.protocols.gopa.spec import (
+    PEER_ROUNDS,
+    ROUNDS,
+    GopaParameters,
+    default_partners,
+    default_peers,
+    draw_pairs,
+    exchange_schedule,
+    list_bytes,
+    pair_chance,
+)
+from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.protocol import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -26,52 +47,114 @@ from quietmean.randomness import Seed
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
+# Why nobody who listens learns more than everybody, without a collector.
+_PUBLISHED = "all that a party sends is published, but for a word that it is there"
+_SILENT = Assumption(
+    Key.SILENT,
+    "A party that published and then told nothing is taken to have shared noise with every partner that heard it and was not "
+    "known to be missed by it; its figure beforehand holds whatever it did.",
+)
 
-class GOPA(GopaParameters, Aggregated):
-    """Three rounds: publish to the aggregator; receive the list of those that did; roll back the noise shared with the others.
 
-    Only the aggregator and its coalition see what a party sends; the total is public. Against coalitions with the aggregator this
-    is the papers' reading, in which everything published is public; calibration tries such coalitions. The aggregator must stay,
-    and its list of those that published must be true: like all parties here it is honest but curious.
+class GOPA(GopaParameters, Aggregated, SelfCalibrating):
+    """Without a collector two rounds: pairs tell each other that they share noise; then every party publishes its value.
+
+    The noise shared with whoever was not there is left out before it is published, so that no rollback is ever seen. Everything
+    published is public: the papers' reading. A party that leaves between the rounds leaves its noise with its partners.
+
+    With a collector three rounds: send to it; receive the list of those that did; roll back the noise shared with the others.
+    Only the collector and its coalition see what a party sends; the total is public. Calibration tries coalitions with it. It
+    must stay, and its list of those that sent must be true: like all parties here it is honest but curious.
     """
 
     name = "gopa"
     sources = (literature.GOPA,)
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
-    server = Server.AGGREGATOR
+    server = Server.NONE
+    keeps_target = True
     guarantee = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, if the collector says truly "
-        "who published"
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is asked "
+        "for, if it says truly who published"
     )
-    trust = "a collector that stays and says truly who published; it is not trusted with values"
+    trust = "no server; a collector, where one is asked for, stays and says truly who published, and is not trusted with values"
     unheard = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
-    rounds = ROUNDS
+
+    @property
+    def rounds(self) -> int:
+        return PEER_ROUNDS if self.aggregator is None else ROUNDS
+
+    @property
+    def designed(self) -> bool:
+        return self.aggregator is None
+
+    @property
+    def promises(self) -> bool:
+        return self.aggregator is None
+
+    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+        return _PUBLISHED if self.aggregator is None else None
+
+    @property
+    def refunds(self) -> bool:
+        # With how many partners a party shared noise that published and told nothing any more, is not known.
+        return self.aggregator is not None
 
     def resolved(self, parties: int) -> Self:
-        return super(GOPA, self.filled(partners=max(1, default_partners(parties)))).resolved(parties)
+        return super(GOPA, self.filled(partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
+
+    def check_parties(self, parties: int) -> None:
+        super().check_parties(parties)
+        if self.aggregator is None:
+            check_partners(self.partners, self.least_partners, parties)
+        elif self.least_partners:
+            raise InputError(
+                f"least_partners is {self.least_partners} but party {self.aggregator} collects: what it publishes is the total, "
+                "leave one of the two out"
+            )
 
     def own_assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption(
-                Key.AGGREGATOR, f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
-            ),
-            SHARED_KEYS,
-        )
+        if self.aggregator is None:
+            return (SHARED_KEYS, _SILENT)
+        told = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
+        return (Assumption(Key.AGGREGATOR, told), SHARED_KEYS)
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        return {"partners": max(1, default_partners(target.parties, target.colluding))}
+        if self.aggregator is not None:
+            return {"partners": max(1, default_partners(target.parties, target.colluding))}
+        partners = self.filled(partners=default_peers(target.parties, target.colluding)).partners
+        return {"partners": partners, "least_partners": least_present(target, min(partners, target.parties - 1))}
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        pairs = draw_pairs(parties, self.partners, seed)
+        if self.aggregator is None:
+            return exchange_schedule(parties, pairs)
         to, back = self.to_aggregator(parties), self.from_aggregator(parties)
-        return Schedule.from_lists([to, back, to], parties, draw_pairs(parties, self.partners, seed))
+        return Schedule.from_lists([to, back, to], parties, pairs)
 
     def content_limit(self, parties: int, dimension: int) -> int:
-        return list_bytes(parties)
+        return len(HERE) if self.aggregator is None else list_bytes(parties)
+
+    def mixing_messages(self, parties: int) -> float:
+        if self.aggregator is None:
+            return pair_chance(parties, self.partners) * (parties - 1)
+        return super().mixing_messages(parties)
+
+    def message_bytes(self, parties: int, dimension: int) -> float:
+        return float(len(HERE)) if self.aggregator is None else super().message_bytes(parties, dimension)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        if self.aggregator is None:
+            honest = self.least_partners - size
+            information = kept_information(self.sigma_star**2, self.sigma_delta**2, honest)
+            return self._with_everyone(parties).promise(
+                sensitivity * math.sqrt(information),
+                f"noise shared with {self.least_partners} partners: with fewer that are there a party publishes nothing"
+                if honest > 0
+                else "each party's own noise: the partners without whom it publishes nothing are no more than may collude",
+            )
         # The party's own noise moves by the change itself, which is whole: nothing is rounded.
         draws = parties + (parties * (parties - 1) // 2 if self.sigma_delta else 0)
         return self.grid_loss([self.sigma_star], draws).promise(
@@ -85,29 +168,63 @@ class GOPA(GopaParameters, Aggregated):
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        if self.aggregator is None:
+            return PeerOutcome.of(self.least_partners, schedule, trace).published
         return GopaOutcome.of(self.aggregator, schedule, trace).arrived
 
     def machine(
         self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
-    ) -> GopaParty | GopaAggregator:
+    ) -> GopaPeer | GopaParty | GopaAggregator:
         self.check_values(value)
+        if self.aggregator is None:
+            return GopaPeer(self, schedule, party, value, weight, noise)
         kind = GopaAggregator if party == self.aggregator else GopaParty
         return kind(self, schedule, party, value, weight, noise)
 
     population = population
 
+    def design(self, target: Target) -> Design:
+        """The optimum by formula, for every history."""
+        from quietmean.privacy import mu_of_budget
+
+        template = self.template(target)
+        unit = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+        left_over = expected_left_over(target, template.partners)
+        levels = peer_design(template.least_partners - target.colluding, left_over, unit)
+        found = template.with_noise(round_up(math.sqrt(levels.own)), round_up(math.sqrt(levels.pair))).finalize(target)
+        noise = (found.sigma_star**2 + left_over * found.sigma_delta**2) / target.responding
+        certificate = (
+            f"any coalition of {target.colluding}, by formula, in every history: {found.least_partners} partners or more"
+        )
+        return Design(found, noise, target.dropout_bias(target.responding), certificate)
+
     def finalize(self, target: Target) -> Self:
         """On a grid, with so much more noise as whole numbers need."""
         from quietmean.privacy import GridLossConversion, mu_of_budget
-        from quietmean.protocols.gopa.loss import masked_loss
 
         found = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))
-        schedule = found.draw_schedule(target.parties, Seed.public("figures"))
-        conversion = masked_loss(found, schedule, ExecutionTrace.everyone(ROUNDS, target.parties))
+        conversion = found._with_everyone(target.parties)
         if not isinstance(conversion, GridLossConversion):
             return found
         more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
         return replace(found, sigma_star=round_up(self.sigma_star * more), sigma_delta=round_up(self.sigma_delta * more))
+
+    def _with_everyone(self, parties: int) -> LossConversion:
+        """The bound for whole numbers if everybody is there; without a collector that for every history."""
+        from quietmean.protocols.gopa.loss import masked_loss, star_loss
+
+        if self.aggregator is None:
+            return star_loss(self, parties)
+        schedule = self.draw_schedule(parties, Seed.public("figures"))
+        return masked_loss(self, schedule, ExecutionTrace.everyone(self.rounds, parties))
+
+    def warnings(self, state: Any) -> tuple[str, ...]:
+        least = self.least_partners
+        if not isinstance(state, GopaPeerState) or len(state.sharing) >= least:
+            return ()
+        return (
+            f"only {len(state.sharing)} partners were there to share noise: with fewer than {least} a party publishes nothing",
+        )
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

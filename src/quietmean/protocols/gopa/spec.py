@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.core.schema import parameter
-from quietmean.graphs import complete_pairs, make_schedule
+from quietmean.graphs import Schedule, complete_pairs, make_schedule
+from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 
+# With a collector.
 PUBLISH, ANNOUNCE, ROLL_BACK = 1, 2, 3
 ROUNDS = 3
+# Without one: what is rolled back is known before anything is published.
+EXCHANGE, RELEASE = 1, 2
+PEER_ROUNDS = 2
+# Up to so many parties share noise in all pairs by default, where no collector has to hear of every pair.
+_MOST_COMPLETE, _MANY = 1000, 200
 _DEVIATION = "a standard deviation is a finite number >= 0"
 
 
@@ -25,7 +32,8 @@ class GopaParameters(DiscreteNoise):
     """``sigma_star``: standard deviation of every party's own noise; ``sigma_delta``: of every pair's noise, which cancels.
 
     Each party chooses ``partners`` others at random, and the pairs are the union of all choices; n - 1 and more give the complete
-    graph. ``aggregator`` is the party that collects what is published: it learns no more than any colluding party may learn.
+    graph. With fewer than ``least_partners`` others that are there to share noise, a party publishes nothing. ``aggregator``: the
+    party that collects what the others send, and learns no more than any colluding party may learn; without one all publish.
     """
 
     sigma_star: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
@@ -37,11 +45,28 @@ class GopaParameters(DiscreteNoise):
         at_least=1,
         remedy="each party needs at least 1 other to share noise with",
     )
-    aggregator: PartyId = parameter(0, help="the party that collects what the others send", option=True)
+    least_partners: int = parameter(
+        help="with how few others that are there a party still publishes; without a collector",
+        option=True,
+        required=False,
+        at_least=0,
+        remedy="choose 0 or more",
+        written=lambda parameters: bool(parameters.least_partners),
+    )
+    aggregator: PartyId | None = parameter(
+        None, help="the party that collects what the others send; by default all publish", option=True
+    )
 
     @property
     def own_deviation(self) -> float:
         return self.sigma_star
+
+    @property
+    def collector(self) -> PartyId:
+        """The aggregator, where there is one."""
+        if self.aggregator is None:
+            raise TypeError("without a collector every party publishes")
+        return self.aggregator
 
 
 def default_partners(parties: int, colluding: int = 0) -> int:
@@ -52,6 +77,16 @@ def default_partners(parties: int, colluding: int = 0) -> int:
     return min(parties - 1, 2 * colluding + math.ceil(math.log2(parties)) + 3)
 
 
+def default_peers(parties: int, colluding: int) -> int:
+    """Partners where nobody collects: all others while these are few, since what is exchanged is one byte for each."""
+    return parties - 1 if parties <= _MOST_COMPLETE else min(parties - 1, max(_MANY, default_partners(parties, colluding)))
+
+
+def pair_chance(parties: int, partners: int) -> float:
+    """How likely two parties are a pair: at least one chose the other."""
+    return 1.0 - max(0.0, 1.0 - partners / (parties - 1)) ** 2
+
+
 def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
     """The pairs, shape (M, 2), smaller number first, in rising order: the union of all parties' random choices."""
     if partners >= parties - 1:
@@ -60,6 +95,17 @@ def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
     ends = np.column_stack([np.repeat(np.arange(parties), partners), chosen.reshape(-1)])
     pairs: NDArray[np.int64] = np.unique(np.sort(ends, axis=1), axis=0).astype(np.int64)
     return pairs
+
+
+def exchange_schedule(parties: int, pairs: NDArray[np.int64]) -> Schedule:
+    """Without a collector: in the first round every party sends to its partners, in the second it publishes."""
+    party, other = np.concatenate([pairs, pairs[:, ::-1]]).T
+    order = np.lexsort((other, party))
+    degree = np.bincount(party, minlength=parties)
+    place = np.arange(party.size) - np.repeat(np.cumsum(degree) - degree, degree)
+    table = np.full((PEER_ROUNDS, parties, int(degree.max(initial=0))), NOBODY, dtype=np.int32)
+    table[EXCHANGE - 1, party[order], place] = other[order]
+    return Schedule(table, pairs)
 
 
 def sign(party: PartyId, other: PartyId) -> float:
