@@ -11,7 +11,7 @@ import contextlib
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +19,9 @@ from typing import Any, BinaryIO
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.local.fork_launcher import ForkLauncher
 from quietmean.node.local.processes import PartyProcess
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.ports import reserved
 
 SERVER = str(Path(__file__).with_name("join_server.py"))
 # Nobody sits at these sites. They also take part where no epsilon is promised beforehand.
@@ -124,7 +127,7 @@ class Machine:
 
         ``answer_only``: without the pages and the forecast beside the answer.
         """
-        with free_ports(len(tables)) as ports:
+        with reserved(len(tables)) as ports:
             sites = [Site(folder / f"site-{party}", f"site-{party}", ("127.0.0.1", port)) for party, port in enumerate(ports)]
             roster = Roster(tuple(site.write(table) for site, table in zip(sites, tables, strict=True))).to_toml()
             for site in sites:
@@ -185,17 +188,6 @@ class Party:
         if process.returncode is None:
             self.struck = True
             process.kill()
-
-
-@contextlib.contextmanager
-def free_ports(count: int) -> Iterator[list[int]]:
-    """Bound and not listening, so that nobody else gets them: whoever sets the same option, as servers do, can listen."""
-    with contextlib.ExitStack() as stack:
-        holders = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for holder in holders:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("127.0.0.1", 0))
-        yield [holder.getsockname()[1] for holder in holders]
 
 
 if sys.platform != "linux":

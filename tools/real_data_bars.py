@@ -13,10 +13,8 @@ import argparse
 import math
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,7 @@ import statsmodels.api as sm
 from lifelines.datasets import load_dd, load_kidney_transplant, load_rossi
 from numpy.typing import NDArray
 from pooled_references import Table, Truth
-from resumed import add_options, resumed
+from resumed import add_options, all_lines, resumed
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from quietmean.core.domain import PrivacyUnit
@@ -366,8 +364,7 @@ def main() -> None:
     add_options(parser)
     chosen = parser.parse_args()
     count = len(_questions())
-    with ProcessPoolExecutor(chosen.processes, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(_line_of, range(count), [chosen.studies] * count, [chosen.resume] * count))
+    found = all_lines(_line_of, count, chosen.studies, chosen.processes, chosen.resume)
     if chosen.studies == STUDIES:
         PAGE.write_text(HEAD + "".join(found), encoding="utf-8")
 

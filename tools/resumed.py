@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 
@@ -26,3 +28,12 @@ def resumed(folder: Path | None, name: str, measure: Callable[[], str], *, quiet
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(text, encoding="utf-8")
     return text
+
+
+def all_lines(
+    measure: Callable[[int, int, Path | None], str], count: int, size: int, processes: int, folder: Path | None
+) -> list[str]:
+    """The texts of ``measure(place, size, folder)`` for all places, so many at a time."""
+    # Not forked: the libraries for arrays have threads.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(measure, range(count), [size] * count, [folder] * count))

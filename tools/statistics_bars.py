@@ -11,17 +11,15 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import cast
 
 import coverage_bars
 import numpy as np
 from numpy.typing import NDArray
-from resumed import add_options, resumed
+from resumed import add_options, all_lines, resumed
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
@@ -429,8 +427,7 @@ def main() -> None:
     add_options(parser)
     chosen = parser.parse_args()
     count = len(PARTS) + len(_populations())
-    with ProcessPoolExecutor(chosen.processes, mp_context=get_context("spawn")) as pool:
-        texts = list(pool.map(_lines, range(count), [chosen.seeds] * count, [chosen.resume] * count))
+    texts = all_lines(_lines, count, chosen.seeds, chosen.processes, chosen.resume)
     bars, coverages = "".join(texts[: len(PARTS)]), "".join(texts[len(PARTS) :])
     PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}", encoding="utf-8")
 

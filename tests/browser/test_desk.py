@@ -20,7 +20,7 @@ import pytest
 from quietmean.node import Identity
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.sealed import Sealed
-from support.browsers import FLAGS, axe_path, browser_path, driver
+from support.browsers import SIZES, axe_path
 from support.meeting import meet
 from support.site_policy import write_policy
 
@@ -32,7 +32,6 @@ STUDY: dict[str, Any] = {
     "study": {"name": "Length of stay", "epsilon": 2.0, "delta": 1e-6, "colluding": 1, "records": 5000, "minimum": 4},
     "column": [{"name": "age", "low": 0, "high": 110}, {"name": "stay", "low": 0, "high": 60}],
 }
-SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
 
 
 @dataclass
@@ -90,72 +89,69 @@ def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[di
         yield found
 
 
-def test_a_study_from_the_signature_to_the_result(sites: dict[str, Site]) -> None:
+def test_a_study_from_the_signature_to_the_result(browser: Any, sites: dict[str, Site]) -> None:
     words = fingerprint(Sealed.load(sites["north"].folder / "stay.sealed").digest).spoken
-    with driver.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=browser_path(), args=FLAGS)
-        pages = {name: entered(chromium, site) for name, site in sites.items()}
-        # Nobody has signed yet: no node starts.
-        refused = sites["south"].join()
-        assert "approvers" in refused.communicate(timeout=120)[1]
-        assert refused.returncode == 2
-        for name, page in pages.items():
-            page.click("text=stay.sealed")
-            page.fill("#typed", words)
-            page.fill("#account", "wards")
-            page.fill("#passphrase", "open sesame")
-            page.click('button:text-is("Sign")')
-            assert "Good until" in page.inner_text("main")
-            if name == REFUSES:
-                page.goto(origin(page) + "/study/stay.sealed")
-                page.click('button:text-is("Refuse")')
-                assert "stay-west.approval was taken away" in page.inner_text("main")
-                page.goto(origin(page) + "/")
-                assert "refused" in page.inner_text("main")
-        without = sites[REFUSES].join("--approval", f"stay-{REFUSES}.approval")
-        assert "stay-west.approval" in without.communicate(timeout=120)[1]
-        assert without.returncode == 2
-        # Three begin, and are watched; the fourth is killed once and begins again.
-        nodes = {name: sites[name].join("--approval", f"stay-{name}.approval") for name in ("north", "south", "centre")}
-        page = pages["south"]
-        wait_for(sites["south"].folder / "stay-south.store.status.json")
-        page.goto(origin(page) + "/node/stay-south")
-        page.wait_for_selector("text=is waited for")
-        late = sites["east"].join("--approval", "stay-east.approval")
-        wait_for(sites["east"].folder / "stay-east.store.status.json")
-        late.kill()
-        late.communicate()
-        nodes["east"] = sites["east"].join("--approval", "stay-east.approval")
-        for name, node in nodes.items():
-            told = node.communicate(timeout=240)
-            assert node.returncode == 0, (name, told)
-        # The page has followed by itself.
-        page.wait_for_selector("text=finished")
-        for name, page in pages.items():
-            if name == REFUSES:
-                page.goto(origin(page) + "/ledger")
-                assert "Length of stay" not in page.inner_text("main")
-                continue
-            page.goto(origin(page) + f"/result/stay-{name}")
-            page.click("text=The report, with pictures")
-            assert "Who is left out?" in page.inner_text("body")
-            assert REFUSES in page.inner_text("body")
+    pages = {name: entered(browser, site) for name, site in sites.items()}
+    # Nobody has signed yet: no node starts.
+    refused = sites["south"].join()
+    assert "approvers" in refused.communicate(timeout=120)[1]
+    assert refused.returncode == 2
+    for name, page in pages.items():
+        page.click("text=stay.sealed")
+        page.fill("#typed", words)
+        page.fill("#account", "wards")
+        page.fill("#passphrase", "open sesame")
+        page.click('button:text-is("Sign")')
+        assert "Good until" in page.inner_text("main")
+        if name == REFUSES:
+            page.goto(origin(page) + "/study/stay.sealed")
+            page.click('button:text-is("Refuse")')
+            assert "stay-west.approval was taken away" in page.inner_text("main")
+            page.goto(origin(page) + "/")
+            assert "refused" in page.inner_text("main")
+    without = sites[REFUSES].join("--approval", f"stay-{REFUSES}.approval")
+    assert "stay-west.approval" in without.communicate(timeout=120)[1]
+    assert without.returncode == 2
+    # Three begin, and are watched; the fourth is killed once and begins again.
+    nodes = {name: sites[name].join("--approval", f"stay-{name}.approval") for name in ("north", "south", "centre")}
+    page = pages["south"]
+    wait_for(sites["south"].folder / "stay-south.store.status.json")
+    page.goto(origin(page) + "/node/stay-south")
+    page.wait_for_selector("text=is waited for")
+    late = sites["east"].join("--approval", "stay-east.approval")
+    wait_for(sites["east"].folder / "stay-east.store.status.json")
+    late.kill()
+    late.communicate()
+    nodes["east"] = sites["east"].join("--approval", "stay-east.approval")
+    for name, node in nodes.items():
+        told = node.communicate(timeout=240)
+        assert node.returncode == 0, (name, told)
+    # The page has followed by itself.
+    page.wait_for_selector("text=finished")
+    for name, page in pages.items():
+        if name == REFUSES:
             page.goto(origin(page) + "/ledger")
-            assert "Length of stay" in page.inner_text("main")
-            page.goto(origin(page) + "/audit")
-            log = page.inner_text("main")
-            assert "1 of the receipts here tells the same" in log
-            assert all(event in log for event in ("approvals used", "charged", "ended")), log
-            with page.expect_download() as saved:
-                page.click("text=Save the log as a file")
-            assert Path(saved.value.path()).read_bytes() == (sites[name].folder / "audit.jsonl").read_bytes()
-        looked_at(chromium, pages["south"])
-        chromium.close()
+            assert "Length of stay" not in page.inner_text("main")
+            continue
+        page.goto(origin(page) + f"/result/stay-{name}")
+        page.click("text=The report, with pictures")
+        assert "Who is left out?" in page.inner_text("body")
+        assert REFUSES in page.inner_text("body")
+        page.goto(origin(page) + "/ledger")
+        assert "Length of stay" in page.inner_text("main")
+        page.goto(origin(page) + "/audit")
+        log = page.inner_text("main")
+        assert "1 of the receipts here tells the same" in log
+        assert all(event in log for event in ("approvals used", "charged", "ended")), log
+        with page.expect_download() as saved:
+            page.click("text=Save the log as a file")
+        assert Path(saved.value.path()).read_bytes() == (sites[name].folder / "audit.jsonl").read_bytes()
+    looked_at(browser, pages["south"])
 
 
-def entered(chromium: Any, site: Site) -> Any:
+def entered(browser: Any, site: Site) -> Any:
     """A browser of its own for each site, by the link that was printed."""
-    page = chromium.new_context().new_page()
+    page = browser.new_context().new_page()
     page.goto(site.link)
     page.wait_for_selector("text=What this site takes part in")
     assert "#" not in page.url
@@ -176,13 +172,13 @@ def wait_for(path: Path) -> None:
     raise AssertionError(f"{path.name} never came")
 
 
-def looked_at(chromium: Any, page: Any) -> None:
+def looked_at(browser: Any, page: Any) -> None:
     """Axe finds nothing, and nothing is wider than the screen."""
     state = page.context.storage_state()
     for scheme in ("light", "dark"):
         for width, height in SIZES.values():
             # What the pages forbid to scripts of others, axe included, is allowed to this browser.
-            context = chromium.new_context(
+            context = browser.new_context(
                 viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=state, bypass_csp=True
             )
             seen = context.new_page()
@@ -205,18 +201,15 @@ def looked_at(chromium: Any, page: Any) -> None:
             context.close()
 
 
-def test_without_scripts(sites: dict[str, Site]) -> None:
+def test_without_scripts(browser: Any, sites: dict[str, Site]) -> None:
     """All but what moves: the token of the link is pasted into the form."""
     site = sites["south"]
-    with driver.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=browser_path(), args=FLAGS)
-        page = chromium.new_context(java_script_enabled=False).new_page()
-        address, _, token = site.link.partition("#")
-        page.goto(address)
-        page.fill("#token", token)
-        page.click("button")
-        page.click("text=stay.sealed")
-        assert "Compare these words" in page.inner_text("main")
-        page.click("body > header button")
-        assert "You have left" in page.inner_text("main")
-        chromium.close()
+    page = browser.new_context(java_script_enabled=False).new_page()
+    address, _, token = site.link.partition("#")
+    page.goto(address)
+    page.fill("#token", token)
+    page.click("button")
+    page.click("text=stay.sealed")
+    assert "Compare these words" in page.inner_text("main")
+    page.click("body > header button")
+    assert "You have left" in page.inner_text("main")

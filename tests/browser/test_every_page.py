@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +25,7 @@ from quietmean.report import Stated, write_certificate_report
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
 from quietmean.studies.tables import write_tables
-from support.browsers import FLAGS, FORMS, browser_path, driver, opened, wrong_on
+from support.browsers import FORMS, unfolded, wrong_on
 from support.desks import entered, running
 from support.meeting import AGES, meet
 from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, truth_of
@@ -62,21 +61,12 @@ def _tool() -> ModuleType:
     return found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = browser_path()
-    with driver.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=path, args=FLAGS)
-        yield found
-        found.close()
-
-
 def looked_at(browser: Any, addresses: list[str], **more: Any) -> list[Any]:
     """What is wrong on which page in which form."""
     wrong = []
     for address in addresses:
         for size, scheme in FORMS:
-            page = opened(browser, address, size, scheme, **more)
+            page = unfolded(browser, address, size, scheme, **more)
             wrong += [(address.rpartition("/")[2], size, scheme, one) for one in wrong_on(page)]
             page.close()
     return wrong

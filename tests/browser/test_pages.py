@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -29,7 +28,7 @@ from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import Study, StudyOutcome, conclude
 from quietmean.testing import example_execution
-from support.browsers import FLAGS, axe_path, browser_path, driver
+from support.browsers import SIZES, axe_path, opened
 from support.outcomes import COLUMNS as KIND_COLUMNS
 from support.outcomes import EVERY_KIND, finished
 from support.outcomes import PARTIES as KIND_PARTIES
@@ -38,8 +37,6 @@ pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make
 
 DELTA = 1e-6
 PARTIES = 12
-# CSS pixels, what is seen without scrolling.
-SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100},
     {"name": "body_mass_index_at_admission", "low": 10, "high": 60},
@@ -137,22 +134,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     stated = Stated.of_receipt(outcome.receipt(origin), "study.receipt")
     write_certificate_report(execution, folder / "certificate.html", delta=DELTA, size=2, stated=stated)
     return Made(folder, outcomes)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = browser_path()
-    with driver.sync_playwright() as play:
-        running = play.chromium.launch(executable_path=path, args=FLAGS)
-        yield running
-        running.close()
-
-
-def opened(browser: Any, address: str, size: str, scheme: str) -> Any:
-    width, height = SIZES[size]
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page.goto(address)
-    return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

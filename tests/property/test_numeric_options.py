@@ -19,20 +19,8 @@ from quietmean.node import Identity
 from quietmean.testing.examples import example_execution
 from support.hostile_numbers import VALUES, Option, all_options, fault, protocols_with, refusal
 from support.site_policy import write_policy
+from support.smallest_study import STUDY
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 0.5
-delta = 1e-6
-colluding = 0
-protocol = "local-dp"
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 RUN = "run --data table.csv --column age --bounds 0 100 --parties 4 --protocol {protocol} --out out --accept-wide"
 NEW = "new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
 PLAN = "plan --parties 6 --protocol {protocol} --no-cache"

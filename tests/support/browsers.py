@@ -42,11 +42,17 @@ _LOST = """[...document.querySelectorAll('a[href^="#"]')].map(one => one.getAttr
 
 
 def opened(browser: Any, address: str, size: str, scheme: str, **more: Any) -> Any:
-    """A page with all that is folded away unfolded."""
+    """A page as it is seen first."""
     width, height = SIZES[size]
-    # What pages forbid to scripts of others, axe included, is allowed to this browser.
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, bypass_csp=True, **more)
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
     page.goto(address)
+    return page
+
+
+def unfolded(browser: Any, address: str, size: str, scheme: str, **more: Any) -> Any:
+    """A page with all that is folded away unfolded, where axe can run."""
+    # What pages forbid to scripts of others, axe included, is allowed to this browser.
+    page = opened(browser, address, size, scheme, bypass_csp=True, **more)
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     return page
 

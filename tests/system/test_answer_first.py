@@ -26,6 +26,7 @@ from quietmean.studies import local
 from quietmean.studies.local import LocalStudy
 from support.outcomes import PARTIES, finished, truth_of
 from support.site_policy import BETWEEN_TWO, write_policy
+from support.smallest_study import STUDY
 
 ERRORS: tuple[type[Exception], ...] = (ValueError, KeyError, MemoryError, RecursionError, OSError, ZeroDivisionError)
 
@@ -182,21 +183,6 @@ def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) ->
         return Path("r.json")
 
     assert every_part(run, "worst party, ex post", every, capsys) >= 60 / every - 2
-
-
-STUDY = """
-[study]
-name = "ages"
-epsilon = 0.5
-delta = 1e-6
-colluding = 0
-protocol = "local-dp"
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 
 
 @EVERY

@@ -26,20 +26,8 @@ from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.terms import SessionTerms
 from support.outcomes import finished
 from support.site_policy import write_policy
+from support.smallest_study import STUDY
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 0.5
-delta = 1e-6
-colluding = 0
-protocol = "local-dp"
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
 run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accept --key; accept --store;

@@ -37,6 +37,17 @@ def workbook(path: Path, cells: dict[str, object]) -> Path:
     return path
 
 
+def sheet_rewritten(source: Path, target: Path, change: Callable[[bytes], bytes]) -> None:
+    """Write a workbook whose sheet is not what any program would write."""
+    with zipfile.ZipFile(source) as honest, zipfile.ZipFile(target, "w") as archive:
+        for entry in honest.infolist():
+            content = honest.read(entry)
+            if entry.filename.startswith("xl/worksheets/"):
+                assert change(content) != content
+                content = change(content)
+            archive.writestr(entry.filename, content)
+
+
 @pytest.mark.parametrize(
     ("place", "records"),
     [("XFD1048576", [40, 50]), ("A1048576", [40, 50, 7]), ("XFD3", [40, 50]), ("Z2", [40, 50])],
@@ -48,13 +59,7 @@ def test_a_stray_cell_is_a_row_at_most(place: str, records: list[float], tmp_pat
 
 def test_a_workbook_that_lies_about_its_size(tmp_path: Path) -> None:
     honest = workbook(tmp_path / "honest.xlsx", {})
-    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
-        for entry in source.infolist():
-            content = source.read(entry)
-            if entry.filename.startswith("xl/worksheets/"):
-                content = content.replace(b'ref="A1:B3"', b'ref="A1:XFD1048576"')
-                assert b"XFD1048576" in content
-            target.writestr(entry.filename, content)
+    sheet_rewritten(honest, tmp_path / "t.xlsx", lambda content: content.replace(b'ref="A1:B3"', b'ref="A1:XFD1048576"'))
     np.testing.assert_allclose(read_columns(tmp_path / "t.xlsx", AGE).ravel(), [40, 50])
 
 
@@ -230,12 +235,11 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
 def test_rows_and_columns_of_a_workbook_where_none_can_be(tmp_path: Path) -> None:
     honest = workbook(tmp_path / "honest.xlsx", {})
     stray = b'<row r="1099511627776"><c r="A1099511627776"><v>7</v></c></row><row r="2"><c r="ZZZZZZ3"><v>7</v></c></row>'
-    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
-        for entry in source.infolist():
-            content = source.read(entry)
-            if entry.filename.startswith("xl/worksheets/"):
-                content = content.replace(b"</sheetData>", stray + b'<row><c r="A4"><v>60</v></c></row></sheetData>')
-            target.writestr(entry.filename, content)
+    sheet_rewritten(
+        honest,
+        tmp_path / "t.xlsx",
+        lambda content: content.replace(b"</sheetData>", stray + b'<row><c r="A4"><v>60</v></c></row></sheetData>'),
+    )
     np.testing.assert_allclose(read_columns(tmp_path / "t.xlsx", AGE).ravel(), [40, 50, 7, 60])
 
 
@@ -434,12 +438,11 @@ ENTITIES = (
 def test_entities_of_a_workbook_are_not_expanded(declared: str, tmp_path: Path) -> None:
     honest = workbook(tmp_path / "honest.xlsx", {})
     stray = b'<row r="9"><c r="A9" t="inlineStr"><is><t>&m;</t></is></c></row></sheetData>'
-    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
-        for entry in source.infolist():
-            content = source.read(entry)
-            if entry.filename.startswith("xl/worksheets/"):
-                content = declared.encode() + content[content.index(b"<worksheet") :].replace(b"</sheetData>", stray)
-            target.writestr(entry.filename, content)
+    sheet_rewritten(
+        honest,
+        tmp_path / "t.xlsx",
+        lambda content: declared.encode() + content[content.index(b"<worksheet") :].replace(b"</sheetData>", stray),
+    )
     with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook") as caught:
         read_columns(tmp_path / "t.xlsx", AGE)
     assert "Sentinel" not in str(caught.value)
