@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -374,3 +376,10 @@ def test_one_function_knows_the_errors_of_the_decoder() -> None:
         assert "msgspec.json.decode" not in text, path
         assert "msgspec.msgpack.decode" not in text, path
         assert "msgspec.convert" not in text, path
+
+
+def test_what_starts_imports_nothing_that_is_slow() -> None:
+    """What pages, plans with a number of records or attacks need takes longer to import than all else of a party together."""
+    code = "import sys, quietmean.cli.join, quietmean.cli.run, quietmean.studies.party; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert {"matplotlib", "pandas", "scipy.stats", "seaborn", "sklearn"}.isdisjoint(done.stdout.split())

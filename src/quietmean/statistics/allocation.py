@@ -12,7 +12,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
-from scipy.stats import qmc
 
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
@@ -38,6 +37,8 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     ``spread``: the standard deviation of a column without a guess, in widths of its bounds. ``relation``: the correlation of the
     ranks of each column, about, with those of the one before it.
     """
+    from scipy.stats import qmc
+
     # Any two columns are nearly independent: in random order they would not be to 2 %.
     places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
     if relation:

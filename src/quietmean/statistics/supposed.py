@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logit, ndtri
-from scipy.stats import nbinom, poisson, qmc
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
@@ -54,6 +53,9 @@ class Supposed:
         self.expect = expect
         count = len(columns)
         # Scrambled, so that any two columns are independent also where there are many of them; the same for equal seeds.
+        # It takes longer to import than all else of a party together, and only planning with a number of records needs it.
+        from scipy.stats import qmc
+
         drawn = qmc.Sobol(2 * count + _SPARE, scramble=True, rng=_SEED).random_base2(ROWS.bit_length() - 1)
         drawn = np.clip(drawn, 0.5 / ROWS, 1 - 0.5 / ROWS)
         self._drawn = {column.name: drawn[:, place] for place, column in enumerate(columns)}
@@ -228,6 +230,8 @@ def log_odds_of_area(score: Array, part: float, area: float) -> float:
 
 def counted(mean: Array, spread: tuple[float, float] | None, drawn: Array) -> Array:
     """Whole numbers with these means, (rows,): Poisson, or negative binomial where a guess of mean and deviation is wider."""
+    from scipy.stats import nbinom, poisson
+
     if spread is not None and spread[1] ** 2 > spread[0] > 0:
         size = spread[0] ** 2 / (spread[1] ** 2 - spread[0])
         return np.asarray(nbinom.ppf(drawn, size, size / (size + np.maximum(mean, 1e-12))), dtype=np.float64)
