@@ -111,7 +111,7 @@ def test_more_colluders_and_dropouts_need_more_noise() -> None:
     noises = []
     for colluding, dropouts in ((0, 0.0), (2, 0.0), (5, 0.0), (5, 0.3)):
         target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=dropouts)
-        noises.append(calibrate(target, IncA(), trials=8).prediction["mse_noise"])
+        noises.append(calibrate(target, IncA(), trials=3).prediction["mse_noise"])
     assert noises == sorted(noises)
 
 

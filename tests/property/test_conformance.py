@@ -15,9 +15,12 @@ from quietmean.testing import check_protocol, mixes
 from quietmean.testing.strategies import executions, values
 
 
+@pytest.mark.parametrize(
+    "examples", [pytest.param(40, id="some examples"), pytest.param(150, id="more examples", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_every_registered_protocol_conforms(protocol: type[Protocol]) -> None:
-    @settings(max_examples=150)
+def test_every_registered_protocol_conforms(protocol: type[Protocol], examples: int) -> None:
+    @settings(max_examples=examples)
     @given(st.data(), st.integers(0, 2**16))
     def conforms(data: st.DataObject, seed: int) -> None:
         execution = data.draw(executions(protocol))

@@ -82,6 +82,7 @@ def ends(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return output.out + output.err
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     fault=st.sampled_from(sorted(FAULTS)),

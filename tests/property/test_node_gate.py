@@ -97,6 +97,7 @@ def test_nothing_beyond_the_target_is_published_whatever_happens() -> None:
     anything_may_happen(40, 3, 6)
 
 
+@pytest.mark.slow
 def test_nothing_beyond_the_target_is_published_against_two_colluders() -> None:
     anything_may_happen(20, 5, 8, colluding=2)
 
@@ -119,6 +120,7 @@ def halves(seed: int) -> list[FaultPlan]:
     ]
 
 
+@pytest.mark.slow
 def test_two_halves_never_publish_two_histories() -> None:
     plan = gated_plan(5, 6, star=6.0, delta=12.0)
     assert "published" in {ends(plan, faults) for faults in halves(1)}

@@ -348,6 +348,7 @@ def test_the_budget_is_checked_and_nothing_is_charged(make: Make) -> None:
     assert "epsilon 0.0000 of 4" in here(document, "ledger")["text"]
 
 
+@pytest.mark.slow
 def test_a_party_that_has_joined_answers_and_goes_on(make: Make) -> None:
     consortium = make("ada", "bob")
     ada = consortium.start("join", "ada")
@@ -378,6 +379,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_status_of_a_running_a_killed_and_a_finished_node(make: Make) -> None:
     consortium = make("ada", "bob")
     # Nobody refuses a message there, as parties of packed secret sharing do that have the result.

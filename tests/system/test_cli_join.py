@@ -157,6 +157,7 @@ def test_killed_and_started_again_it_continues(consortium: Path) -> None:
     assert abs(first["estimate"] - 49.5) < 6 * first["standard_error"]
 
 
+@pytest.mark.slow
 def test_other_data_after_a_restart_are_refused(consortium: Path) -> None:
     bob = join("bob", consortium)
     wait_until_listening(port_of(consortium, "bob"))
@@ -169,6 +170,7 @@ def test_other_data_after_a_restart_are_refused(consortium: Path) -> None:
     assert "other data" in errors
 
 
+@pytest.mark.slow
 def test_started_again_after_the_end_it_shows_the_same_result(consortium: Path) -> None:
     """Nobody else is there any more, and the store knows other data from the same."""
     ada, bob = join("ada", consortium), join("bob", consortium)

@@ -31,6 +31,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--parties", "20"]
     privacy = ["--epsilon", "1", "--delta", "1e-6", "--dropouts", "0.1", "--out", "out"]

@@ -85,6 +85,7 @@ def by(line: str, name: str) -> str:
     return line.replace("south", name)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
     north, south, _ = everybody = list(sites.values())
     lines = iter(commands(PAGE))

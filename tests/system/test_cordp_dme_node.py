@@ -124,6 +124,7 @@ def test_eight_processes_of_which_one_dies(tmp_path: Path) -> None:
     np.testing.assert_allclose(outcome.results[0].total_vector, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_aggregator_collects_the_messages(tmp_path: Path) -> None:
     plan, values = make_plan(5, 2, 0.0, {"aggregator": 2}), make_values(5, 2)
     outcome = run(tmp_path / "run", plan, values, [Kill(4, 1)], round_timeout=3.0, gone_timeout=0.5)

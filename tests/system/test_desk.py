@@ -91,6 +91,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of the data are on their own page alone, as text: no markup of them is, nor a sign that is not printed."""
     monkeypatch.chdir(tmp_path)

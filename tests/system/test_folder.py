@@ -21,6 +21,7 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield found
 
 
+@pytest.mark.slow
 def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> None:
     sites.join("north", "south", "east")
     deadline = time.monotonic() + 120

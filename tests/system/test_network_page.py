@@ -107,6 +107,7 @@ def finished(process: subprocess.Popen[str]) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(
     tmp_path: Path, free_ports: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def weak_plan(folder: Path) -> Plan:
     return study.placed(replace(Plan(target, levels.guarded(hidden)), gated=True))
 
 
+@pytest.mark.slow
 def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consortium: Path) -> None:
     plan = weak_plan(consortium)
     plan.save(consortium / "plan.json")

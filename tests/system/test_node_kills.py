@@ -204,6 +204,7 @@ def check_leakage(result: NodeResult, truth: ExecutionTrace, unknown: set[tuple[
     assert real_most <= max(target.epsilon, told_most * (1 + 1e-6))
 
 
+@pytest.mark.slow
 def test_who_stays_away_costs_what_was_planned(tmp_path: Path) -> None:
     who_is_killed_stays_away(tmp_path, parties=5, rounds=5, seed=3, round_timeout=4.0)
 

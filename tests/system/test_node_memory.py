@@ -113,7 +113,12 @@ def some_values(parties: int, dimension: int) -> Vector:
     return scaled
 
 
-@pytest.mark.parametrize(("protocol", "dimension"), [("inca", 3), ("inca", 1000), ("secagg", 3), ("local-dp", 3)])
+SLOW = (("inca", 1000), ("secagg", 3), ("local-dp", 3))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "dimension"), [("inca", 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
 def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, protocol: str, dimension: int) -> None:
     values = some_values(3, dimension)
     plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol)())

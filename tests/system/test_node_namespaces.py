@@ -159,6 +159,7 @@ def assert_same_and_right(documents: list[dict[str, Any]], mean: float) -> None:
         assert abs(document["estimate"] - mean) < 6 * document["standard_error"]
 
 
+@pytest.mark.slow
 def test_parties_that_share_nothing_but_a_wire(tmp_path: Path) -> None:
     begun = time.monotonic()
     with network(3) as bridged:

@@ -199,6 +199,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.slow
 def test_a_few_studies_leave_nothing_behind(directory: Path, free_ports: Callable[[int], list[int]]) -> None:
     soak(directory, 5, free_ports(PARTIES))
 

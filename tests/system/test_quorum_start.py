@@ -58,6 +58,7 @@ def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
     assert (again["estimate"], again["not_in_at_start"]) == (results[0]["estimate"], ["ada"])
 
 
+@pytest.mark.slow
 def test_the_convener_starts_it_before_its_time(
     consortium: Consortium, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,7 +222,7 @@ def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
 PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("by", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_party_that_is_killed_comes_back_in_a_later_round(by: signal.Signals) -> None:
     killed = start("east", PATIENT)
     again: list[subprocess.Popen[str]] = []

@@ -134,6 +134,7 @@ def part(
     return subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.slow
 def test_two_studies_at_once_on_one_port_among_strangers(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
     roster_of(tmp_path, ports)
 

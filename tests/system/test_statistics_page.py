@@ -18,6 +18,7 @@ from support.pages import blocks, commands
 PAGE = "how-to/statistics.md"
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = [f"{rng.normal(26, 4):.1f},{rng.choice(['f', 'm', ''])},{rng.choice(['yes', 'no', 'NA'])}" for _ in range(240)]

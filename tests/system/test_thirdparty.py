@@ -68,6 +68,7 @@ def test_its_options_are_flags_with_help(machine: Machine, command: str) -> None
     assert "--group-size" not in machine.python(*CLI, command, "--help", environment=machine.without)
 
 
+@pytest.mark.slow
 def test_it_is_planned_among_the_others_as_soon_as_it_is_installed(machine: Machine) -> None:
     arguments = ["plan", "--parties", "12", "--epsilon", "1", "--dropouts", "0.1"]
     before = machine.quietmean(*arguments, environment=machine.without)
@@ -114,6 +115,7 @@ def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, s
     assert "share-above(glucose, 126)" in report
 
 
+@pytest.mark.slow
 def test_its_receipt_is_certified_and_attacked(machine: Machine, study: dict[str, Any]) -> None:
     certificate = machine.quietmean("certify", study["receipt"])
     assert certificate["max_epsilon"] == study["epsilon"]

@@ -158,6 +158,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """From the charge on, with a ledger, no other data get out; the same end what had begun, charged once."""
     digest = type_to_seal(capsys)

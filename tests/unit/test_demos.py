@@ -28,6 +28,7 @@ def command(name: str) -> list[str]:
     return shlex.split(" ".join(line.rstrip("\\").strip() for line in lines[begin : end + 1]))[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEMOS)
 def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, rows = DEMOS[name]
