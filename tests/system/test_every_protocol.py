@@ -1,4 +1,4 @@
-"""Every protocol x every own option x what is protected: from the plan to real processes, and what their receipt is good for.
+"""Every protocol x every own option x what is protected x who listens: from the plan to processes, and what receipts are for.
 
 What is planned is run between processes over TLS; the receipt is certified (against a coalition, against every coalition, with
 what is learnt in nats where the noise is Gaussian), attacked, and made into a page. What a plan refuses, ``run`` refuses in the
@@ -20,19 +20,27 @@ from quietmean.cli.run import run_local_study
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.packed_sharing.spec import BALL
 from quietmean.studies.study import Study
 from support.every_option import every_option
+from support.json_documents import faults
 
 PARTIES, EPSILON, DELTA = 4, 8.0, 1e-6
 # All cases take long; these show in a few seconds that the way is open.
-QUICK = [("cordp-dme", {"decoder": "biased", "radius": 2.0}, "record")]
-CASES = [
-    pytest.param(name, options, unit, marks=() if (name, options, unit) in QUICK else pytest.mark.slow)
+QUICK: list[tuple[str, dict[str, Any], str, Any]] = [
+    ("cordp-dme", {"decoder": "biased", "radius": 2.0}, "record", None),
+    ("inca", {}, "record", 0.5),
+]
+EVERY: list[tuple[str, dict[str, Any], str, Any]] = [
+    (name, options, unit, read)
     for name, options in every_option()
     # Options do not depend on what is protected, up to where values lie: see test_what_machines_refuse for all of them.
     for unit in (("record", "party") if not options else ("record",))
+    # Nor on who reads messages.
+    for read in ((None, 0.5, ALL_AFTER_FIRST) if not options and unit == "record" else (None,))
 ]
+CASES = [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in EVERY]
 # Why an attack is refused, which is one on sums with Gaussian noise: each of these says so.
 NO_ATTACK = {
     "secagg": "messages are masked by what keys expand to",
@@ -42,9 +50,10 @@ NO_ATTACK = {
 REFUSED = ("there is none on this protocol", "there is none on")
 
 
-def asked(name: str, options: dict[str, Any], unit: str) -> Study:
+def asked(name: str, options: dict[str, Any], unit: str, read: Any) -> Study:
     column = {"name": "age", "low": 20, "high": 90}
     raw = {"epsilon": EPSILON, "delta": DELTA, "protocol": name, "options": options, "unit": unit, "column": [column]}
+    raw |= {} if read is None else {"eavesdropping": read}
     # How well it estimates is asked elsewhere.
     return Study.parse({**raw, "accept_wide": True})
 
@@ -64,11 +73,11 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "options", "unit"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "options", "unit", "read"), CASES, ids=str)
 def test_from_the_plan_to_the_attack(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str, read: Any
 ) -> None:
-    study, bare = asked(name, options, unit), not get_protocol(name).private
+    study, bare = asked(name, options, unit, read), not get_protocol(name).private
     data, folder = tmp_path / "v.csv", tmp_path / "out"
     folder.mkdir()
     data.write_text("age\n" + "\n".join(str(20 + 7 * place % 71) for place in range(80)))
@@ -93,6 +102,9 @@ def test_from_the_plan_to_the_attack(
     assert abs(result["estimate"] - result["true_mean"]) <= 6.1 * result["standard_error"] + 0.5
     everyone = answered(capsys, "certify", receipt)
     assert everyone["max_epsilon"] == result["epsilon"]
+    counted = read is not None and plan.protocol.heard_anyway(read) is None
+    assert ("messages intercepted" in everyone["adversary"]) == counted
+    assert faults("receipt", json.loads(Path(receipt).read_text())) == []
     one = answered(capsys, "certify", receipt, "--corrupt", "1")
     assert number(one["max_epsilon"]) <= number(everyone["max_epsilon"]) * (1 + 1e-9)
     assert all(number(mu) >= 0 for mu in one["mu_upper"])

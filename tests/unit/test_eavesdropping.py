@@ -27,7 +27,7 @@ from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols import Target, configure, get_protocol, registry
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Interception
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.protocol import IncA
+from quietmean.protocols.inca.protocol import IncA, default_rounds
 from quietmean.randomness import Seed
 from quietmean.studies import Study
 from quietmean.testing import theorem41
@@ -272,7 +272,7 @@ def exceeding(plan: Plan, draws: int) -> list[float]:
     return [cost for cost in costs if cost > 1]
 
 
-@pytest.mark.parametrize("eavesdropping", ANY)
+@pytest.mark.parametrize("eavesdropping", [0.5, pytest.param(ALL_AFTER_FIRST, marks=SLOW)])
 @pytest.mark.parametrize("colluding", [0, pytest.param(1, marks=SLOW)])
 def test_plans_keep_their_target_in_fresh_draws_and_a_planner_that_is_deaf_does_not(
     monkeypatch: pytest.MonkeyPatch, eavesdropping: Any, colluding: int
@@ -301,8 +301,14 @@ def test_nobody_corrupt_and_half_of_all_messages_read_is_hidden_after_eight_roun
 
 @SLOW
 def test_the_planner_finds_central_accuracy_where_figure_5a_has_it() -> None:
-    plan = planned("inca", {"rounds": 8, "schedule": "uniform"}, parties=100, colluding=0)
+    plan = planned("inca", {"rounds": 8}, parties=100, colluding=0)
     assert plan.prediction["mse_noise"] <= 1.25 / mu_of_budget(1.0, 1e-6) ** 2 / 100**2
+
+
+def test_the_more_is_read_the_more_rounds_are_planned() -> None:
+    """As many more as connect the honest by what is left; where all is read none would help."""
+    rounds = {chance: default_rounds(100, chance) for chance in (None, 0.25, 0.5, 0.75, 0.9, 1.0, ALL_AFTER_FIRST)}
+    assert rounds == {None: 13, 0.25: 18, 0.5: 26, 0.75: 52, 0.9: 52, 1.0: 13, ALL_AFTER_FIRST: 13}
 
 
 # --- what is promised, and charged ---

@@ -383,6 +383,8 @@ def _exchange_notes(report: StudyReport) -> list[str]:
         members = words.listed([report.party_names[party] for party in sorted(coalition)])
         how = "all possible coalitions" if report.certificate.exhaustive else "the coalitions tried"
         notes.append(f"In colour: {members}, of {how} the one that learns most.")
+    if report.execution.eavesdropper.observed:
+        notes.append(f"Intercepted messages are not marked: {len(report.execution.eavesdropper.observed)} were read.")
     if parties > MOST_PARTIES:
         notes.append(
             f"{MOST_PARTIES} of {parties} parties are drawn, with the messages among them. The numbers count all messages."

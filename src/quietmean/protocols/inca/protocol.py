@@ -16,6 +16,7 @@ from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
+from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
 from quietmean.protocols.inca.party import IncaParty
@@ -34,9 +35,20 @@ if TYPE_CHECKING:
 MOST_EARLY = 60
 
 
-def default_rounds(parties: int) -> int:
-    """Enough rounds that unseen messages connect the honest parties, also when half of all parties collude."""
-    return math.ceil(math.log2(parties)) + 6
+# Where most messages are read, more rounds than so many times the usual ones do not pay.
+_MOST_TIMES = 4
+
+
+def default_rounds(parties: int, eavesdropping: Eavesdropping | None = None) -> int:
+    """Enough rounds that unseen messages connect the honest parties, also when half of all parties collude.
+
+    As many more as an eavesdropper reads, if it is chance which messages; no number of rounds helps where all are, or all later
+    ones.
+    """
+    usual = math.ceil(math.log2(parties)) + 6
+    if not isinstance(eavesdropping, float | int) or eavesdropping >= 1:
+        return usual
+    return math.ceil(usual * min(1 / (1 - eavesdropping), _MOST_TIMES))
 
 
 class IncA(IncaParameters, Protocol):
@@ -58,7 +70,8 @@ class IncA(IncaParameters, Protocol):
         # Who leaves takes more noise along uncancelled, though.
         early = discrete and target.parties <= MOST_EARLY and not target.dropouts
         usual = "early" if early else "incremental"
-        return {"rounds": given.rounds if isinstance(given, Injection) else default_rounds(target.parties), "injection": usual}
+        own = default_rounds(target.parties, target.eavesdropping)
+        return {"rounds": given.rounds if isinstance(given, Injection) else own, "injection": usual}
 
     def resolved(self, parties: int) -> Self:
         return super(IncA, self.filled(injection="incremental")).resolved(parties)

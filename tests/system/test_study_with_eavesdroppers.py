@@ -1,0 +1,133 @@
+"""Studies whose target has an eavesdropper, over machines of which one dies: ledgers, gates, receipts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.ledger import Ledger
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
+from support.joining import NAMES, Consortium
+from support.json_documents import faults
+from support.site_policy import write_policy
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 2.0
+delta = 1e-6
+colluding = 1
+eavesdropping = {eavesdropping}
+protocol = "{protocol}"
+round_timeout = 30.0
+start_timeout = 120.0
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+
+
+def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=180)
+    return process.returncode, output, errors
+
+
+def join(folder: Path, name: str) -> subprocess.Popen[str]:
+    files = ("--roster", "roster.toml", "--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store")
+    paid = ("--ledger", f"{name}.ledger")
+    return command(folder, "join", "study.toml", *files, *paid, "--receipt", f"{name}.json", "--yes", "--json")
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, free_ports: Any) -> Path:
+    together = Consortium(tmp_path, free_ports(5))
+    together.budget(*NAMES)
+    write_policy(unattended=True, largest_epsilon=10.0)
+    return tmp_path
+
+
+def written(folder: Path, eavesdropping: Any, protocol: str = "inca") -> None:
+    (folder / "study.toml").write_text(STUDY.format(eavesdropping=json.dumps(eavesdropping), protocol=protocol))
+
+
+def spent(folder: Path, name: str) -> list[tuple[float, float]]:
+    """What is reserved and charged, as mu, of every study of a party's ledger."""
+    with Ledger.open(folder / f"{name}.ledger") as book:
+        return [(one.reserved.mu, one.charged.mu) for account in book.accounts() for one in account.entries]
+
+
+@pytest.mark.parametrize("protocol", ["packed-sharing", "central-dp", "secagg"])
+def test_what_is_not_promised_is_refused_before_anything_is_reserved(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    written(folder, 0.5, protocol)
+    monkeypatch.chdir(folder)
+    files = ["study.toml", "--roster", "roster.toml", "--data", "ada.csv", "--key", "ada.key"]
+    for line in (
+        ["plan", "--study", "study.toml", "--parties", "5"],
+        ["contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"],
+        ["check", *files, "--store", "ada.store"],
+        ["join", *files, "--store", "ada.store", "--ledger", "ada.ledger", "--receipt", "ada.json", "--yes"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(line)
+        assert ended.value.code == 2, line
+        assert "promises nothing where each message is read with a chance of 0.5" in capsys.readouterr().err, line
+    assert spent(folder, "ada") == []
+    assert not list(folder.glob("*.json"))
+    assert not (folder / "ada.store").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("eavesdropping", [0.5, ALL_AFTER_FIRST])
+def test_five_machines_count_what_is_read(folder: Path, eavesdropping: Any) -> None:
+    written(folder, eavesdropping)
+    random = eavesdropping != ALL_AFTER_FIRST
+    running = {name: join(folder, name) for name in NAMES}
+    # Dies when its noise is in its store, and comes back.
+    deadline = time.monotonic() + 120
+    while not (folder / "eve.store").exists() and running["eve"].poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running["eve"].kill()
+    running["eve"].communicate(timeout=180)
+    running["eve"] = join(folder, "eve")
+    ended = {name: said(process) for name, process in running.items()}
+    assert {code for code, _, _ in ended.values()} == {0}, ended
+    results = [json.loads(output) for _, output, _ in ended.values()]
+    assert len({(result["epsilon"], result["epsilon_a_priori"]) for result in results}) == 1
+    promised, cost = results[0]["epsilon_a_priori"], results[0]["epsilon"]
+    assert cost <= promised
+    # A gate keeps what it can check; whom nobody foresees, own noise.
+    assert (promised > 2.5) == random
+    assert ("gate" in results[0]) != random
+    receipts = [json.loads((folder / f"{name}.json").read_text()) for name in NAMES]
+    # One draw, the same at all sites.
+    assert len({json.dumps(one.get("intercepted")) for one in receipts}) == 1
+    for name, receipt in zip(NAMES, receipts, strict=True):
+        assert faults("receipt", receipt) == []
+        assert receipt["eavesdropping"] == receipt["certify"]["eavesdropping"] == eavesdropping
+        assert ("intercepted" in receipt) == random
+        ((reserved, charged),) = spent(folder, name)
+        # What one draw cost is not what was charged.
+        assert charged == reserved
+    code, output, _ = said(command(folder, "certify", "ada.json", "--json", "--report", "why.html"))
+    assert code == 0
+    certified = json.loads(output)
+    assert certified["max_epsilon"] == cost
+    assert certified["epsilon_a_priori"] == promised
+    assert "messages intercepted" in certified["adversary"]
+    assert "messages intercepted" in (folder / "why.html").read_text()
