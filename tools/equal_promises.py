@@ -27,8 +27,8 @@ from quietmean.randomness import Seed
 # Simulated histories on which a gate is tried where the default plan has none. They decide the noise to a few percent; of the
 # chance of no result they show next to nothing.
 TRIALS = 3
-# Beyond so many parties no gate is tried: already there a bound for every coalition is that of own noise, and takes long.
-MOST_GATED = 200
+# Beyond so many parties only gates are tried that a plan has by default: a bound for one history then takes half a minute.
+MOST_GATED = 60
 BY_PLAN, BY_GATE, BY_NOISE = "a priori", "a priori, by a gate", "a priori, by own noise"
 # Of an epsilon, what rounding up may add. How often noise is raised, and by how much more than is needed.
 _ROUNDED, _ATTEMPTS, _MORE = 1e-9, 5, 1e-3

@@ -1,70 +1,176 @@
 """Write docs/protocol-map.md: which protocol the planner puts first over parties x colluders x dropouts, and by how much.
 
-``python tools/protocol_map.py``. The same command gives the same page.
+    python tools/protocol_map.py --resume /tmp/map
+
+About five minutes of one core. The same command gives the same page.
 """
 
 from __future__ import annotations
 
-import sys
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from equal_promises import BY_GATE, BY_NOISE, BY_PLAN, TRIALS, central, error, promised
+from page_stamp import stamp
+from resumed import add_options, resumed
 
 from quietmean.core.errors import InputError
-from quietmean.planning.candidates import Ranking, rank
-from quietmean.protocols import Server, Target
+from quietmean.planning.candidates import general_protocols
+from quietmean.privacy.information import one_thread
+from quietmean.protocols import Server, Target, get_protocol
 
 PAGE = Path(__file__).parent.parent / "docs" / "protocol-map.md"
-PARTIES = (10, 30, 100)
-COLLUDING = (0.0, 0.1, 0.5)
-DROPOUTS = (0.0, 0.05, 0.1, 0.2)
+# Parties and colluders. Against ten of a hundred a plan with a gate takes many minutes.
+PLACES = ((10, 1), (10, 5), (30, 1), (30, 3), (100, 1))
+DROPOUTS = (0.0, 0.1, 0.2)
 EPSILON, DELTA = 1.0, 1e-6
+# Of those that every party must stay in, the one that is of a paper.
+PROTOCOLS = (*general_protocols(Server.AGGREGATOR), "consensus")
+# Marks of what keeps a promise, where the plan as it is made by default does not.
+_MARKS = {BY_PLAN: "", BY_GATE: " g", BY_NOISE: " n"}
 
 INTRODUCTION = f"""# Which protocol wins where
 
-This page is made by `python tools/protocol_map.py`: `quietmean plan` asked over a grid, epsilon = {EPSILON:g} at
-delta = {DELTA:g}, one coordinate, sensitivity 1. Same command, same page; do not edit it by hand.
+This page is made by `python tools/protocol_map.py`: plans over a grid, epsilon = {EPSILON:g} at delta = {DELTA:g}, one
+coordinate, sensitivity 1, options as they are by default. Same command, same page; do not edit it by hand.
 
-Each cell: the protocol of least predicted error, how many times that of a trusted curator its mean squared error is, and by which
-factor the second is worse.
+**All promise the same, before the first message**: whatever happens, no coalition of that many parties learns more than
+epsilon = {EPSILON:g}. Where the plan that is made by default does not promise that, it is made anew so that it does, and the
+error is that of the new plan: by a gate before the release (`g`, tried on {TRIALS} histories or more), or by so much noise of
+each party's own (`n`), by what costs less. What that costs is in [the last table](#what-the-promise-costs).
 
-Colluders are a fraction of the parties, at least one. Protocols that every party must stay in are left out.
+Errors are mean squared errors as predicted, over that of a trusted curator from whom nobody leaves.
 """
 
 HEADINGS = {
-    Server.NONE: "## Among equals\n\nNobody has a role; whoever leaves is missed by nobody in particular.\n",
-    Server.AGGREGATOR: (
-        "## With an aggregator that need not be trusted with values\n\nIt must stay, and say truly who took part.\n"
-    ),
+    Server.NONE: """## Among equals
+
+Nobody has a role; whoever leaves is missed by nobody in particular. The best, and by which factor the second is worse.
+""",
+    Server.AGGREGATOR: """## With an aggregator that need not be trusted with values
+
+It must stay, and say truly who took part. The best of all protocols, those among equals too.
+""",
 }
+EVERY = """## Every protocol
+
+`consensus` (ADQSP) is exact only among parties that stay: it has no plan with dropouts.
+"""
+COSTS = """## What the promise costs
+
+Plans as they are made by default where they are for what is expected to happen: their error, the epsilon that they promise
+whatever happens, and the error of the plan that promises the target.
+
+| parties, colluding, dropouts | protocol | error as planned | epsilon a priori | error with the promise | how |
+|---|---|---:|---:|---:|---|
+"""
+
+
+class Cell(NamedTuple):
+    """A target of the grid."""
+
+    parties: int
+    colluding: int
+    dropouts: float
+
+    @property
+    def target(self) -> Target:
+        return Target(self.parties, EPSILON, DELTA, colluding=self.colluding, dropouts=self.dropouts)
+
+    @property
+    def words(self) -> str:
+        return f"{self.parties}, {self.colluding}, {self.dropouts:.0%}"
+
+
+class Found(NamedTuple):
+    """Of a protocol in a cell: errors over the curator's, as planned by default and with the promise, and how it is kept."""
+
+    usual: float
+    epsilon: float
+    kept: float
+    how: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.kept:.3g}{_MARKS[self.how]}"
+
+
+Row = dict[str, Found]
+
+
+def cells() -> Iterator[Cell]:
+    return (Cell(parties, colluding, dropouts) for parties, colluding in PLACES for dropouts in DROPOUTS)
+
+
+def measured(cell: Cell, names: tuple[str, ...] = PROTOCOLS, folder: Path | None = None) -> Row:
+    """What protocols reach there; without those that refuse it."""
+    found, curator = {}, central(cell.target)
+    with one_thread():
+        for name in names:
+            try:
+                plans = promised(cell.target, name, folder)
+            except InputError:
+                continue
+            found[name] = Found(
+                error(plans.usual) / curator, plans.usual.epsilon_a_priori, error(plans.kept) / curator, plans.how
+            )
+    return found
+
+
+def kept(folder: Path | None, cell: Cell) -> Row:
+    text = resumed(folder, "-".join(map(str, cell)), lambda: json.dumps(measured(cell, folder=folder)) + "\n")
+    return {name: Found(*found) for name, found in json.loads(text).items()}
+
+
+def page(rows: dict[Cell, Row]) -> str:
+    return "\n".join(
+        [INTRODUCTION, *(_winners(rows, server) for server in HEADINGS), EVERY, _every(rows), COSTS + _costs(rows), stamp()]
+    )
+
+
+def _winners(rows: dict[Cell, Row], server: Server) -> str:
+    lines = ["| parties | colluding | " + " | ".join(f"{dropouts:.0%} drop out" for dropouts in DROPOUTS) + " |"]
+    lines.append("|---:|---:|" + "---|" * len(DROPOUTS))
+    for parties, colluding in dict.fromkeys(cell[:2] for cell in rows):
+        cells = [_best(rows[Cell(parties, colluding, dropouts)], server) for dropouts in DROPOUTS]
+        lines.append(f"| {parties} | {colluding} | " + " | ".join(cells) + " |")
+    return "\n".join([HEADINGS[server], *lines, ""])
+
+
+def _best(row: Row, server: Server) -> str:
+    allowed = [name for name in row if get_protocol(name).tolerates_dropouts and server.allows(get_protocol(name).server)]
+    first, second = sorted(allowed, key=lambda name: row[name].kept)[:2]
+    return f"`{first}` {row[first].words} (`{second}` x {row[second].kept / row[first].kept:.3g})"
+
+
+def _every(rows: dict[Cell, Row]) -> str:
+    lines = ["| parties, colluding, dropouts | " + " | ".join(f"`{name}`" for name in PROTOCOLS) + " |"]
+    lines.append("|---|" + "---:|" * len(PROTOCOLS))
+    return "\n".join([*lines, *(line_of(cell, row) for cell, row in rows.items()), ""])
+
+
+def line_of(cell: Cell, row: Row) -> str:
+    return f"| {cell.words} | " + " | ".join(row[name].words if name in row else "-" for name in PROTOCOLS) + " |"
+
+
+def _costs(rows: dict[Cell, Row]) -> str:
+    lines = [
+        f"| {cell.words} | `{name}` | {found.usual:.3g} | {found.epsilon:.3g} | {found.kept:.3g} | {found.how} |"
+        for cell, row in rows.items()
+        for name, found in row.items()
+        if found.usual != found.kept
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parts = [INTRODUCTION]
-    for server, heading in HEADINGS.items():
-        parts.append(heading)
-        parts.append("| parties | colluding | " + " | ".join(f"{dropouts:.0%} drop out" for dropouts in DROPOUTS) + " |")
-        parts.append("|---:|---:|" + "---|" * len(DROPOUTS))
-        for parties in PARTIES:
-            for colluding in dict.fromkeys(max(1, round(share * parties)) for share in COLLUDING):
-                cells = [_cell(parties, colluding, dropouts, server) for dropouts in DROPOUTS]
-                parts.append(f"| {parties} | {colluding} | " + " | ".join(cells) + " |")
-                print(parts[-1], file=sys.stderr, flush=True)
-        parts.append("")
-    PAGE.write_text("\n".join(parts))
-
-
-def _cell(parties: int, colluding: int, dropouts: float, server: Server) -> str:
-    target = Target(parties, EPSILON, DELTA, colluding=colluding, dropouts=dropouts)
-    try:
-        candidates = rank(target, server=server)
-    except InputError:
-        return "none"
-    return _words(candidates)
-
-
-def _words(candidates: Ranking) -> str:
-    first, second = candidates[0], candidates[1]
-    times = first.mse / float(first.to_json()["mse_central"])
-    return f"`{first.plan.protocol.name}` {times:.3g} (`{second.plan.protocol.name}` x {second.mse / first.mse:.3g})"
+    parser = ArgumentParser(description=__doc__)
+    add_options(parser)
+    folder = parser.parse_args().resume
+    PAGE.write_text(page({cell: kept(folder, cell) for cell in cells()}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pages about plans are those of their tools: words and the figures that can be computed in seconds.
+"""Pages that compare plans are those of their tools: words, protocols, and the figures that can be computed in seconds.
 
 A page of an earlier accounting is red: each ends with figures that any change of the accounting changes.
 """
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.protocols import registry
+
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 # Each with the tool that makes it.
-PAGES = {"gate-cost.md": "gate_cost"}
+PAGES = {"protocol-map.md": "protocol_map", "gate-cost.md": "gate_cost"}
 
 
 @pytest.fixture
@@ -22,6 +24,11 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def text(page: str) -> str:
     return (DOCS / page).read_text(encoding="utf-8")
+
+
+def rows(page: str, first: str) -> list[list[str]]:
+    """The cells of all lines of tables that begin so."""
+    return [line.strip("| ").split(" | ") for line in text(page).splitlines() if line.startswith(f"| {first}")]
 
 
 @pytest.mark.usefixtures("tools")
@@ -41,6 +48,46 @@ def test_pages_are_of_the_accounting_of_many_parties() -> None:
 
     for page, tool in PAGES.items():
         assert f"\n{stamp()}" in text(page), f"bounds have changed: run python tools/{tool}.py"
+
+
+@pytest.mark.usefixtures("tools")
+def test_the_map_is_that_of_the_tool() -> None:
+    """The words, and the protocols that are planned at once in all cells."""
+    import protocol_map as tool
+
+    page = text("protocol-map.md")
+    for part in (tool.INTRODUCTION, *tool.HEADINGS.values(), tool.EVERY, tool.COSTS):
+        assert part in page, "run python tools/protocol_map.py"
+    quick = [name for name in tool.PROTOCOLS if name not in ("inca", "gopa", "consensus")]
+    for cell in tool.cells():
+        found = tool.measured(cell, tuple(quick))
+        (line,) = rows("protocol-map.md", f"{cell.words} | {found[quick[0]].words} |")
+        cells = dict(zip(tool.PROTOCOLS, line[1:], strict=True))
+        assert {name: cells[name] for name in quick} == {name: found[name].words for name in quick}, cell
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_cells_of_the_map_are_those_of_the_tool() -> None:
+    import protocol_map as tool
+
+    for cell in (tool.Cell(10, 1, 0.0), tool.Cell(10, 1, 0.1), tool.Cell(10, 5, 0.2)):
+        assert tool.line_of(cell, tool.measured(cell)) in text("protocol-map.md"), "run python tools/protocol_map.py"
+
+
+@pytest.mark.usefixtures("tools")
+def test_the_best_of_the_map_are_the_least_of_its_table() -> None:
+    import protocol_map as tool
+
+    lines = {cell: rows("protocol-map.md", f"{cell.words} |")[0][1:] for cell in tool.cells()}
+    best = [line[2:] for line in rows("protocol-map.md", "") if len(line) == 2 + len(tool.DROPOUTS) and line[0].isdigit()]
+    for place, cell in enumerate(tool.cells()):
+        errors = {name: float(word.split()[0]) for name, word in zip(tool.PROTOCOLS, lines[cell], strict=True) if word != "-"}
+        for server, offset in zip(tool.HEADINGS, (0, len(best) // 2), strict=True):
+            allowed = [name for name in errors if registry()[name].tolerates_dropouts and server.allows(registry()[name].server)]
+            words = best[offset + place // len(tool.DROPOUTS)][place % len(tool.DROPOUTS)]
+            first = words.split("`")[1]
+            assert errors[first] == min(errors[name] for name in allowed), (cell, server)
 
 
 @pytest.mark.usefixtures("tools")
