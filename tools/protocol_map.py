@@ -153,7 +153,11 @@ def _every(rows: dict[Cell, Row]) -> str:
 
 
 def line_of(cell: Cell, row: Row) -> str:
-    return f"| {cell.words} | " + " | ".join(row[name].words if name in row else "-" for name in PROTOCOLS) + " |"
+    return f"| {cell.words} | " + " | ".join(words_of(row, name) for name in PROTOCOLS) + " |"
+
+
+def words_of(row: Row, name: str) -> str:
+    return row[name].words if name in row else "-"
 
 
 def _costs(rows: dict[Cell, Row]) -> str:
