@@ -23,3 +23,6 @@ def test_a_party_that_is_killed(protocol: str) -> None:
     assert not execution.trace.finished[LEAVER]
     assert list(flagged(found.outcome)) == [bool(execution.in_part)] * 2
     assert LEAVER in execution.in_part or np.ptp(execution.parts) == 0.0
+    mean, total = (answer.estimates.value.item() for answer in found.truth)
+    assert mean == pytest.approx(50.0, rel=1e-6)
+    assert total == pytest.approx(50.0 * float(execution.parts @ np.array(RECORDS, dtype=np.float64)), rel=1e-6)

@@ -38,7 +38,7 @@ def result_schema() -> Schema:
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger", "not_in_at_start"}
     files = {"headline", "contributions", "left_out", "twice"}
     fields = _result() | {
-        "true_mean": described(_by_term(NUMBER), "run only: of the same records without noise"),
+        "true_mean": described(_by_term(NUMBER), "run only: of the records that count, without noise"),
         "killed": described(array(COUNT), "run only: the parties whose process was killed"),
         "messages": described(COUNT, "messages sent"),
         "bytes": described(COUNT, "bytes sent"),
@@ -198,6 +198,6 @@ def answer_schema() -> Schema:
         "share": NUMBER,
         "budget_part": described(NUMBER, "of the study's budget, 0 to 1"),
         "records": described(NUMBER, "so many are in it; an estimate where counts are private"),
-        "true_value": described(_by_term(NUMBER), "run only: without noise"),
+        "true_value": described(_by_term(NUMBER), "run only: what the records that count give without noise"),
     }
     return record(fields, optional=["groups", "resolution", "since", "tests", "summary", "reason", "true_value"])

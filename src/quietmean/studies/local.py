@@ -30,7 +30,10 @@ _GONE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class LocalStudy:
-    """``truth``: the statistics of the clamped records without noise, known here only because all data are on one machine."""
+    """``truth``: what the clamped records that count give without noise, known here only because all data are on one machine.
+
+    Of parties that count in part as much as counts, so that the stated error is about the distance from it.
+    """
 
     outcome: StudyOutcome
     network: LocalOutcome
@@ -79,5 +82,7 @@ def run_study(
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
     outcome = conclude(workload, plan.target, first.execution, first.mean, first.gate)
-    truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()), step=plan.value_step)
+    parts = outcome.execution.parts
+    counted = float(parts @ weights)
+    truth = workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)
     return LocalStudy(outcome, network, truth)
