@@ -1,23 +1,31 @@
-"""Write docs/comparison.md: every private protocol for the same adversary. Deterministic; two to three minutes.
+"""Write docs/comparison.md: every private protocol for the same adversary. Deterministic.
 
-Run it as ``python tools/compare_protocols.py``; ``--quick`` takes fewer runs and prints instead of writing.
+    python tools/compare_protocols.py --resume /tmp/comparison
+
+``--quick`` takes fewer runs and prints instead of writing.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from dataclasses import dataclass
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from equal_promises import BY_GATE, promised
+from equal_promises import error as prediction
+from page_stamp import stamp
+from resumed import add_options, resumed
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Message, PartyId
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
-from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import Protocol, registry
+from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -25,17 +33,14 @@ from quietmean.simulation import SimulationResult, simulate
 from quietmean.transcript import run_lockstep
 
 PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
-TARGETS = tuple(
-    Target(parties=100, epsilon=epsilon, delta=1e-6, dimension=10, sensitivity=2.0, colluding=10, dropouts=0.1)
-    for epsilon in (1.0, 0.2)
-)
+TARGET = Target(parties=30, epsilon=1.0, delta=1e-6, dimension=10, sensitivity=2.0, colluding=3, dropouts=0.1)
 SEED = 20_261_122
 # Protocols whose runs cannot be stacked into one large one are slower to simulate.
 RUNS, SLOW_RUNS = 1000, 300
 # Header and framing of one message, as the planner has it.
 OVERHEAD_BYTES = 40
 # Some parties of each execution, to ask what all the others together would learn about them.
-SAMPLED = (1, 34, 67, 99)
+SAMPLED = (1, 10, 20, 29)
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,20 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Row:
-    plan: Plan
-    planned: SimulationResult
-    calm: SimulationResult
+    """A plan as the page has it. ``planned`` and ``calm``: cells of errors; ``factor``: what dropouts multiply the error by."""
+
+    protocol: str
+    promise: str
+    predicted: float
+    mse: float
+    planned: str
+    calm: str
+    rounds: int
     traffic: Traffic
     alone: str
-
-    @property
-    def rounds(self) -> int:
-        protocol = self.plan.protocol
-        return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
+    trust: str
+    guarantee: str
+    certificate: str
 
 
 def count_traffic(plan: Plan) -> Traffic:
@@ -103,25 +112,70 @@ def epsilon_alone(plan: Plan) -> str:
     return "everything" if math.isinf(worst) else f"{worst:.3g}"
 
 
-def make_row(target: Target, protocol: type[Protocol], quick: bool) -> Row:
-    plan = calibrate(target, protocol.from_options({}))
+def make_row(plan: Plan, promise: str, quick: bool) -> Row:
+    protocol = plan.protocol
     runs = (RUNS if protocol.batchable and protocol.has_transcript else SLOW_RUNS) // (10 if quick else 1)
-    planned = simulate(plan, runs=runs, seed=SEED)
-    calm = simulate(plan, runs=runs, seed=SEED, dropouts=0.0)
-    return Row(plan, planned, calm, count_traffic(plan), epsilon_alone(plan))
+    planned, calm = simulate(plan, runs=runs, seed=SEED), simulate(plan, runs=runs, seed=SEED, dropouts=0.0)
+    return Row(
+        protocol.name,
+        promise,
+        prediction(plan),
+        planned.mse,
+        in_words(planned) + (f" ({planned.failed} failed)" if planned.failed else ""),
+        f"{in_words(calm)} (x {planned.mse / calm.mse:.2f})",
+        protocol.rounds + (plan.dissemination.rounds if protocol.releases_are_public else 0),
+        count_traffic(plan),
+        epsilon_alone(plan),
+        protocol.trust,
+        protocol.guarantee,
+        str(plan.prediction["certificate"]),
+    )
 
 
-def make_rows(target: Target, quick: bool) -> tuple[list[Row], dict[str, str]]:
+def in_words(found: SimulationResult) -> str:
+    return f"{number(found.mse)} ± {found.mse_standard_error:.1g}"
+
+
+def plans(target: Target, name: str, folder: Path | None = None) -> Iterator[tuple[Plan, str]]:
+    """The plan as it is made by default, and the one that keeps the target whatever happens, each with what it promises."""
+    found = promised(target, name, folder)
+    yield found.usual, found.promise_of_usual
+    if found.kept is not found.usual:
+        refused = f" (no result: {found.kept.prediction['no_result_probability']:.0%} at most)" if found.how == BY_GATE else ""
+        yield found.kept, found.how + refused
+
+
+def rows_of(target: Target, name: str, quick: bool, folder: Path | None) -> list[Row] | str:
+    """The rows of a protocol, or why there are none."""
+    try:
+        return [make_row(plan, promise, quick) for plan, promise in plans(target, name, folder)]
+    except InputError as error:
+        return str(error)
+
+
+def kept_rows(folder: Path | None, target: Target, name: str, quick: bool) -> list[Row] | str:
+    """The same, measured once."""
+
+    def measure() -> str:
+        found = rows_of(target, name, quick, folder)
+        return json.dumps(found if isinstance(found, str) else [asdict(row) for row in found]) + "\n"
+
+    found = json.loads(resumed(folder, f"{name}-{target.epsilon:g}", measure))
+    return found if isinstance(found, str) else [Row(**{**one, "traffic": Traffic(**one["traffic"])}) for one in found]
+
+
+def make_rows(target: Target, quick: bool, folder: Path | None) -> tuple[list[Row], dict[str, str]]:
     """Rows, least simulated error first, and why a protocol is not among them."""
-    rows, missing = [], {}
+    rows, missing = list[Row](), dict[str, str]()
     for name, protocol in registry().items():
         if not protocol.private:
             continue
-        try:
-            rows.append(make_row(target, protocol, quick))
-        except InputError as error:
-            missing[name] = str(error)
-    return sorted(rows, key=lambda row: row.planned.mse), missing
+        found = kept_rows(folder, target, name, quick)
+        if isinstance(found, str):
+            missing[name] = found
+        else:
+            rows += found
+    return sorted(rows, key=lambda row: row.mse), missing
 
 
 def number(value: float) -> str:
@@ -129,16 +183,17 @@ def number(value: float) -> str:
 
 
 def table(rows: list[Row]) -> list[str]:
-    heads = ("protocol", "MSE predicted", "MSE simulated", "if nobody drops out", "rounds", "messages", "kB", "epsilon alone")
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
+    errors, costs = ("MSE predicted", "MSE simulated", "if nobody drops out"), ("rounds", "messages", "kB", "epsilon alone")
+    heads = ("protocol", "promise", *errors, *costs)
+    lines = ["| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * (len(heads) - 2)]
     for row in rows:
-        planned, calm, traffic = row.planned, row.calm, row.traffic
+        traffic = row.traffic
         cells = (
-            f"`{row.plan.protocol.name}`",
-            number(planned.prediction),
-            f"{number(planned.mse)} ± {planned.mse_standard_error:.1g}"
-            + (f" ({planned.failed} failed)" if planned.failed else ""),
-            f"{number(calm.mse)} ± {calm.mse_standard_error:.1g} (x {planned.mse / calm.mse:.2f})",
+            f"`{row.protocol}`",
+            row.promise,
+            number(row.predicted),
+            row.planned,
+            row.calm,
             str(row.rounds),
             f"{traffic.messages:.0f} ({traffic.most_messages})",
             f"{traffic.bytes_sent / 1000:.1f} ({traffic.most_bytes / 1000:.1f})",
@@ -149,12 +204,11 @@ def table(rows: list[Row]) -> list[str]:
 
 
 def guarantees(rows: list[Row]) -> list[str]:
-    lines = ["| protocol | who is trusted | guarantee | how the plan's noise is certified |", "|---|---|---|---|"]
-    for row in sorted(rows, key=lambda row: row.plan.protocol.name):
-        protocol = row.plan.protocol
-        cells = (f"`{protocol.name}`", protocol.trust, protocol.guarantee, str(row.plan.prediction["certificate"]))
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    lines = ["| protocol | promise | who is trusted | guarantee | how the plan's noise is certified |", "|---|---|---|---|---|"]
+    return lines + [
+        f"| `{row.protocol}` | {row.promise} | {row.trust} | {row.guarantee} | {row.certificate} |"
+        for row in sorted(rows, key=lambda row: row.protocol)
+    ]
 
 
 INTRODUCTION = """\
@@ -164,8 +218,13 @@ This page is made by `python tools/compare_protocols.py`. Same command, same pag
 
 {parties} parties with vectors of {dimension} coordinates and L2 norm at most 1, so that replacing a party's vector moves it by
 at most {sensitivity:g}. {colluding} parties collude, {dropouts:.0%} of the parties drop out for good, each in a random round;
-delta = {delta:g}. Every protocol is planned for this target with its default options.
+epsilon = {epsilon:g}, delta = {delta:g}. Every protocol is planned for this target with its default options. With another
+epsilon all errors are larger or smaller by nearly the same factor.
 
+- *Promise*: does the target hold **a priori**, whatever happens, or only **as it happened**, told after the release, where
+  nothing but the epsilon that is stated holds beforehand? Of a protocol whose default plan is of the second kind there is a
+  second row, with the plan that keeps the target a priori: by a gate before the release, or by so much noise of each party's
+  own, by what costs less. Compare rows of one promise.
 - *MSE* is per coordinate, against the mean of all {parties} values, lost ones included. Simulated: {runs} runs ({slow} where
   runs cannot be stacked), with its standard error. Where every party ends with an estimate of its own, it is that of one party.
 - *If nobody drops out*: the same plan without dropouts, and by how much dropouts multiply the error.
@@ -191,31 +250,32 @@ last column says.
 """
 
 
-def make_page(quick: bool) -> str:
-    first = TARGETS[0]
-    facts = first.describe() | {"runs": RUNS, "slow": SLOW_RUNS, "overhead": OVERHEAD_BYTES}
-    lines, promises = [INTRODUCTION.format(**facts)], list[str]()
-    for target in TARGETS:
-        rows, missing = make_rows(target, quick)
-        promises = promises or guarantees(rows)
-        lines += [f"## epsilon = {target.epsilon:g}", "", *table(rows), ""]
-        for name, reason in missing.items():
-            lines += [f"Not in the table: `{name}`, which refuses this target ({reason}).", ""]
-    lines += ["## What the rows promise", "", f"At epsilon = {first.epsilon:g}; otherwise alike.", "", *promises, ""]
-    return "\n".join([*lines, READING])
+def introduction() -> str:
+    return INTRODUCTION.format(**TARGET.describe() | {"runs": RUNS, "slow": SLOW_RUNS, "overhead": OVERHEAD_BYTES})
+
+
+def make_page(quick: bool, folder: Path | None) -> str:
+    rows, missing = make_rows(TARGET, quick, folder)
+    lines = [introduction(), *table(rows), ""]
+    for name, reason in missing.items():
+        lines += [f"Not in the table: `{name}`, which refuses this target ({reason}).", ""]
+    return "\n".join([*lines, "## What the rows promise", "", *guarantees(rows), "", READING, stamp()])
 
 
 def main() -> int:
-    quick = "--quick" in sys.argv[1:]
+    parser = ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument("--quick", action="store_true", help="fewer runs, and the page is printed")
+    chosen = parser.parse_args()
     try:
-        page = make_page(quick)
+        page = make_page(chosen.quick, chosen.resume)
     except QuietmeanError as error:
         print(error, file=sys.stderr)
         return 2
-    if quick:
+    if chosen.quick:
         print(page)
     else:
-        PAGE.write_text(page)
+        PAGE.write_text(page, encoding="utf-8")
     return 0
 
 

@@ -14,7 +14,11 @@ from quietmean.protocols import registry
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 # Each with the tool that makes it.
-PAGES = {"protocol-map.md": "protocol_map", "gate-cost.md": "gate_cost"}
+PAGES = {
+    "protocol-map.md": "protocol_map",
+    "comparison.md": "compare_protocols",
+    "gate-cost.md": "gate_cost",
+}
 
 
 @pytest.fixture
@@ -87,6 +91,34 @@ def test_the_best_of_the_map_are_the_least_of_its_table() -> None:
             words = best[offset + place // len(tool.DROPOUTS)][place % len(tool.DROPOUTS)]
             first = words.split("`")[1]
             assert errors[first] == min(errors[name] for name in allowed), (cell, server)
+
+
+@pytest.mark.usefixtures("tools")
+def test_the_comparison_is_that_of_the_tool() -> None:
+    """Words, every private protocol, two promises where the plan by default is not a priori, and predictions made at once."""
+    import compare_protocols as tool
+    from equal_promises import error
+
+    page = text("comparison.md")
+    assert tool.introduction() in page, "run python tools/compare_protocols.py"
+    assert tool.READING in page, "run python tools/compare_protocols.py"
+    private = {name for name, kind in registry().items() if kind.private}
+    lines = [line.strip("| ").split(" | ") for line in page.split("## What")[0].splitlines() if line.startswith("| `")]
+    assert {line[0].strip("`") for line in lines} | {"consensus"} == private
+    for name in private:
+        told = [line for line in lines if line[0] == f"`{name}`"]
+        promises = [line[1] for line in told]
+        if any(promise.startswith("as it happened") for promise in promises):
+            assert sum(promise.startswith("a priori") for promise in promises) == 1, name
+        if name in ("inca", "consensus"):
+            continue
+        plans = list(tool.plans(tool.TARGET, name))
+        expected = [[promise, tool.number(error(plan))] for plan, promise in plans]
+        assert [line[1:3] for line in told] == expected, f"{name}: run python tools/compare_protocols.py"
+        for plan, promise in plans:
+            protocol, certificate = plan.protocol, plan.prediction["certificate"]
+            words = f"| `{name}` | {promise} | {protocol.trust} | {protocol.guarantee} | {certificate} |"
+            assert words in page, "run python tools/compare_protocols.py"
 
 
 @pytest.mark.usefixtures("tools")
