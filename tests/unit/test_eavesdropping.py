@@ -321,6 +321,8 @@ def test_no_gate_can_keep_what_nobody_foresees() -> None:
     # The figure a priori is that of own noise, which holds whichever are read.
     assert plan.epsilon_a_priori > 1.5
     assert plan.above_target is not None
+    assert "nobody knows which messages are read" in plan.above_target
+    assert executed(plan).a_priori(1, 1e-6) == plan.a_priori
     everything = replace(plan, target=replace(plan.target, eavesdropping=1.0))
     found = executed(everything).privacy(1e-6).coalitions(1)
     assert found.max_mu <= plan.a_priori.mu * (1 + 1e-9)

@@ -245,7 +245,8 @@ class Plan:
             from quietmean.planning.gate import a_priori_at_gate
 
             return a_priori_at_gate(target, self.protocol)
-        return self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
+        promised = self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
+        return self.protocol.whichever_are_read(promised, target.eavesdropping)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

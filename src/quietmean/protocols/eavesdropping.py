@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.bounds import APriori
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import number_shown
@@ -96,6 +97,14 @@ class CanBeOverheard:
         raise InputError(
             f"protocol {self.name} promises nothing where {eavesdropping_text(eavesdropping)}: {self.unheard}; name inca, or "
             "leave eavesdropping out"
+        )
+
+    def whichever_are_read(self, promised: APriori, eavesdropping: Eavesdropping | None) -> APriori:
+        """What is ``promised`` a priori, with the reason that counts where it is chance which messages are read."""
+        if not (self.counts_intercepted and is_random(eavesdropping)):
+            return promised
+        return replace(
+            promised, enforced_by="each party's own noise: nobody knows which messages are read, so all of them may be"
         )
 
 

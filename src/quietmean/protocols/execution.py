@@ -189,6 +189,8 @@ class Execution:
     def a_priori(self, size: int, delta: float) -> APriori:
         """What could have been promised before the start, against ``size`` colluders; see :meth:`Protocol.a_priori`."""
         promised = self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
+        if self.interception is not None:
+            promised = self.protocol.whichever_are_read(promised, self.interception.eavesdropping)
         return min(self.kept.get(size, promised), promised, key=lambda bound: bound.mu)
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:

@@ -47,7 +47,6 @@ class Hints(msgspec.Struct, frozen=True):
     delta: float | None = None
     colluding: int | None = None
     nats: float | None = None
-    eavesdropping: float | str | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Hints:
