@@ -34,7 +34,8 @@ LINEAR: dict[str, dict[str, Any]] = {
     "gossip": {"rounds": 3},
     "muffliato": {"sigma": 0.9, "rounds": 3},
     "cordp-dme": {"sigma_own": 0.6, "sigma_pair": 1.5, "aggregator": 1},
-    "gopa": {"sigma_star": 0.7, "sigma_delta": 2.0, "partners": 3},
+    # Without a collector nothing that is sent to a party tells anything of a value.
+    "gopa": {"sigma_star": 0.7, "sigma_delta": 2.0, "partners": 3, "aggregator": 0},
     "local-dp": {"sigma": 0.8},
     "central-dp": {"sigma": 0.8},
     "consensus": {"edges": RING, "iterations": 4, "sigma_z": 1.4, "local_noise": "gaussian", "sigma_local": 0.6},
