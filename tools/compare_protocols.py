@@ -126,7 +126,7 @@ def make_row(plan: Plan, promise: str, quick: bool) -> Row:
         protocol.rounds + (plan.dissemination.rounds if protocol.releases_are_public else 0),
         count_traffic(plan),
         epsilon_alone(plan),
-        protocol.trust,
+        protocol.trusts,
         protocol.guarantee,
         str(plan.prediction["certificate"]),
     )

@@ -37,7 +37,7 @@ class Candidate:
     @property
     def trust(self) -> str:
         """Who must be trusted with what, in words."""
-        return self.plan.protocol.trust if self.plan.protocol.private else "no privacy"
+        return self.plan.protocol.trusts if self.plan.protocol.private else "no privacy"
 
     @property
     def messages(self) -> float:

@@ -12,8 +12,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Protocol, Server
+from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.releases import Releases
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 
 __all__ = [

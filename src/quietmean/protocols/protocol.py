@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from quietmean.protocols.eavesdropping import CanBeOverheard
 from quietmean.protocols.literature import Publication
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.releases import Releases
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -36,22 +36,6 @@ if TYPE_CHECKING:
 
 ANY_DOMAIN = "any bounded set"
 NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
-
-
-class Server(StrEnum):
-    """The special party that a protocol needs, if any: what a user must accept, in rising order of trust.
-
-    An aggregator ("collector" in files and commands) must stay, but need not be trusted with values. A curator sees them.
-    """
-
-    NONE = "none"
-    AGGREGATOR = "collector"
-    CURATOR = "curator"
-
-    def allows(self, other: Server) -> bool:
-        """Does a user who accepts this server also accept ``other``, which needs no more trust?"""
-        order = list(Server)
-        return order.index(other) <= order.index(self)
 
 
 class Protocol(Configured, CanBeOverheard, ABC):
@@ -206,6 +190,11 @@ class Protocol(Configured, CanBeOverheard, ABC):
             raise InputError(
                 f"{self.unprotected}: choose another protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
             )
+
+    @property
+    def trusts(self) -> str:
+        """:attr:`trust`, where it depends on the parameters."""
+        return self.trust
 
     @property
     def promises(self) -> bool:

@@ -241,7 +241,7 @@ class OfficerPage:
             ("Protected", unit),
             ("Hidden", _HIDDEN[self.execution.neighbouring]),
             ("From whom", self.certificate_describe()),
-            ("Trusted", words.named(protocol.trust, self.stated.names)),
+            ("Trusted", words.named(protocol.trusts, self.stated.names)),
             ("How", protocol.summary),
             ("Claim", self.privacy.guarantee),
             ("Not hidden", f"who took part and when, who sent to whom, {'' if private else _COUNTS}columns and bounds"),

@@ -397,7 +397,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
     gone = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
     facts = [
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
-        ("Trust", words.named(execution.protocol.trust, report.party_names)),
+        ("Trust", words.named(execution.protocol.trusts, report.party_names)),
         ("Rounds", f"{rounds_used(execution)}"),
         ("Messages", _messages(report)),
         ("Data sent", words.data_size(report.bytes)),

@@ -18,7 +18,7 @@ from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.central_dp.population import population
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Server
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows

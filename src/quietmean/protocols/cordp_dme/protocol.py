@@ -33,8 +33,8 @@ from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Server
 from quietmean.protocols.publishing import ALL_PUBLISHED
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 

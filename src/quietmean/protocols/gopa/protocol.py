@@ -40,13 +40,14 @@ from quietmean.protocols.gopa.spec import (
     pair_chance,
 )
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Server
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
+_COLLECTOR = "a collector that stays and says truly who published; it is not trusted with values"
 # Why nobody who listens learns more than everybody, without a collector.
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
@@ -76,12 +77,15 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is asked "
         "for, if it says truly who published"
     )
-    trust = "no server; a collector, where one is asked for, stays and says truly who published, and is not trusted with values"
     unheard = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
 
     @property
     def rounds(self) -> int:
         return PEER_ROUNDS if self.aggregator is None else ROUNDS
+
+    @property
+    def trusts(self) -> str:
+        return self.trust if self.aggregator is None else _COLLECTOR
 
     @property
     def designed(self) -> bool:

@@ -16,7 +16,6 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Server
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
@@ -27,6 +26,7 @@ from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.protocols.secagg.worst_case import least_unknown_of_each
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
