@@ -277,12 +277,16 @@ def exceeding(plan: Plan, draws: int) -> list[float]:
 def test_plans_keep_their_target_in_fresh_draws_and_a_planner_that_is_deaf_does_not(
     monkeypatch: pytest.MonkeyPatch, eavesdropping: Any, colluding: int
 ) -> None:
-    """Of 20 fresh draws: a plan states what it has shown of their chance, and a margin makes it smaller."""
-    plan = usual(eavesdropping, colluding=colluding)
+    """Of 20 fresh draws: a plan states what it has shown of their chance, and a margin makes it smaller.
+
+    With few rounds, so that what is read can be told from that margin.
+    """
+    asked: dict[str, Any] = {"options": {"rounds": 7}, "eavesdropping": eavesdropping, "colluding": colluding, "parties": 8}
+    plan = planned(**asked)
     assert len(exceeding(plan, 20)) <= 1
     with monkeypatch.context() as hidden:
         hidden.setattr(Interception, "of", classmethod(lambda *arguments: None))
-        levels = planned(eavesdropping=eavesdropping, colluding=colluding).protocol
+        levels = planned(**asked).protocol
     assert len(exceeding(replace(plan, protocol=levels, gated=False), 20)) >= 3
 
 
