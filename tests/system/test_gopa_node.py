@@ -131,6 +131,7 @@ def test_without_a_collector_a_party_that_comes_back_publishes_the_same(tmp_path
     assert check_published(outcome, values, 3, 50.0).contributors().all()
 
 
+@pytest.mark.slow
 def test_without_a_collector_too_few_partners_publish_nothing(tmp_path: Path) -> None:
     """Everybody is needed, one dies before the exchange: no party says anything of its value, and each says why."""
     plan = make_plan(4, 1, GOPA(sigma_star=0.5, sigma_delta=5.0, partners=3, least_partners=3))

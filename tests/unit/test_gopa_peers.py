@@ -180,7 +180,7 @@ def test_levels_are_the_best_that_keep_the_target() -> None:
 
 
 def test_predicted_error_is_that_of_executions() -> None:
-    """Noise of 40 executions of the real schedule and dropouts: within 3 % of the formula where none has too few partners."""
+    """Mean noise of 40 executions of the real schedule and dropouts, some of whose parties have too few partners: within 10 %."""
     for partners in (19, 9):
         target = Target(20, 1.0, DELTA, colluding=2, dropouts=0.2)
         plan = calibrate(target, GOPA(partners=partners, noise=NoiseKind.INSECURE_FLOAT64))
