@@ -18,6 +18,7 @@ PAGES = {
     "protocol-map.md": "protocol_map",
     "comparison.md": "compare_protocols",
     "gate-cost.md": "gate_cost",
+    "inca.md": "inca_plans",
 }
 
 
@@ -140,6 +141,34 @@ def test_a_cell_of_what_the_gate_costs_is_computed_anew() -> None:
 
     made = tool.row(*tool.CELLS[0]).rsplit(" | ", 2)[0]
     assert f"{made} | " in text("gate-cost.md"), "run python tools/gate_cost.py"
+
+
+@pytest.mark.usefixtures("tools")
+def test_plans_of_inca_are_those_of_the_tool() -> None:
+    """The words, the places, promises that are kept, and predictions that simulations confirm."""
+    import inca_plans as tool
+    from equal_promises import MOST_GATED
+
+    page = text("inca.md")
+    lines = page.split(tool.HEAD)[1].split("\n\n")[0].splitlines()
+    assert tool.written(page, page[page.index(tool.BEGIN) : page.index(tool.END)] + tool.END + "\n") == page
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    places = [f"{parties}, {colluding}" for parties, colluding in tool.PLACES for _ in range(1 if parties > MOST_GATED else 2)]
+    assert [one[0] for one in cells] == places, "run python tools/inca_plans.py"
+    for line in cells:
+        assert line[1] in ("nothing", "a gate", "own noise")
+        assert (float(line[2]) <= tool.EPSILON) == (line[1] != "nothing")
+        ratio, deviation = map(float, line[-1].split(" ± "))
+        # 3.3 standard errors, of the simulation and of the prediction: one line in a thousand is beyond by chance.
+        assert abs(ratio - 1) <= 3.3 * (deviation**2 + 0.01**2) ** 0.5 + 0.005
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_a_place_of_the_plans_of_inca_is_computed_anew() -> None:
+    import inca_plans as tool
+
+    assert tool.rows(*tool.PLACES[0], None) in text("inca.md"), "run python tools/inca_plans.py"
 
 
 def test_no_tool_is_left_out() -> None:

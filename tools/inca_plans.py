@@ -1,0 +1,105 @@
+"""Write the table of plans into docs/inca.md: what ``inca`` promises before a study and tells after it, with a gate and without.
+
+    python tools/inca_plans.py --resume /tmp/plans
+
+Default options. Ten minutes of one core; plans that another page has made in that folder are not made again.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned, promised
+from page_stamp import stamp
+from resumed import add_options, resumed
+
+from quietmean.planning.gate import decide_for
+from quietmean.planning.plan import Plan
+from quietmean.planning.scenarios import draw_execution
+from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.privacy.information import one_thread
+from quietmean.protocols import Target
+from quietmean.randomness import Seed
+from quietmean.simulation import simulate
+
+PAGE = Path(__file__).parents[1] / "docs" / "inca.md"
+BEGIN, END = "<!-- plans: written by tools/inca_plans.py -->", "<!-- end of plans -->"
+EPSILON, DELTA, DROPOUTS, SEED = 1.0, 1e-6, 0.1, 20_261_125
+# Parties and colluders.
+PLACES = ((20, 2), (30, 3), (50, 5), (100, 10), (200, 20), (1000, 100))
+# Parties that are simulated in all runs together, and how many runs there are at least and at most.
+_SIMULATED, _FEWEST, _MOST = 1_000_000, 2000, 10_000
+
+HEAD = f"""{BEGIN}
+
+Made by `python tools/inca_plans.py`; the same command makes the same table. Default options, one in ten colluding,
+{DROPOUTS:.0%} leave, epsilon {EPSILON:g} at delta {DELTA:g}, one coordinate. *Promised*: what holds before the first message,
+whatever happens. *Told*: what the certificate of one simulated history says, against every coalition of that size. Errors are
+mean squared errors over a curator's from whom nobody leaves, simulated ones with one standard error. A gate is tried on {TRIALS}
+histories where a plan has none by default. Beyond {MOST_GATED} parties none is tried, since planning takes many minutes: there
+only noise of each party's own would keep the promise, with the error of local DP or more.
+
+| parties, colluding | promise by | epsilon promised | told | error predicted | simulated | simulated / predicted |
+|---|---|---:|---:|---:|---:|---:|
+"""
+
+
+def section(lines: list[str]) -> str:
+    return f"{HEAD}{''.join(lines)}\n{stamp()}{END}\n"
+
+
+def rows(parties: int, colluding: int, folder: Path | None) -> str:
+    """The plan without a gate, and the one that promises the target where there is one."""
+    target = Target(parties, EPSILON, DELTA, colluding=colluding, dropouts=DROPOUTS)
+    free = row(planned(target, "inca", 0, folder), "nothing", target)
+    if parties > MOST_GATED:
+        return free
+    found = promised(target, "inca", folder)
+    return free + row(found.kept, "a gate" if found.how == BY_GATE else "own noise", target)
+
+
+def row(plan: Plan, how: str, target: Target) -> str:
+    runs = int(np.clip(_SIMULATED // target.parties, _FEWEST, _MOST))
+    simulated, curator = simulate(plan, runs=runs, seed=SEED), central(target)
+    mse, deviation = simulated.mse / curator, simulated.mse_standard_error / curator
+    predicted = error(plan) / curator
+    cells = (
+        f"{target.parties}, {target.colluding}",
+        how,
+        f"{plan.epsilon_a_priori:.3g}",
+        told(plan, target),
+        f"{predicted:.3g}",
+        f"{mse:.3g} ± {deviation:.1g}",
+        f"{mse / predicted:.2f} ± {deviation / predicted:.2f}",
+    )
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def told(plan: Plan, target: Target) -> str:
+    """The epsilon of one history in which as many leave as planned."""
+    if target.parties > MOST_GATED:
+        return "-"
+    found = decide_for(target, draw_execution(target, plan.protocol, Seed.public("told"), target.dropouts))
+    return f"{epsilon_of_mu(found.mu, target.delta):.3g}"
+
+
+def written(page: str, text: str) -> str:
+    """The page with the section in its place."""
+    before, rest = page.split(BEGIN)
+    return before + text + rest.split(END + "\n")[1]
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__)
+    add_options(parser)
+    folder = parser.parse_args().resume
+    with one_thread():
+        lines = [resumed(folder, f"inca-{place[0]}-{place[1]}", partial(rows, *place, folder)) for place in PLACES]
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
