@@ -444,10 +444,6 @@ def test_junk_costs_little_memory(tmp_path: Path) -> None:
     """3000 files that could be of the slot that is looked at, as others can write them: the one among them is found."""
 
     async def work() -> None:
-        # What is imported once for whatever comes is not of the junk.
-        (tmp_path / "before").mkdir()
-        async with parties(tmp_path / "before", 0, 1) as (one, _):
-            await one.post.links[1].ask(share(), SECRET)
         async with parties(tmp_path, 0) as (one,):
             (await put(one)).cancel()
         (path,) = files(tmp_path)

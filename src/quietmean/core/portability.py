@@ -97,7 +97,7 @@ def open_private(path: Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def open_strange(path: Path) -> int:
+def open_strange(path: str | Path) -> int:
     """Open a file that somebody else may have put there, to read it: no link is followed, and no pipe is waited for."""
     flags = os.O_RDONLY
     if sys.platform == "win32":

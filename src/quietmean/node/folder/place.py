@@ -57,7 +57,8 @@ class DiskPlace:
 
     def read(self, round_: str, name: str, limit: int) -> bytes | None:
         try:
-            handle = open_strange(self._folder / round_ / name)
+            # No Path: each name that it has ever seen, strangers' too, goes into a table of this process.
+            handle = open_strange(f"{self._folder}{os.sep}{round_}{os.sep}{name}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
