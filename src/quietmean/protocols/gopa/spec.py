@@ -13,6 +13,7 @@ from quietmean.core.party import PartyId
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, complete_pairs, make_schedule
 from quietmean.graphs.schedule import NOBODY
+from quietmean.graphs.undirected import neighbour_table
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 
@@ -99,13 +100,8 @@ def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
 
 def exchange_schedule(parties: int, pairs: NDArray[np.int64]) -> Schedule:
     """Without a collector: in the first round every party sends to its partners, in the second it publishes."""
-    party, other = np.concatenate([pairs, pairs[:, ::-1]]).T
-    order = np.lexsort((other, party))
-    degree = np.bincount(party, minlength=parties)
-    place = np.arange(party.size) - np.repeat(np.cumsum(degree) - degree, degree)
-    table = np.full((PEER_ROUNDS, parties, int(degree.max(initial=0))), NOBODY, dtype=np.int32)
-    table[EXCHANGE - 1, party[order], place] = other[order]
-    return Schedule(table, pairs)
+    partners = neighbour_table(pairs, parties)
+    return Schedule(np.stack([partners, np.full_like(partners, NOBODY)]), pairs)
 
 
 def sign(party: PartyId, other: PartyId) -> float:
