@@ -105,7 +105,7 @@ class StudyOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """Result fields of ``quietmean run`` and ``join``."""
-        found = column_means(self.answers)
+        found, nats = column_means(self.answers), self.nats
         return {
             "columns": list(self.workload.columns.names),
             "estimate": self.by_column({name: float(one.value[0]) for name, one in found.items()}),
@@ -118,7 +118,7 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
-            **({} if self.nats is None else {"nats": self.nats}),
+            **({} if nats is None else {"nats": nats}),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
 

@@ -81,9 +81,7 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
 
     Raises :class:`InputError` for an execution of another protocol.
     """
-    protocol = execution.protocol
-    if not isinstance(protocol, GopaParameters):
-        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+    protocol = _parameters_of(execution)
     published = execution.contributors()
     members = [party for party in np.nonzero(published)[0].tolist() if party not in set(coalition)]
     graph = laplacian(shared_pairs(execution), members)
@@ -92,14 +90,22 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
 
 
 def shared_pairs(execution: Execution) -> NDArray[np.int64]:
-    """The pairs, shape (M, 2), whose noise hides both ends of an execution of GOPA, as far as both published."""
-    protocol = execution.protocol
-    if not isinstance(protocol, GopaParameters):
-        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+    """The pairs, shape (M, 2), whose noise hides both ends of an execution of GOPA, as far as both published.
+
+    Raises :class:`InputError` for an execution of another protocol.
+    """
+    protocol = _parameters_of(execution)
     schedule, trace = execution.schedule, execution.trace
     if protocol.aggregator is not None:
         return schedule.pairs
     return schedule.pairs[PeerOutcome.of(protocol.least_partners, schedule, trace).added.all(axis=1)]
+
+
+def _parameters_of(execution: Execution) -> GopaParameters:
+    protocol = execution.protocol
+    if not isinstance(protocol, GopaParameters):
+        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+    return protocol
 
 
 def _information(eigenvalues: Array, basis: Array, star: float, delta: float) -> Array:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
-from quietmean.graphs import Schedule
+from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
 from quietmean.protocols.gopa.masked_value import MaskedValue
-from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters, read_list, write_list
+from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK, ROUNDS, read_list, write_list
 
 
 class _Collected(MaskedValue):
@@ -18,18 +17,9 @@ class _Collected(MaskedValue):
 
     rounds = ROUNDS
 
-    def __init__(
-        self,
-        parameters: GopaParameters,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> None:
-        super().__init__(parameters, schedule, party, value, weight, noise)
-        self._aggregator = parameters.collector
-        self._parties = schedule.parties
+    @property
+    def _aggregator(self) -> PartyId:
+        return self._parameters.collector
 
     def _rollback(self, absent: Iterable[PartyId]) -> Vector | None:
         """The negative of the noise shared with absent partners; None where there is none."""
@@ -73,7 +63,7 @@ class GopaParty(_Collected):
         return frozenset({self._aggregator}) if state.round == ANNOUNCE and state.published else frozenset()
 
     def _read_arrived(self, received: Sequence[Message]) -> frozenset[PartyId] | None:
-        lists = [read_list(message.content, self._parties) for message in received if message.sender == self._aggregator]
+        lists = [read_list(message.content, self._schedule.parties) for message in received if message.sender == self._aggregator]
         return lists[0] if len(lists) == 1 else None
 
     def _to_aggregator(self, round_: int, vector: Vector, weight: float) -> Message:
@@ -112,7 +102,7 @@ class GopaAggregator(_Collected):
 
     def expects(self, state: GopaAggregatorState) -> frozenset[PartyId]:
         if state.round == PUBLISH:
-            return frozenset(range(self._parties)) - {self._party}
+            return frozenset(range(self._schedule.parties)) - {self._party}
         if state.round != ROLL_BACK:
             return frozenset()
         arrived = frozenset(state.arrived)
@@ -126,7 +116,7 @@ class GopaAggregator(_Collected):
         state = GopaAggregatorState(ANNOUNCE, total, weight, arrived)
         if not others:
             return Step(state)
-        content = write_list(arrived, self._parties)
+        content = write_list(arrived, self._schedule.parties)
         return Step(state, (Message(self._party, others, ANNOUNCE, np.zeros(0), 0.0, content),))
 
     def _release(self, state: GopaAggregatorState, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
