@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,38 @@ high = 100
 """
 PAGE = "how-to/quorum.md"
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
+
+
+def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A process of ``quietmean`` with these arguments, in the folder."""
+    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ending(process: subprocess.Popen[str], timeout: float = 240) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    output, errors = process.communicate(timeout=timeout)
+    return process.returncode, output, errors
+
+
+def join(folder: Path, name: str, *more: str) -> subprocess.Popen[str]:
+    """A party of a study that begins when all are there."""
+    files = ("--roster", "roster.toml", "--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store")
+    return command(folder, "join", "study.toml", *files, "--receipt", f"{name}.json", "--yes", "--json", *more)
+
+
+def results_though_one_dies(folder: Path, options: Callable[[str], Sequence[str]]) -> list[dict[str, Any]]:
+    """Of all parties, who join with these options: eve dies when its noise is in its store, and comes back."""
+    running = {name: join(folder, name, *options(name)) for name in NAMES}
+    deadline = time.monotonic() + 120
+    while not (folder / "eve.store").exists() and running["eve"].poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running["eve"].kill()
+    running["eve"].communicate(timeout=180)
+    running["eve"] = join(folder, "eve", *options("eve"))
+    endings = {name: ending(process) for name, process in running.items()}
+    assert {code for code, _, _ in endings.values()} == {0}, endings
+    return [json.loads(output) for _, output, _ in endings.values()]
 
 
 @dataclass
@@ -73,7 +106,7 @@ class Consortium:
         for name in names:
             arguments = shlex.split(line.replace("bob", name))[1:]
             more = ["--yes", "--json", "--ledger", f"{name}.ledger", "--store", f"{name}.store"]
-            self.processes[name] = self._start(*arguments, *more)
+            self.processes[name] = command(self.folder, *arguments, *more)
 
     def budget(self, *names: str) -> None:
         for name in names:
@@ -87,9 +120,7 @@ class Consortium:
 
     def wait(self, name: str) -> tuple[int, str, str]:
         """Exit code, standard output and standard error."""
-        process = self.processes[name]
-        output, errors = process.communicate(timeout=240)
-        return process.returncode, output, errors
+        return ending(self.processes[name])
 
     def result(self, name: str) -> dict[str, Any]:
         code, output, errors = self.wait(name)
@@ -102,7 +133,3 @@ class Consortium:
             if process.stdout is not None and not process.stdout.closed:
                 process.kill()
                 process.communicate()
-
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

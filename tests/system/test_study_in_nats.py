@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quietmean.core.folders import data_folder
-from support.joining import NAMES, Consortium
+from support.joining import NAMES, Consortium, command, ending, join, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
 
@@ -33,16 +30,6 @@ high = 100
 """
 
 
-def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=180)
-    return process.returncode, output, errors
-
-
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path, free_ports: Any) -> Path:
     Consortium(tmp_path, free_ports(5))
@@ -50,18 +37,13 @@ def _folder(tmp_path: Path, free_ports: Any) -> Path:
     return tmp_path
 
 
-def join(folder: Path, name: str, *more: str) -> subprocess.Popen[str]:
-    files = ("--roster", "roster.toml", "--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store")
-    return command(folder, "join", "study.toml", *files, "--receipt", f"{name}.json", "--yes", "--json", *more)
-
-
 def test_without_a_word_of_the_owner_nothing_starts_and_nothing_is_charged(folder: Path) -> None:
     write_policy(unattended=True)
-    code, _, errors = said(join(folder, "ada", "--no-ledger"))
+    code, _, errors = ending(join(folder, "ada", "--no-ledger"))
     assert code == 2
     assert "allowed only where a policy says largest_nats" in errors
     write_policy(unattended=True, largest_nats=0.5)
-    code, _, errors = said(join(folder, "ada"))
+    code, _, errors = ending(join(folder, "ada"))
     assert code == 2
     assert "no budget counts it: give --no-ledger" in errors
     assert not (data_folder() / "ledger").exists()
@@ -71,20 +53,10 @@ def test_without_a_word_of_the_owner_nothing_starts_and_nothing_is_charged(folde
 @pytest.mark.slow
 def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -> None:
     write_policy(unattended=True, largest_nats=0.5)
-    code, plan, _ = said(command(folder, "plan", "--study", "study.toml", "--parties", "5"))
+    code, plan, _ = ending(command(folder, "plan", "--study", "study.toml", "--parties", "5"))
     assert code == 0
     assert plan.startswith("a priori (whatever happens) no bound in nats")
-    running = {name: join(folder, name, "--no-ledger") for name in NAMES}
-    # Dies when its noise is in its store, and comes back.
-    deadline = time.monotonic() + 120
-    while not (folder / "eve.store").exists() and running["eve"].poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running["eve"].kill()
-    running["eve"].communicate(timeout=180)
-    running["eve"] = join(folder, "eve", "--no-ledger")
-    ended = {name: said(process) for name, process in running.items()}
-    assert {code for code, _, _ in ended.values()} == {0}, ended
-    results = [json.loads(output) for _, output, _ in ended.values()]
+    results = results_though_one_dies(folder, lambda name: ["--no-ledger"])
     truth = sum(_mean(folder / f"{name}.csv") for name in NAMES) / len(NAMES)
     for result in results:
         assert faults("result", result) == []
@@ -94,7 +66,7 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
         assert 0.2 < result["nats"]["most"] <= 0.4
     receipt = folder / "ada.json"
     assert faults("receipt", json.loads(receipt.read_text())) == []
-    code, output, _ = said(command(folder, "certify", str(receipt), "--json", "--report", "why.html"))
+    code, output, _ = ending(command(folder, "certify", str(receipt), "--json", "--report", "why.html"))
     assert code == 0
     certified = json.loads(output)
     assert max(certified["mutual_information_nats"]) == results[0]["nats"]["most"]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.ledger import Ledger
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
-from support.joining import NAMES, Consortium
+from support.joining import NAMES, Consortium, command, ending, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
 
@@ -34,22 +31,6 @@ name = "age"
 low = 0
 high = 100
 """
-
-
-def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=180)
-    return process.returncode, output, errors
-
-
-def join(folder: Path, name: str) -> subprocess.Popen[str]:
-    files = ("--roster", "roster.toml", "--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store")
-    paid = ("--ledger", f"{name}.ledger")
-    return command(folder, "join", "study.toml", *files, *paid, "--receipt", f"{name}.json", "--yes", "--json")
 
 
 @pytest.fixture(name="folder")
@@ -97,17 +78,7 @@ def test_what_is_not_promised_is_refused_before_anything_is_reserved(
 def test_five_machines_count_what_is_read(folder: Path, eavesdropping: Any) -> None:
     written(folder, eavesdropping)
     random = eavesdropping != ALL_AFTER_FIRST
-    running = {name: join(folder, name) for name in NAMES}
-    # Dies when its noise is in its store, and comes back.
-    deadline = time.monotonic() + 120
-    while not (folder / "eve.store").exists() and running["eve"].poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running["eve"].kill()
-    running["eve"].communicate(timeout=180)
-    running["eve"] = join(folder, "eve")
-    ended = {name: said(process) for name, process in running.items()}
-    assert {code for code, _, _ in ended.values()} == {0}, ended
-    results = [json.loads(output) for _, output, _ in ended.values()]
+    results = results_though_one_dies(folder, lambda name: ["--ledger", f"{name}.ledger"])
     assert len({(result["epsilon"], result["epsilon_a_priori"]) for result in results}) == 1
     promised, cost = results[0]["epsilon_a_priori"], results[0]["epsilon"]
     assert cost <= promised
@@ -124,7 +95,7 @@ def test_five_machines_count_what_is_read(folder: Path, eavesdropping: Any) -> N
         ((reserved, charged),) = spent(folder, name)
         # What one draw cost is not what was charged.
         assert charged == reserved
-    code, output, _ = said(command(folder, "certify", "ada.json", "--json", "--report", "why.html"))
+    code, output, _ = ending(command(folder, "certify", "ada.json", "--json", "--report", "why.html"))
     assert code == 0
     certified = json.loads(output)
     assert certified["max_epsilon"] == cost
