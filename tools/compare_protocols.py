@@ -1,6 +1,6 @@
 """Write docs/comparison.md: every private protocol for the same adversary. Deterministic.
 
-    python tools/compare_protocols.py --resume /tmp/comparison
+    python tools/compare_protocols.py --resume FOLDER
 
 ``--quick`` takes fewer runs and prints instead of writing.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from equal_promises import BY_GATE, promised
 from equal_promises import error as prediction
 from page_stamp import stamp
-from resumed import add_options, resumed
+from resumed import add_resume, resumed
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Message, PartyId
@@ -264,7 +264,7 @@ def make_page(quick: bool, folder: Path | None) -> str:
 
 def main() -> int:
     parser = ArgumentParser(description=__doc__)
-    add_options(parser)
+    add_resume(parser)
     parser.add_argument("--quick", action="store_true", help="fewer runs, and the page is printed")
     chosen = parser.parse_args()
     try:

@@ -1,6 +1,6 @@
 """Write docs/gate-cost.md: what the gate of ``inca`` costs in error, against the same protocol without one.
 
-    python tools/gate_cost.py --resume /tmp/gate
+    python tools/gate_cost.py --resume FOLDER
 
 Both are calibrated for the same target with the same rounds and schedule. Without a gate the target holds for the histories that
 are expected; what happened is certified afterwards, and may be more.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from equal_promises import central
 from page_stamp import stamp
-from resumed import add_options, resumed
+from resumed import add_resume, resumed
 
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -79,7 +79,7 @@ def row(parties: int, colluding: int, dropouts: float) -> str:
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
-    add_options(parser)
+    add_resume(parser)
     folder = parser.parse_args().resume
     with one_thread():
         lines = [resumed(folder, "-".join(map(str, cell)), partial(row, *cell)) for cell in CELLS]

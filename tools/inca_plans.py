@@ -1,6 +1,6 @@
 """Write the table of plans into docs/inca.md: what ``inca`` promises before a study and tells after it, with a gate and without.
 
-    python tools/inca_plans.py --resume /tmp/plans
+    python tools/inca_plans.py --resume FOLDER
 
 Default options. Ten minutes of one core; plans that another page has made in that folder are not made again.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned, promised
 from page_stamp import stamp
-from resumed import add_options, resumed
+from resumed import add_resume, resumed
 
 from quietmean.planning.gate import decide_for
 from quietmean.planning.plan import Plan
@@ -94,7 +94,7 @@ def written(page: str, text: str) -> str:
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
-    add_options(parser)
+    add_resume(parser)
     folder = parser.parse_args().resume
     with one_thread():
         lines = [resumed(folder, f"inca-{place[0]}-{place[1]}", partial(rows, *place, folder)) for place in PLACES]

@@ -1,6 +1,6 @@
 """Write docs/protocol-map.md: which protocol the planner puts first over parties x colluders x dropouts, and by how much.
 
-    python tools/protocol_map.py --resume /tmp/map
+    python tools/protocol_map.py --resume FOLDER
 
 About five minutes of one core. The same command gives the same page.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from equal_promises import BY_GATE, BY_NOISE, BY_PLAN, TRIALS, central, error, promised
 from page_stamp import stamp
-from resumed import add_options, resumed
+from resumed import add_resume, resumed
 
 from quietmean.core.errors import InputError
 from quietmean.planning.candidates import general_protocols
@@ -172,7 +172,7 @@ def _costs(rows: dict[Cell, Row]) -> str:
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
-    add_options(parser)
+    add_resume(parser)
     folder = parser.parse_args().resume
     PAGE.write_text(page({cell: kept(folder, cell) for cell in cells()}), encoding="utf-8")
 

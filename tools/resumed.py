@@ -13,6 +13,11 @@ from pathlib import Path
 def add_options(parser: ArgumentParser) -> None:
     """How lines are measured: so many at a time, and where they are kept."""
     parser.add_argument("--processes", type=int, default=1, help="how many lines are measured at a time")
+    add_resume(parser)
+
+
+def add_resume(parser: ArgumentParser) -> None:
+    """Where lines are kept."""
     parser.add_argument("--resume", type=Path, help="a folder of lines that the same code has measured before, where others go")
 
 
