@@ -25,7 +25,7 @@ from quietmean.report import Stated, write_certificate_report
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
 from quietmean.studies.tables import write_tables
-from support.browsers import FORMS, unfolded, wrong_on
+from support.browsers import looked_at
 from support.desks import entered, running
 from support.meeting import AGES, meet
 from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, truth_of
@@ -59,17 +59,6 @@ def _tool() -> ModuleType:
     sys.modules[spec.name] = found
     spec.loader.exec_module(found)
     return found
-
-
-def looked_at(browser: Any, addresses: list[str], **more: Any) -> list[Any]:
-    """What is wrong on which page in which form."""
-    wrong = []
-    for address in addresses:
-        for size, scheme in FORMS:
-            page = unfolded(browser, address, size, scheme, **more)
-            wrong += [(address.rpartition("/")[2], size, scheme, one) for one in wrong_on(page)]
-            page.close()
-    return wrong
 
 
 def wide_records() -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -70,6 +70,17 @@ def wrong_on(page: Any) -> list[Any]:
     return told
 
 
+def looked_at(browser: Any, addresses: list[str], **more: Any) -> list[Any]:
+    """What is wrong on which page in which form."""
+    wrong = []
+    for address in addresses:
+        for size, scheme in FORMS:
+            page = unfolded(browser, address, size, scheme, **more)
+            wrong += [(address.rpartition("/")[2], size, scheme, one) for one in wrong_on(page)]
+            page.close()
+    return wrong
+
+
 def browser_path() -> str:
     """Of the system's Chromium, or the one that QUIETMEAN_CHROMIUM names; a test is skipped where none is."""
     found = os.environ.get("QUIETMEAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
