@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 from quietmean.core.errors import Outage
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderPost, FolderSettings, Outbox
+from quietmean.node.mesh import Member, Mesh
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import (
     Answer,
     AnyRequest,
     Credentials,
     Endpoint,
-    Handler,
-    Limits,
-    Link,
-    Listener,
-    OnAnswer,
     Payload,
-    Route,
     Traffic,
 )
 from quietmean.node.phase import Position
@@ -32,7 +26,6 @@ from quietmean.node.preflight import Agreed
 from quietmean.node.session import CurrentSession, NodeResult, NodeSettings, Patience, Session, endure, kept_result
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Tasks
-from quietmean.node.tunnel import Reach, hang_up
 
 
 async def run_party(settings: NodeSettings) -> NodeResult:
@@ -85,59 +78,34 @@ def monitor_of(settings: NodeSettings) -> Monitor:
     return Monitor(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
 
 
-class MonitoredLink(Link):
-    """Passes every answer to the monitor."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        peer: PartyId,
-        route: Route,
-        handle: Handler,
-        position: Callable[[], Position],
-        monitor: Monitor,
-    ) -> None:
-        super().__init__(endpoint, peer, route, handle, position)
-        self._on_answer = partial(monitor.acknowledged, peer)
-
-    async def ask(
-        self,
-        request: AnyRequest,
-        payload: Payload = b"",
-        on_answer: OnAnswer = lambda answer: None,
-        unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
-        def answered(answer: Answer) -> None:
-            on_answer(answer)
-            self._on_answer(request, answer)
-
-        return await super().ask(request, payload, answered, unless)
+def mesh_of(settings: NodeSettings, member: Member, monitor: Monitor) -> Mesh:
+    """The connections of the party of these settings, as which ``member`` answers."""
+    agreed = Agreed.of(settings.roster, settings.plan)
+    endpoint = _endpoint(settings, member, monitor.traffic, agreed.fields)
+    return Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
 
 
-class _Receiver:
+def _endpoint(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
+    credentials = Credentials(settings.identity, settings.roster, settings.study)
+    hooks = member.refused, member.heard, traffic, fields, member.fail, member.answered
+    return Endpoint(settings.party, settings.roster, settings.study, credentials, settings.limits, *hooks)
+
+
+class _SessionMember:
     """What comes in goes to the session, and is shown. The first session is made after its links, which need this."""
 
     def __init__(self, monitor: Monitor, current: CurrentSession) -> None:
         self._monitor = monitor
         self._current = current
-
-    def endpoint(self, settings: NodeSettings, fields: Mapping[str, bytes]) -> Endpoint:
-        """What all links of the session share."""
-        plan, roster = settings.plan, settings.roster
-        target = plan.target
-        content = plan.protocol.content_limit(target.parties, target.dimension)
-        limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
-        credentials = Credentials(settings.identity, roster, settings.study)
-        traffic = self._monitor.traffic
-        told = self.refused, self.heard, traffic, fields, self._current.fail
-        return Endpoint(settings.party, roster, settings.study, credentials, limits, *told)
+        self.answered = monitor.acknowledged
+        self.fail = current.fail
 
     @property
     def position(self) -> Position:
         return self._current.session.position
 
-    def refused(self, name: str, reason: str) -> None:
-        self._current.session.refused(name, reason)
+    def refused(self, peer: str, reason: str) -> None:
+        self._current.session.refused(peer, reason)
 
     def heard(self, peer: PartyId, position: Position) -> None:
         self._current.session.heard(peer, position)
@@ -150,24 +118,13 @@ class _Receiver:
 
 
 async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Monitor, patience: Patience) -> NodeResult:
-    """A session over TLS: one listener, and a link to each of the others, whoever dialled.
-
-    Who is dialled, and where this party is, is the roster's: at addresses of their own, or at a relay.
-    """
-    agreed = Agreed.of(settings.roster, settings.plan)
+    """A session over TLS, at addresses of the parties' own or at a relay, as the roster says."""
     current = CurrentSession(settings.round_timeout)
-    receiver = _Receiver(monitor, current)
-    endpoint = receiver.endpoint(settings, agreed.fields)
-    reach = Reach(settings.identity, settings.roster)
-    links: dict[PartyId, Link] = {
-        peer: MonitoredLink(endpoint, peer, reach.route(peer), receiver.handle, lambda: receiver.position, monitor)
-        for peer in range(len(settings.roster))
-        if peer != settings.party
-    }
+    mesh = mesh_of(settings, _SessionMember(monitor, current), monitor)
 
     def new_session(*, restarted: bool) -> Session:
-        session = Session(settings, store, links, monitor.traffic, monitor.event, restarted=restarted)
-        session.at_gate(listener.cut_off, asyncio.to_thread)
+        session = Session(settings, store, mesh.links, monitor.traffic, monitor.event, restarted=restarted)
+        session.at_gate(mesh.cut_off, asyncio.to_thread)
         return current.follow(session)
 
     async def attempt() -> NodeResult:
@@ -178,24 +135,14 @@ async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Mon
 
     def failed() -> None:
         current.fail(Outage("another session follows"))
-        listener.drop()
+        mesh.drop()
 
-    listening = settings.listen_socket or reach.open_socket(settings.listen)
-    listener = Listener(
-        endpoint,
-        listening,
-        receiver.handle,
-        lambda: receiver.position,
-        readiness=lambda: agreed.readiness(receiver.position),
-        links=links,
-    )
+    mesh.bind(settings.listen_socket or settings.listen)
     new_session(restarted=False)
-    listener.start()
-    reach.attend(listener, receiver.refused)
-    try:
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(mesh.close)
+        mesh.start()
         return await endure(attempt, store.path, patience, failed)
-    finally:
-        await hang_up(reach, listener, links.values())
 
 
 async def _run_by_folder(
@@ -217,10 +164,10 @@ async def _one_by_folder(
     settings: NodeSettings, store: Store, monitor: Monitor, folder: FolderSettings, *, restarted: bool
 ) -> NodeResult:
     current = CurrentSession(settings.round_timeout)
-    receiver = _Receiver(monitor, current)
-    endpoint = receiver.endpoint(settings, {})
+    member = _SessionMember(monitor, current)
+    endpoint = _endpoint(settings, member, monitor.traffic, {})
     with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
-        post = FolderPost(endpoint, settings.identity, folder, outbox, receiver.handle, monitor.acknowledged)
+        post = FolderPost(endpoint, settings.identity, folder, outbox, member.handle)
         session = current.follow(
             Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed, restarted=restarted)
         )

@@ -123,14 +123,13 @@ class FolderPost:
         settings: FolderSettings,
         outbox: Outbox,
         handle: Handler,
-        answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None,
     ) -> None:
         if settings.mailbox is None:
             raise InputError(
                 "the keys of this party for this study were deleted with its result: give --store with the one that has it"
             )
         self._endpoint, self._identity, self._outbox = endpoint, identity, outbox
-        self._handle, self._answered = handle, answered
+        self._handle = handle
         keys = [entry.public_key for entry in endpoint.roster.entries]
         self._parties = Parties(endpoint.study, keys, settings.mailboxes)
         limits = endpoint.limits
@@ -176,7 +175,7 @@ class FolderPost:
         waiting.append((answer, on_answer))
         try:
             found = await answer
-            self._answered(party, request, found)
+            self._endpoint.answered(party, request, found)
             return found
         finally:
             waiting.remove((answer, on_answer))

@@ -17,21 +17,15 @@ from quietmean.node.net import (
     ACCEPTED,
     Answer,
     AnyRequest,
-    Credentials,
-    Endpoint,
     Heartbeat,
-    Limits,
-    Link,
-    Listener,
     Payload,
     Refusals,
     Roster,
     Seal,
     Start,
 )
-from quietmean.node.peer import MonitoredLink, monitor_of, remarked
+from quietmean.node.peer import mesh_of, monitor_of, remarked
 from quietmean.node.phase import Phase, Position
-from quietmean.node.preflight import Agreed
 from quietmean.node.quorum import Attempt, commitment_hash, quorum_study
 from quietmean.node.session import (
     Brought,
@@ -46,7 +40,6 @@ from quietmean.node.session import (
 )
 from quietmean.node.storage import STARTED, Commitment, Store
 from quietmean.node.tasks import Supervisor
-from quietmean.node.tunnel import Reach, hang_up
 from quietmean.randomness import Seed
 
 # So long a request of a party that is further waits until this one is bound, too.
@@ -146,10 +139,6 @@ class _Part:
     ) -> None:
         self._settings, self._quorum, self._store, self._monitor = settings, quorum, store, monitor
         self._on_start = on_start
-        self._agreed = Agreed.of(settings.roster, settings.plan)
-        self._reach = Reach(settings.identity, settings.roster)
-        self._credentials = Credentials(settings.identity, settings.roster, settings.study)
-        self._limits = self._widest()
         self._current = CurrentSession(settings.round_timeout)
         # Until the session is there.
         self._supervisor = Supervisor()
@@ -157,36 +146,24 @@ class _Part:
         self._begun = asyncio.Event()
         # Of the time before the session, which has its own.
         self._refusals = Refusals()
-        self._links: dict[PartyId, Link] = {
-            peer: MonitoredLink(self._endpoint(), peer, self._reach.route(peer), self._handle, self._position, monitor)
-            for peer in range(len(settings.roster))
-            if peer != settings.party
-        }
+        self.answered = monitor.acknowledged
+        self._mesh = mesh_of(settings, self, monitor)
         self._gathering = self._new_gathering()
 
     def _new_gathering(self) -> Gathering:
-        return Gathering(self._settings, self._quorum, self._store, self._links, self._monitor.event, self._fail)
+        return Gathering(self._settings, self._quorum, self._store, self._mesh.links, self._monitor.event, self.fail)
 
     async def run(self) -> NodeResult:
         settings = self._settings
-        listening = settings.listen_socket or self._reach.open_socket(settings.listen)
-        listener = Listener(
-            self._endpoint(),
-            listening,
-            self._handle,
-            self._position,
-            readiness=lambda: self._agreed.readiness(self._position()),
-            links=self._links,
-        )
-        listener.start()
-        self._reach.attend(listener, self._refused)
-        self._gathering.start()
+        self._mesh.bind(settings.listen_socket or settings.listen)
         patience = Patience(self._monitor.event, settings)
         async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(hang_up, self._reach, listener, self._links.values())
+            closing.push_async_callback(self._mesh.close)
             closing.push_async_callback(self._stop_gathering)
-            attempt = await endure(self._gather, self._store.path, patience, listener.drop)
-            return await self._take_part(attempt, listener, patience)
+            self._mesh.start()
+            self._gathering.start()
+            attempt = await endure(self._gather, self._store.path, patience, self._mesh.drop)
+            return await self._take_part(attempt, patience)
 
     async def _stop_gathering(self) -> None:
         # Another one may have followed the first.
@@ -205,10 +182,10 @@ class _Part:
             self._gathering = self._new_gathering()
             self._gathering.start()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         (self._current if self._current.begun else self._supervisor).fail(error)
 
-    async def _take_part(self, attempt: Attempt, listener: Listener, patience: Patience) -> NodeResult:
+    async def _take_part(self, attempt: Attempt, patience: Patience) -> NodeResult:
         started, store = _inside(self._settings, self._quorum, attempt)
         inside = started.settings
         with contextlib.ExitStack() as stack:
@@ -219,7 +196,7 @@ class _Part:
             self._on_start(started)
             members = attempt.proposal.ordered
             self._places = {member: place for place, member in enumerate(members)}
-            links = {place: self._links[member] for member, place in self._places.items() if member in self._links}
+            links = {place: self._mesh.links[member] for member, place in self._places.items() if member in self._mesh.links}
             attempts = itertools.count()
 
             async def take_part() -> NodeResult:
@@ -230,24 +207,24 @@ class _Part:
                     if (before := kept_result(store)) is not None:
                         return before
                 session = Session(inside, store, links, self._monitor.traffic, self._monitor.event, restarted=restarted)
-                session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
+                session.at_gate(lambda parties: self._mesh.cut_off(members[place] for place in parties), asyncio.to_thread)
                 self._current.follow(session)
                 self._begun.set()
                 return await session.run()
 
             def failed() -> None:
-                self._fail(Outage("another session follows"))
-                listener.drop()
+                self.fail(Outage("another session follows"))
+                self._mesh.drop()
 
             return remarked(await endure(take_part, store.path, patience, failed), inside, self._monitor)
 
-    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         if isinstance(request, Start):
             self._gathering.heard(sender, request)
-            return Answer(request.number, ACCEPTED, *self._position())
+            return Answer(request.number, ACCEPTED, *self.position)
         if not self._current.begun:
             if isinstance(request, Heartbeat):
-                return Answer(request.number, ACCEPTED, *self._position())
+                return Answer(request.number, ACCEPTED, *self.position)
             # Who is bound goes on at once; what it told of all others makes this party follow.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
@@ -258,39 +235,17 @@ class _Part:
         self._monitor.arrived(sender, request, answer)
         return answer
 
-    def _position(self) -> Position:
+    @property
+    def position(self) -> Position:
         return self._current.session.position if self._current.begun else (int(Phase.AGREEMENT), 0)
 
-    def _heard(self, peer: PartyId, position: Position) -> None:
+    def heard(self, peer: PartyId, position: Position) -> None:
         if self._current.begun and peer in self._places:
             self._current.session.heard(self._places[peer], position)
         self._monitor.heard(peer, position)
 
-    def _refused(self, peer: str, reason: str) -> None:
+    def refused(self, peer: str, reason: str) -> None:
         if self._current.begun:
             self._current.session.refused(peer, reason)
         elif (noted := self._refusals.note(peer, reason)) is not None:
             self._monitor.event(Refusal(*noted))
-
-    def _endpoint(self) -> Endpoint:
-        settings = self._settings
-        return Endpoint(
-            settings.party,
-            settings.roster,
-            settings.study,
-            self._credentials,
-            self._limits,
-            self._refused,
-            self._heard,
-            self._monitor.traffic,
-            self._agreed.fields,
-            self._fail,
-        )
-
-    def _widest(self) -> Limits:
-        """Of all plans with which the study may start."""
-        plans = [self._settings.plan, *(one.plan for one in self._quorum.smaller.values())]
-        parties, rounds = len(self._settings.roster), max(plan.protocol.rounds for plan in plans)
-        dimension = self._settings.plan.target.dimension
-        content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
-        return Limits.of_study(parties, rounds, dimension, content, max(plan.grid for plan in plans))

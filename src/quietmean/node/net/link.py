@@ -98,12 +98,17 @@ class Link:
         ``unless`` is asked before each time that the request is sent, when the peer's position is known: if it holds,
         :class:`WithheldError` is raised instead.
         """
+
+        def answered(answer: Answer) -> None:
+            on_answer(answer)
+            self._endpoint.answered(self._peer, request, answer)
+
         while True:
             duplex = await self._connection()
             if unless():
                 raise WithheldError
             try:
-                return await duplex.ask(request, payload, on_answer)
+                return await duplex.ask(request, payload, answered)
             except (OSError, EOFError):
                 duplex.abort()
                 self.lost(duplex)

@@ -13,7 +13,7 @@ from quietmean.node.net.hosts import numbers_to_dial
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.wire import AnyFrame, FrameReader, Limits, Payload, encode_frame, encode_part
+from quietmean.node.net.wire import Answer, AnyFrame, AnyRequest, FrameReader, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
 
@@ -35,8 +35,9 @@ class Endpoint:
     """What all connections of a node share.
 
     ``study`` is the session digest, ``fields`` digests of its terms by their path.
-    ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer;
-    ``fail(error)`` for an error that no peer has made, after which this node cannot go on as if nothing had happened.
+    ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer, and
+    ``answered(party, request, answer)`` with the request that it answers; ``fail(error)`` for an error that no peer has made,
+    after which this node cannot go on as if nothing had happened.
     """
 
     party: PartyId
@@ -49,6 +50,7 @@ class Endpoint:
     traffic: Traffic = field(default_factory=Traffic)
     fields: Mapping[str, bytes] = field(default_factory=dict)
     fail: Fail = report_defect
+    answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None
 
 
 class Connection:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.mesh import Mesh
 from quietmean.node.net import (
     NOT_A_PARTY,
     ONLY_CHECKS,
@@ -29,7 +30,6 @@ from quietmean.node.net import (
     Endpoint,
     Identity,
     Limits,
-    Listener,
     Readiness,
     Refusals,
     Refused,
@@ -37,10 +37,9 @@ from quietmean.node.net import (
     Traffic,
     printable,
 )
-from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
 from quietmean.node.tasks import Supervisor, Tasks
-from quietmean.node.tunnel import Reach, RelayError, hang_up
+from quietmean.node.tunnel import RelayError
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
 # Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
@@ -66,9 +65,7 @@ class CheckSession:
         self._party = roster.find(identity)
         self._roster = roster
         self._agreed = agreed
-        self._reach = Reach(identity, roster)
         self._answers = False
-        self._listening: socket.socket | None = None
         self._report = report
         self._credentials = Credentials(identity, roster, _NO_STUDY)
         self._changed = asyncio.Event()
@@ -76,13 +73,14 @@ class CheckSession:
         self._contacted = {party: asyncio.Event() for party in range(len(roster))}
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
+        self._mesh = Mesh(identity, self._endpoint(), None, agreed.readiness, self._asked)
 
     def listen(self, place: Address | Path | None = None) -> None:
         """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
 
         A path is the runtime folder of a port that several studies share. Raises :class:`InputError` if that is not possible.
         """
-        self._listening = self._reach.open_socket(place)
+        self._mesh.bind(place)
         self._answers = True
 
     async def run(self, wait: float) -> None:
@@ -90,17 +88,19 @@ class CheckSession:
         if not (math.isfinite(wait) and wait >= 0):
             raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
         started = asyncio.get_running_loop().time()
-        listener = self._listener() if self._answers else None
         asking = Tasks(self._supervisor.fail, self._changed.set)
         async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(hang_up, self._reach, listener)
+            closing.push_async_callback(self._mesh.close)
             closing.push_async_callback(asking.stop)
+            if self._answers:
+                # A study that has begun goes first.
+                self._mesh.start("visit")
             for standing in self.standings.values():
                 asking.spawn(self._ask_until_ready(standing, started + wait))
             await self._supervisor.run(self._until_all_are_ready(asking, started + wait))
 
-    def _listener(self) -> Listener:
-        endpoint = Endpoint(
+    def _endpoint(self) -> Endpoint:
+        return Endpoint(
             party=self._party,
             roster=self._roster,
             study=_NO_STUDY,
@@ -108,22 +108,9 @@ class CheckSession:
             limits=Limits.before_welcome(),
             refusal=self._refused,
             heard=lambda party, position: None,
-            traffic=Traffic(),
             fields=self._agreed.fields,
             fail=self._supervisor.fail,
         )
-        listener = Listener(
-            endpoint,
-            self._listening,
-            None,
-            lambda: (int(Phase.AGREEMENT), 0),
-            readiness=self._agreed.readiness,
-            asked=self._asked,
-        )
-        listener.start()
-        # A study that has begun goes first.
-        self._reach.attend(listener, self._refused, "visit")
-        return listener
 
     async def _until_all_are_ready(self, asking: Tasks, deadline: float) -> None:
         loop = asyncio.get_running_loop()
@@ -177,7 +164,7 @@ class CheckSession:
             standing.key, standing.trouble, standing.since = "proved", "", ""
         except (OSError, EOFError, PeerError) as error:
             key, trouble = _diagnosis(error)
-            if isinstance(error, TimeoutError) and not self._reach.route(standing.party).direct:
+            if isinstance(error, TimeoutError) and not self._mesh.route(standing.party).direct:
                 trouble = "it is not at its relay, or the relay does not answer"
             if key == "unknown" and standing.key != "unknown":
                 # It ran, and has ended: its last answer says more than that it is not reachable now.
@@ -205,7 +192,7 @@ class CheckSession:
 
     async def _connect(self, party: PartyId) -> Connection:
         try:
-            return Connection(await self._reach.route(party).dial(self._credentials.client(party)), Traffic())
+            return Connection(await self._mesh.route(party).dial(self._credentials.client(party)), Traffic())
         except RelayError:
             raise
         except ssl.SSLCertVerificationError:
@@ -217,7 +204,7 @@ class CheckSession:
 
     async def _refuse_proxy(self, party: PartyId) -> None:
         """Raises :class:`_NoNodeError` where what is shown at the address is no party's certificate at all."""
-        route, issuer = self._reach.route(party), None
+        route, issuer = self._mesh.route(party), None
         if isinstance(route, DirectRoute):
             with contextlib.suppress(OSError, EOFError):
                 issuer = await route.issuer()

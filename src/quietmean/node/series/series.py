@@ -27,21 +27,15 @@ from quietmean.node.net import (
     REFUSED,
     Answer,
     AnyRequest,
-    Credentials,
-    Endpoint,
     Heartbeat,
     InRound,
-    Limits,
-    Link,
-    Listener,
     Payload,
     Roster,
     Seal,
     inner_request,
 )
-from quietmean.node.peer import monitor_of
+from quietmean.node.peer import mesh_of, monitor_of
 from quietmean.node.phase import Phase, Position
-from quietmean.node.preflight import Agreed
 from quietmean.node.series.others import Others
 from quietmean.node.series.place import Place, RoundLink
 from quietmean.node.series.record import SeriesOver, Standing, over_text
@@ -58,7 +52,6 @@ from quietmean.node.session import (
     position_of,
 )
 from quietmean.node.storage import ROUND, Store, discard
-from quietmean.node.tunnel import Reach, hang_up
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
@@ -155,40 +148,14 @@ class Series:
             return
         self._may_know_more = bool(self._store.commitments())
         self._monitor: Monitor = stack.enter_context(monitor_of(settings))
-        self._reach = Reach(settings.identity, settings.roster)
-        self._agreed = Agreed.of(settings.roster, settings.plan)
-        target, protocol = settings.plan.target, settings.plan.protocol
-        content = protocol.content_limit(target.parties, target.dimension)
-        self._endpoint = Endpoint(
-            settings.party,
-            settings.roster,
-            settings.study,
-            Credentials(settings.identity, settings.roster, settings.study),
-            Limits.of_study(target.parties, protocol.rounds, target.dimension, content, settings.plan.grid),
-            self._refused,
-            self._heard,
-            self._monitor.traffic,
-            self._agreed.fields,
-            self._fail,
-        )
-        self._links = {
-            peer: Link(self._endpoint, peer, self._reach.route(peer), self._handle, self._told) for peer in self._others
-        }
-        self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2, self._fail)
+        self._mesh = mesh_of(settings, self, self._monitor)
+        self._where = Others(self._mesh.links, settings.plan.target.colluding, settings.round_timeout / 2, self.fail)
         self._opening = self._new_opening()
-        self._listener = Listener(
-            self._endpoint,
-            settings.listen_socket or self._reach.open_socket(settings.listen),
-            self._handle,
-            self._told,
-            readiness=lambda: self._agreed.readiness(self._told()),
-            links=self._links,
-        )
-        stack.push_async_callback(self._close)
-        self._listener.start()
-        self._reach.attend(self._listener, self._refused)
+        self._mesh.bind(settings.listen_socket or settings.listen)
+        stack.push_async_callback(self._mesh.close)
+        self._mesh.start()
         if not self._standing.agreed:
-            await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._listener.drop)
+            await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._mesh.drop)
         else:
             await self._where.ask(_FIRST_ASKING, self._place.round)
 
@@ -196,9 +163,6 @@ class Series:
         self._go_on()
         await self._opening.agree_on_seed()
         self._save(msgspec.structs.replace(self._standing, agreed=True))
-
-    async def _close(self) -> None:
-        await hang_up(self._reach, self._listener, self._links.values())
 
     def _restore(self) -> bool:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
@@ -255,7 +219,7 @@ class Series:
             return kept_result(store) or await self._run_once(settings, store, restarted=restarted)
 
         try:
-            found = await endure(attempt, store.path, patience, self._listener.drop)
+            found = await endure(attempt, store.path, patience, self._mesh.drop)
             self._ended = True
             return found
         except ProtocolFailure:
@@ -265,7 +229,7 @@ class Series:
             self._requests.drop(self._number)
 
     async def _run_once(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
-        number, listener = self._number, self._listener
+        number = self._number
         session = Session(
             settings,
             store,
@@ -274,7 +238,7 @@ class Series:
             self._monitor.event,
             restarted=restarted or self._may_know_more or self._requests.lost_some,
         )
-        session.at_gate(listener.cut_off, asyncio.to_thread)
+        session.at_gate(self._mesh.cut_off, asyncio.to_thread)
         detector = session.failure_detector
         for party in self._others:
             if party in self._where.absent:
@@ -292,7 +256,7 @@ class Series:
             self._session = None
             self._where.absent = {party for party in self._others if detector.suspected(party) and self._where.silent(party)}
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
         if self._session is not None or not self._standing.agreed:
             (self._session or self._opening).fail(error)
@@ -428,7 +392,7 @@ class Series:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    async def _handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> Answer:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
@@ -438,13 +402,13 @@ class Series:
             return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
         if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
             # It only asks where this party is.
-            return Answer(request.number, ACCEPTED, *self._told())
+            return Answer(request.number, ACCEPTED, *self.position)
         with self._requests.about(number):
             if self._is_early(number):
                 await self._requests.hold(sender, lambda: self._is_early(number))
             session = self._session
             if session is None or number != self._number:
-                return Answer(request.number, REFUSED, *self._told())
+                return Answer(request.number, REFUSED, *self.position)
             answer = await session.handle(sender, request, payload)
             self._monitor.arrived(sender, request, answer)
             return self._placed(answer, Place(number, (answer.phase, answer.round)))
@@ -466,15 +430,19 @@ class Series:
             return Place(self._number, self._session.position)
         return Place(self._number + self._ended, (int(Phase.AGREEMENT), 0))
 
-    def _told(self) -> Position:
+    @property
+    def position(self) -> Position:
         return self._place.told()
 
-    def _heard(self, peer: PartyId, told: Position) -> None:
+    def heard(self, peer: PartyId, told: Position) -> None:
         place = Place.of(told)
         self._note_place(peer, place)
         self._monitor.heard(peer, place.position)
         if self._session is not None and place.round == self._number and place.begun:
             self._session.heard(peer, place.position)
+
+    def answered(self, peer: PartyId, request: AnyRequest, answer: Answer) -> None:
+        """Nothing: the links of a round tell the monitor, in the round's own terms."""
 
     def _note_place(self, peer: PartyId, place: Place) -> None:
         if self._where.note(peer, place) and self._session is not None and self._where.is_past(peer, self._number):
@@ -488,8 +456,8 @@ class Series:
 
         return {
             peer: RoundLink(link, peer, number, lambda peer=peer: past(peer), self._monitor)  # type: ignore[misc]
-            for peer, link in self._links.items()
+            for peer, link in self._mesh.links.items()
         }
 
-    def _refused(self, peer: str, reason: str) -> None:
+    def refused(self, peer: str, reason: str) -> None:
         (self._session or self._opening).refused(peer, reason)

@@ -16,7 +16,7 @@ from quietmean.core.outage import require_space
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
-from quietmean.node.net import Address, Identity, Roster
+from quietmean.node.net import Address, Identity, Limits, Roster
 from quietmean.node.session.quorum import Quorum
 from quietmean.node.storage import Commitment, Store
 from quietmean.planning import Plan
@@ -107,6 +107,15 @@ class NodeSettings:
         plans = [self.plan.digest, *(one.plan.digest for _, one in sorted(self.quorum.smaller.items()))]
         agreed = {"minimum": self.quorum.minimum, "start_by": self.quorum.start_by, "conveners": list(self.roster.conveners)}
         return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed})
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The largest frames of the study, whichever of its plans it starts with."""
+        plans = [self.plan, *([] if self.quorum is None else (smaller.plan for smaller in self.quorum.smaller.values()))]
+        dimension = self.plan.target.dimension
+        content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
+        rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
+        return Limits.of_study(len(self.roster), rounds, dimension, content, grid)
 
     def require_space(self) -> None:
         """Before the start: what any study of this dimension stores at least finds room. Raises :class:`Outage`."""

@@ -19,7 +19,7 @@ from quietmean.node.tunnel.messages import (
     encode_message,
     is_proved,
 )
-from quietmean.node.tunnel.reach import Reach, hang_up
+from quietmean.node.tunnel.reach import Reach, Role
 from quietmean.node.tunnel.route import RelayError
 from quietmean.node.tunnel.web_proxy import is_loopback
 from quietmean.node.tunnel.websocket import (
@@ -61,11 +61,11 @@ __all__ = [
     "Proof",
     "Reach",
     "RelayError",
+    "Role",
     "Turned",
     "decode_proof",
     "encode_message",
     "frame",
-    "hang_up",
     "is_loopback",
     "is_proved",
     "upgrade_answer",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.net import (
@@ -16,7 +15,6 @@ from quietmean.node.net import (
     Group,
     HandedOver,
     Identity,
-    Link,
     Listener,
     RelayAddress,
     Roster,
@@ -25,6 +23,9 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.tunnel.route import Attendance, RelayAccess, RelayRoute
+
+# Whether the party takes all calls from now on, or only where no other process of it does.
+Role: TypeAlias = Literal["attend", "visit"]
 
 
 class Reach:
@@ -57,9 +58,7 @@ class Reach:
         address = listen or self._own
         return None if isinstance(address, RelayAddress) else open_socket(address)
 
-    def attend(
-        self, listener: Listener, trouble: Callable[[str, str], None], role: Literal["attend", "visit"] = "attend"
-    ) -> None:
+    def attend(self, listener: Listener, trouble: Callable[[str, str], None], role: Role = "attend") -> None:
         """From now on ``listener`` takes what does not come to a socket of its own.
 
         Calls at this party's relay, if its address is at one, and connections that the owner of a port hands over.
@@ -93,25 +92,3 @@ class Reach:
         if address not in self._accesses:
             self._accesses[address] = RelayAccess(address, self._identity, self._roster.digest)
         return self._accesses[address]
-
-
-async def hang_up(reach: Reach, listener: Listener | None, links: Iterable[Link] = ()) -> None:
-    """End all that a party has on the network: first what begins something new, then what lasts.
-
-    Each step is taken also where a cancellation ends the one before it: a socket that goes on listening would keep the party from
-    taking its part again in this process.
-    """
-    links = list(links)
-
-    async def close_links() -> None:
-        await asyncio.gather(*(link.close() for link in links))
-
-    # From the last to the first.
-    async with contextlib.AsyncExitStack() as closing:
-        closing.push_async_callback(reach.close)
-        closing.push_async_callback(close_links)
-        if listener is not None:
-            closing.push_async_callback(listener.close)
-        closing.push_async_callback(reach.leave)
-        for link in links:
-            link.stop()

@@ -1,0 +1,137 @@
+"""All of one party's connections: a link to each of the others, whoever dialled it, and the place where they reach this party.
+
+Whoever takes part is at their end as a :class:`Member`: a single study, one that starts with those who are there, or a series of
+rounds. They are opened in one order and closed in one, whatever runs over them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from quietmean.core.party import PartyId
+from quietmean.node.net import (
+    Address,
+    Answer,
+    AnyRequest,
+    Endpoint,
+    Identity,
+    Link,
+    Listener,
+    Payload,
+    Readiness,
+    Route,
+)
+from quietmean.node.phase import Phase, Position
+from quietmean.node.tunnel import Reach, Role
+
+
+class Member(Protocol):
+    """A party as its connections see it."""
+
+    @property
+    def position(self) -> Position:
+        """Where it is, for the others."""
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        """The answer to a request of another party."""
+
+    def heard(self, peer: PartyId, position: Position) -> None:
+        """Another party said where it is."""
+
+    def answered(self, peer: PartyId, request: AnyRequest, answer: Answer) -> None:
+        """Another party has answered a request of this one."""
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Something was refused, by either side; ``peer``: a name or an address."""
+
+    def fail(self, error: BaseException) -> None:
+        """An error that no peer has made."""
+
+
+class Mesh:
+    """One party's connections with all others of its roster; :meth:`bind`, :meth:`start`, then :meth:`close` however it ends.
+
+    ``member``: who answers; without one there are no links, and whoever calls is only told about ``readiness``.
+    ``asked``: called with each party that was told.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        endpoint: Endpoint,
+        member: Member | None,
+        readiness: Callable[[], Readiness],
+        asked: Callable[[PartyId], None] = lambda party: None,
+    ) -> None:
+        self._endpoint, self._member, self._readiness, self._asked = endpoint, member, readiness, asked
+        self._reach = Reach(identity, endpoint.roster)
+        self._listening: socket.socket | None = None
+        self._listener: Listener | None = None
+        self.links: dict[PartyId, Link] = {}
+        if member is not None:
+            others = (party for party in range(len(endpoint.roster)) if party != endpoint.party)
+            self.links = {party: Link(endpoint, party, self.route(party), member.handle, self._position) for party in others}
+
+    def route(self, party: PartyId) -> Route:
+        """The way to a party, at an address of its own or at a relay."""
+        return self._reach.route(party)
+
+    def bind(self, place: socket.socket | Address | Path | None = None) -> None:
+        """Take the place where the others reach this party: by default its address in the roster.
+
+        A socket that listens already is closed at the end; a path is the runtime folder of a port that several studies share.
+        Raises :class:`InputError` if that is not possible.
+        """
+        self._listening = place if isinstance(place, socket.socket) else self._reach.open_socket(place)
+
+    def start(self, role: Role = "attend") -> None:
+        """From now on the others reach this party. ``role``: with "visit", a study of it that has begun goes first at a relay."""
+        member = self._member
+        self._listener = Listener(
+            self._endpoint,
+            self._listening,
+            None if member is None else member.handle,
+            self._position,
+            readiness=self._readiness,
+            asked=self._asked,
+            links=self.links,
+        )
+        self._listener.start()
+        self._reach.attend(self._listener, self._endpoint.refusal, role)
+
+    def cut_off(self, parties: Iterable[PartyId]) -> None:
+        """See :meth:`Listener.cut_off`."""
+        if self._listener is not None:
+            self._listener.cut_off(parties)
+
+    def drop(self) -> None:
+        """See :meth:`Listener.drop`."""
+        if self._listener is not None:
+            self._listener.drop()
+
+    async def close(self) -> None:
+        """End all of it: first what begins something new, then what lasts.
+
+        Each step is taken also where a cancellation ends the one before it: a socket that goes on listening would keep the party
+        from taking its part again in this process.
+        """
+        # From the last to the first.
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self._reach.close)
+            closing.push_async_callback(self._close_links)
+            if self._listener is not None:
+                closing.push_async_callback(self._listener.close)
+            closing.push_async_callback(self._reach.leave)
+            for link in self.links.values():
+                link.stop()
+
+    async def _close_links(self) -> None:
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+
+    def _position(self) -> Position:
+        return (int(Phase.AGREEMENT), 0) if self._member is None else self._member.position
