@@ -16,7 +16,7 @@ from resumed import resumed
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.gate import decide_for
+from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import mu_of_budget
@@ -97,7 +97,7 @@ def _keeps(plan: Plan, target: Target) -> bool:
 def _excess(plan: Plan) -> float:
     """By how much the variance of all noise is too small for a gate, in one simulated history; in the worst of many more."""
     target = plan.target
-    found = decide_for(target, draw_execution(target, plan.protocol, Seed.public("one history"), target.dropouts))
+    found = decide(target, draw_execution(target, plan.protocol, Seed.public("one history"), target.dropouts))
     return (found.mu / found.limit) ** 2
 
 

@@ -16,7 +16,7 @@ from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned,
 from page_stamp import stamp
 from resumed import add_resume, resumed
 
-from quietmean.planning.gate import decide_for
+from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy.conversion import epsilon_of_mu
@@ -82,7 +82,7 @@ def told(plan: Plan, target: Target) -> str:
     """The epsilon of one history in which as many leave as planned."""
     if target.parties > MOST_GATED:
         return "-"
-    found = decide_for(target, draw_execution(target, plan.protocol, Seed.public("told"), target.dropouts))
+    found = decide(target, draw_execution(target, plan.protocol, Seed.public("told"), target.dropouts))
     return f"{epsilon_of_mu(found.mu, target.delta):.3g}"
 
 

@@ -17,6 +17,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from quietmean.core import late
+
 if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
@@ -135,6 +137,23 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__", *_MODULES])
+
+
+def _calibrate(*arguments: Any, **keywords: Any) -> Plan:
+    from quietmean.planning.calibrate import calibrate
+
+    return calibrate(*arguments, **keywords)
+
+
+def _simulate(*arguments: Any, **keywords: Any) -> Any:
+    from quietmean.simulation import simulate
+
+    return simulate(*arguments, **keywords)
+
+
+# Methods of values in layers below.
+late.calibrate.provide(_calibrate)
+late.simulate.provide(_simulate)
 
 
 class _Package(ModuleType):

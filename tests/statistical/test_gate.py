@@ -15,7 +15,7 @@ from scipy.stats import binom
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.gate import a_priori_mu, as_recorded, decide, decide_for, mu_before_release
+from quietmean.planning.gate import a_priori_mu, as_recorded, decide, mu_before_release
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.information import one_thread
@@ -41,13 +41,13 @@ def test_fresh_executions_keep_the_a_priori_figure(parties: int, colluding: int)
     print("seeds: gate fresh 0 ..", FRESH - 1)
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=0.1)
     plan = calibrate(target, IncA.from_options({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=59)
-    figure = a_priori_mu(plan)
+    figure = a_priori_mu(plan.target, plan.protocol)
     assert figure <= mu_of_budget(1.0, 1e-6) * (1 + 1e-9)
     refused = 0
     with one_thread():
         for number in range(FRESH):
             execution = fresh(plan, number)
-            decision = decide(plan, execution)
+            decision = decide(plan.target, execution)
             refused += not decision.passes
             # What is released was certified against all; the worst coalitions that a search finds are within it too.
             if decision.passes and number < 5:
@@ -70,11 +70,11 @@ def test_lost_shares_are_refused_and_would_have_exceeded_the_target() -> None:
     schedule = plan.schedule(Seed.public("lost"))
     lost = np.ones(schedule.neighbours.shape, dtype=np.bool_)
     execution = plan.execution(Seed.public("lost"), ExecutionTrace(np.ones((7, 8), dtype=np.bool_), lost))
-    decision = decide(plan, execution)
+    decision = decide(plan.target, execution)
     assert decision.exhaustive
     assert not decision.passes
     without_gate = execution.privacy(1e-6).coalitions(2).max_mu
-    assert without_gate > 1.5 * a_priori_mu(plan)
+    assert without_gate > 1.5 * a_priori_mu(plan.target, plan.protocol)
     assert mu_before_release(plan.protocol, 1.0) <= decision.limit * (1 + 1e-9)
 
 
@@ -89,11 +89,11 @@ def test_who_left_may_have_told_one_another_anything() -> None:
     staying = [party for party in range(8) if party not in left]
     together = max(privacy.against([*left, party]).mu_upper.max() for party in staying)
     alone = privacy.coalitions(2).max_mu
-    decision = decide(plan, execution)
+    decision = decide(plan.target, execution)
     assert decision.mu == pytest.approx(max(together, alone), rel=1e-6)
     assert together > 1.05 * alone
     # With complete logs of all there is nothing to be assumed.
-    assert decide_for(plan.target, recorded, ()).mu == pytest.approx(alone, rel=1e-9)
+    assert decide(plan.target, recorded, ()).mu == pytest.approx(alone, rel=1e-9)
 
 
 def test_the_record_of_a_simulated_history_says_no_less() -> None:
@@ -108,7 +108,7 @@ def test_the_record_of_a_simulated_history_says_no_less() -> None:
 
 def test_equal_figures_are_refused() -> None:
     plan = small_plan()
-    decision = decide(plan, fresh(plan, 1))
+    decision = decide(plan.target, fresh(plan, 1))
     assert decision.passes
     assert not type(decision)(decision.limit * (1 - 1e-9), decision.limit, True).passes
 

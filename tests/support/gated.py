@@ -36,14 +36,14 @@ def gated_plan(parties: int, rounds: int, star: float = 2.6, delta: float = 6.0,
 def decided_once(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Certificates are a function of the history: parties that have the same share one here."""
     known: dict[str, gate.Decision] = {}
-    decide_for = gate.decide_for
+    decide = gate.decide
 
     def once(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> gate.Decision:
         key = gate.history_digest(execution, incomplete or ()) + str(target)
-        return known.setdefault(key, decide_for(target, execution, incomplete)) if key not in known else known[key]
+        return known.setdefault(key, decide(target, execution, incomplete)) if key not in known else known[key]
 
     with patch.context() as scope:
-        scope.setattr(gate, "decide_for", once)
+        scope.setattr(gate, "decide", once)
         yield
 
 

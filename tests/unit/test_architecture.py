@@ -289,6 +289,27 @@ def test_circles_are_found(files: dict[str, str], circle: bool, tmp_path: Path) 
     assert (found > 0) == circle
 
 
+def test_no_circle_between_files_either_where_one_is_for_type_checkers() -> None:
+    """Who must know another's type knows it: two files that know each other are read as one."""
+    graph = dict[str, set[str]]()
+    for here, there in _arrows(PACKAGE, with_types=True):
+        graph.setdefault(".".join(here), set()).add(".".join(there))
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"a circle of files: {' -> '.join(error.args[1])}")
+
+
+def test_circles_for_type_checkers_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "quietmean"
+    package.mkdir()
+    (package / "a.py").write_text("from quietmean.b import x")
+    (package / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from quietmean.a import y")
+    names = [("quietmean", "a"), ("quietmean", "b")]
+    assert _arrows(package, with_types=True) == {(names[0], names[1]), (names[1], names[0])}
+    assert _arrows(package) == {(names[0], names[1])}
+
+
 def test_rooms_of_the_node_are_entered_by_their_faces() -> None:
     rooms = {path.parent.name for path in (PACKAGE / "node").glob("*/__init__.py")}
     for here, there in _arrows(PACKAGE):
@@ -298,18 +319,24 @@ def test_rooms_of_the_node_are_entered_by_their_faces() -> None:
 
 
 @cache
-def _arrows(package: Path) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(file, file that it imports), both as names from the root; a folder's own file is its ``__init__``."""
+def _arrows(package: Path, *, with_types: bool = False) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(file, file that it imports), both as names from the root; a folder's own file is its ``__init__``.
+
+    ``with_types``: also what is imported for type checkers alone.
+    """
     names = {path.relative_to(package.parent).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
-    return {(here, there) for here, path in names.items() for there in _imported_files(path, set(names)) if here != there}
+    return {
+        (here, there) for here, path in names.items() for there in _imported_files(path, set(names), with_types) if here != there
+    }
 
 
-def _imported_files(path: Path, names: set[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Also of imports inside functions, which hide a circle from the interpreter only; not those for type checkers alone."""
+def _imported_files(path: Path, names: set[tuple[str, ...]], with_types: bool) -> Iterator[tuple[str, ...]]:
+    """Also of imports inside functions, which hide a circle from the interpreter only."""
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and for_types and not with_types:
             waiting += node.orelse
             continue
         waiting += ast.iter_child_nodes(node)

@@ -257,7 +257,7 @@ def test_what_was_proven_for_coalitions_alone_is_not_used(monkeypatch: pytest.Mo
     assert certificate.kind == "bound for every coalition"
     assert certificate.found is not None
     assert (certificate.mu >= certificate.found.mu * (1 - 1e-9)).all()
-    decide(plan, execution)
+    decide(plan.target, execution)
     with pytest.raises(AssertionError, match="about coalitions"):
         replace(execution, interception=None).privacy(1e-6).coalitions(3, limit=10)
 
@@ -357,14 +357,14 @@ def test_the_gate_counts_what_is_read(number: int) -> None:
     """Whoever stays: every coalition with all later messages, and where somebody left, all of them beside it."""
     plan = noisy(eavesdropping=ALL_AFTER_FIRST, dropouts=0.35)
     execution = executed(plan, number, dropouts=0.35)
-    found = decide(plan, execution)
+    found = decide(plan.target, execution)
     assert found.exhaustive
     left = set(np.nonzero(~execution.trace.finished)[0].tolist())
     for party in range(6):
         for corrupt in ({party}, left | {party}):
             told = execution.privacy(1e-6).against(corrupt)
             assert told.max_mu <= found.mu * (1 + 1e-9)
-    assert decide(plan, replace(execution, interception=None)).mu < found.mu
+    assert decide(plan.target, replace(execution, interception=None)).mu < found.mu
 
 
 def test_before_the_release_nothing_that_is_read_costs_more_than_was_promised() -> None:

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +39,16 @@ def lock(handle: int, *, shared: bool = False) -> None:
         os.lseek(handle, 0, os.SEEK_SET)
     else:
         fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+@contextlib.contextmanager
+def locked(handle: int) -> Iterator[int]:
+    """While this process alone has the open file, which is closed at the end."""
+    try:
+        lock(handle)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def sync_data(handle: int) -> None:
@@ -121,6 +131,11 @@ def mode_of(path: Path) -> int:
 
 def replace_durably(path: Path, content: bytes) -> None:
     """Write a private file whole or not at all: after a crash it holds the old content or the new. Raises :class:`OSError`."""
+    replace_whole(path, content, durable=True)
+
+
+def replace_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """The same for whoever reads it meanwhile; what a crash of the machine leaves is not known, unless ``durable``."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     # Of a process that had this number and crashed.
     fresh.unlink(missing_ok=True)
@@ -128,13 +143,15 @@ def replace_durably(path: Path, content: bytes) -> None:
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             owner_only(file.fileno())
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, content: bytes) -> None:

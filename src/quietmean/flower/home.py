@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from quietmean.core.errors import InputError
-from quietmean.core.portability import lock, open_private, replace_durably
+from quietmean.core.portability import locked, open_private, replace_durably
 from quietmean.flower.agreement import Agreement
 from quietmean.node.net import Identity
 
@@ -40,15 +39,9 @@ class Home:
     def account(self) -> Path:
         return self.folder / ACCOUNT
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[int]:
         """One message at a time: two at once could be answered from one state in two ways."""
-        handle = open_private(self.folder / _LOCK, os.O_RDWR | os.O_CREAT)
-        try:
-            lock(handle)
-            yield
-        finally:
-            os.close(handle)
+        return locked(open_private(self.folder / _LOCK, os.O_RDWR | os.O_CREAT))
 
     def read(self) -> bytes | None:
         """The session as it was written last, or None before the first time."""

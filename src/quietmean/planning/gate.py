@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -42,9 +42,6 @@ from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound, most_tried
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
-
-if TYPE_CHECKING:
-    from quietmean.planning.plan import Plan
 
 # Digits to which all parties compute the same number.
 _DIGITS = 6
@@ -67,13 +64,10 @@ class Decision:
         return _rounded(self.mu) < _rounded(self.limit)
 
 
-def decide(plan: Plan, execution: Execution) -> Decision:
-    """May the parties that are online in the last round release what they hold? All of them count as releasing."""
-    return decide_for(plan.target, execution)
+def decide(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> Decision:
+    """May the parties that are online in the last round release what they hold? All of them count as releasing.
 
-
-def decide_for(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> Decision:
-    """As :func:`decide`, for a target. ``incomplete``: the parties of whose history only a part is known.
+    ``incomplete``: the parties of whose history only a part is known.
 
     Without it this is a simulated history, and decided is what nodes would do in their place: see :func:`as_recorded`.
     """
@@ -146,15 +140,10 @@ def mu_before_release(protocol: Protocol, sensitivity: float) -> float:
     return sensitivity / math.sqrt(protocol.variance_before_release())
 
 
-def a_priori_mu(plan: Plan) -> float:
-    """The mu that no history exceeds, against any coalition of the planned size, if all honest parties keep to the gate."""
-    return _kept_mu(plan.target, plan.protocol)
-
-
 def a_priori_at_gate(target: Target, protocol: Protocol) -> APriori:
     """What a study costs at most whose parties hold the gate; never more than without it."""
     promised = protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
-    mu = _kept_mu(target, protocol)
+    mu = a_priori_mu(target, protocol)
     if mu >= promised.mu:
         return promised
     why = "a gate before the release: every party certifies what happened, and publishes nothing that could cost more"
@@ -166,7 +155,8 @@ def kept_at_gate(target: Target, execution: Execution) -> Execution:
     return replace(execution, kept={target.colluding: a_priori_at_gate(target, execution.protocol)})
 
 
-def _kept_mu(target: Target, protocol: Protocol) -> float:
+def a_priori_mu(target: Target, protocol: Protocol) -> float:
+    """The mu that no history exceeds, against any coalition of the planned size, if all honest parties keep to the gate."""
     return max(mu_before_release(protocol, target.sensitivity), mu_of_budget(target.epsilon, target.delta))
 
 
@@ -266,7 +256,7 @@ class GateRecord:
 
         A bound may have been larger, or there where now every coalition is tried: so it was with versions before this one.
         """
-        found, decided = decide_for(target, self.execution, self.incomplete), self.decision
+        found, decided = decide(target, self.execution, self.incomplete), self.decision
         tried = found.exhaustive and decided.exhaustive
         mu, stated_mu = _rounded(found.mu), _rounded(decided.mu)
         same = {
@@ -341,7 +331,7 @@ class GateTrials:
 def try_gate(target: Target, executions: Iterable[Execution], attempt: int = 1) -> GateTrials:
     """The gate's decisions on histories."""
     with one_thread():
-        decisions = [decide_for(target, execution) for execution in executions]
+        decisions = [decide(target, execution) for execution in executions]
     refused = sum(not decision.passes for decision in decisions)
     return GateTrials(max(decision.mu for decision in decisions), len(decisions), refused, attempt)
 

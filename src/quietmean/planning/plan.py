@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core import late
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
@@ -18,7 +19,6 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.late import from_above
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text
@@ -188,7 +188,7 @@ class Plan:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
         seed = rng if isinstance(rng, int) else int(rng.integers(2**62))
-        return from_above("quietmean.simulation", "simulate")(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate)
+        return late.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate)
 
     def to_json(self) -> dict[str, Any]:
         return {

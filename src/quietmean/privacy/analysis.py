@@ -137,6 +137,11 @@ class PrivacyAnalysis:
         """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
         return self._single_honest.copy()
 
+    @property
+    def alone(self) -> float:
+        """Epsilon of the worst-off party if all the others collude; rounded up."""
+        return self.epsilon(float(self._single_honest.max()))
+
     @cached_property
     def _single_honest(self) -> Array:
         return self._everybody_else(frozenset())

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from quietmean.core.party import Message, PartyId, Vector
 
-if TYPE_CHECKING:
-    from quietmean.protocols.protocol import Protocol
-
 # A message, and whom it reached.
 Sent: TypeAlias = tuple[Message, frozenset[PartyId]]
+Opened = TypeVar("Opened", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Opening:
+class Opening(Generic[Opened]):
     """One attack on a target, of which many trials are run at once: each in ``together`` coordinates of one long value.
 
     ``base``, shape (n,): the parties' values in every coordinate in the first world; in the second the target's is larger by
@@ -30,5 +28,5 @@ class Opening:
     change: float
     share: float
     noise: float
-    stretched: Callable[[int], Protocol] = field(repr=False)
+    stretched: Callable[[int], Opened] = field(repr=False)
     read: Callable[[Sequence[Sent], int], Vector | None] = field(repr=False)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core import late
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
-from quietmean.core.late import from_above
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
@@ -166,8 +166,7 @@ class Protocol(Configured, CanBeOverheard, ABC):
         protocol without privacy unless ``no_privacy`` asks for that.
         """
         self.require_privacy(no_privacy)
-        calibrate = from_above("quietmean.planning.calibrate", "calibrate")
-        return calibrate(target, self, calibration=calibration, executions=executions)
+        return late.calibrate(target, self, calibration=calibration, executions=executions)
 
     @property
     def is_private(self) -> bool:
@@ -472,7 +471,7 @@ class Protocol(Configured, CanBeOverheard, ABC):
         sensitivity: float,
         corrupt: frozenset[PartyId],
         target: PartyId,
-    ) -> Opening | None:
+    ) -> Opening[Protocol] | None:
         """How to attack it where messages are not linear; None if there is no attack. Only asked where :attr:`is_linear` is not.
 
         Raises :class:`InputError` where there is none for these parameters.

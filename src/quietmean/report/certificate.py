@@ -112,7 +112,7 @@ class CertificatePage:
     @property
     def alone(self) -> float:
         """Epsilon of the worst-off party if all others collude."""
-        return self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        return self.privacy.alone
 
     def render(self) -> str:
         return render_template(

@@ -149,7 +149,7 @@ class OfficerPage:
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
 
     def _glance(self) -> list[glance.Glance]:
-        everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        everybody = self.privacy.alone
         weights = self.execution.weights.sum()
         by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
@@ -180,7 +180,7 @@ class OfficerPage:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         cards = [] if promised is None else [self._promise_card(promised)]
         cards.append(_card("ex post", spent, f"what the execution that happened cost, against {self.certificate_describe()}"))
-        everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        everybody = self.privacy.alone
         cards.append(
             _card("if everybody else colludes", everybody, "ex post: only the noise that a party keeps for itself remains")
         )

@@ -90,7 +90,7 @@ def _who_did_what(report: StudyReport) -> str:
 
 
 def _glance(report: StudyReport) -> list[glance.Glance]:
-    everybody = report.privacy.epsilon(float(report.privacy.single_honest().max()))
+    everybody = report.privacy.alone
     certificate = report.certificate
     return [
         _how_sure(report),
@@ -269,7 +269,7 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
 def _privacy(report: StudyReport) -> dict[str, Any]:
     epsilons, target, promised = party_epsilons(report), report.target_epsilon, report.certificate.epsilon_a_priori
     worst, delta = float(epsilons.max()), words.power(report.delta)
-    everyone_else = report.privacy.epsilon(float(report.privacy.single_honest().max()))
+    everyone_else = report.privacy.alone
     unit = _unit(report.unit)
     label = "Epsilon of every party against the worst coalition without it"
     return {

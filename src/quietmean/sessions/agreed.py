@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.assumptions import Assumption, assumptions_json, usual_colluders
-from quietmean.core.codec import decode_toml, digest
+from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.core.schema import nearest
+from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
 from quietmean.planning.automatic import AUTO
@@ -66,13 +66,7 @@ class SessionStudy(BaseModel):
     @classmethod
     def load(cls, path: Path) -> SessionStudy:
         """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise InputError(f"session file {path} does not exist: check the path") from None
-        except OSError as error:
-            raise InputError(f"session file {path} cannot be read ({reason_of(error)}): mend it") from None
-        raw = decode_toml(content, lambda reason: InputError(f"session file {path} cannot be read ({reason}): mend it"))
+        raw = read_tables(path, "session file")
         if set(raw) != {"session"} or not isinstance(raw["session"], Mapping):
             raise InputError(f"session file {path.name} must have one table, [session], and nothing else: mend it")
         return cls.parse(raw["session"])
@@ -83,7 +77,7 @@ class SessionStudy(BaseModel):
         try:
             return cls.model_validate(dict(raw))
         except ValidationError as error:
-            faults = "; ".join(_fault(fault["loc"], fault["type"], fault["msg"]) for fault in error.errors())
+            faults = "; ".join(_fault(one["loc"], one["type"], one["msg"]) for one in error.errors())
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
 
     def terms(self, parties: int) -> SessionTerms:
@@ -102,11 +96,8 @@ class SessionStudy(BaseModel):
         )
 
 
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    text = ".".join(map(str, place))
-    if kind == "extra_forbidden":
-        return f"{text} is unknown{nearest(str(place[-1]), list(SessionStudy.model_fields))}"
-    return f"{text} is missing" if kind == "missing" else f"{text}: {message.lower()}"
+def _fault(place: Place, kind: str, message: str) -> str:
+    return f"{'.'.join(map(str, place))} is missing" if kind == "missing" else fault(place, kind, message, SessionStudy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,7 +74,7 @@ class MemoryEngine:
             last = leaves.get(party, protocol.rounds) if party in values else 0
             trace.online[last + 1 :, party] = False
         execution = plan.execution(Seed.from_os(), trace, weights)
-        if plan.gated and not decide(plan, execution).passes:
+        if plan.gated and not decide(plan.target, execution).passes:
             raise ProtocolFailure("the round has no result: what was seen of it would be more than the session allows")
         noise = StackedNoise.from_os(parties) if self._noise is None else self._noise(round_, parties)
         releases = protocol.batch(execution.schedule, trace, rows, weights, noise)

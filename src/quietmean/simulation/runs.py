@@ -185,7 +185,7 @@ def _run_stack(
         # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
-    refused = np.array([gate and not decide(plan, plan.execution(*drawn_run)).passes for drawn_run in drawn_runs])
+    refused = np.array([gate and not decide(plan.target, plan.execution(*drawn_run)).passes for drawn_run in drawn_runs])
     done = (weights > 0) & ~refused
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
     decode = partial(plan.protocol.decode, parties)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,6 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.transforms import Transform
-
-if TYPE_CHECKING:
-    from quietmean.statistics.features import Vertex
 
 Array = NDArray[np.float64]
 
@@ -106,12 +102,12 @@ class Supposed:
         found: Array = ndtri((ranks + 0.5) / ROWS)
         return found
 
-    def vertex(self, vertex: Vertex) -> Array:
-        """A covariate, (rows,): numbers in their units, a level as 1 and all others as 0."""
-        values = self.values[vertex.column.name]
-        if vertex.level is None:
+    def covariate(self, column: Column, level: str | None = None) -> Array:
+        """(rows,): numbers in their units, a level as 1 and all others as 0."""
+        values = self.values[column.name]
+        if level is None:
             return values
-        found: Array = (values == vertex.column.categories.index(vertex.level)).astype(np.float64)
+        found: Array = (values == column.categories.index(level)).astype(np.float64)
         return found
 
     def unit(self, values: Array) -> Array:

@@ -24,7 +24,7 @@ import msgspec
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import refuse_outage
-from quietmean.core.portability import lock, open_private, sync_folder
+from quietmean.core.portability import lock, locked, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.signed import Signed
@@ -147,11 +147,8 @@ class AuditLog:
         new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            lock(handle)
+        with locked(handle):
             yield handle
-        finally:
-            os.close(handle)
         if new:
             sync_folder(self.path.parent)
 

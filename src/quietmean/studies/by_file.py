@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release, Vector
-from quietmean.core.portability import lock, open_private
+from quietmean.core.portability import locked, open_private
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning.plan import Plan
@@ -141,19 +141,13 @@ class Giver:
                 f"copied: {_ONCE}"
             )
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[int]:
         """No other process of this user contributes meanwhile."""
         try:
             self.register.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = open_private(self.register / "lock", os.O_RDWR | os.O_CREAT)
+            return locked(open_private(self.register / "lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
             raise InputError(f"folder {self.register} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
-        try:
-            lock(handle)
-            yield
-        finally:
-            os.close(handle)
 
 
 @dataclass(frozen=True, eq=False)

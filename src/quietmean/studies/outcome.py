@@ -65,7 +65,7 @@ class StudyOutcome:
     @property
     def everyone_else_epsilon(self) -> float:
         """Epsilon of the worst-off party if all others collude; rounded up."""
-        return self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        return self.privacy.alone
 
     @property
     def parties_counted(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.node.quorum import ATTEMPTS, least_minimum
@@ -13,20 +13,20 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 
-if TYPE_CHECKING:
-    from quietmean.studies.study import Study
-
 # What parties tell each other of an attempt is one short message.
 MOST_PARTIES = 500
 # The option of protocols that give no result from fewer inputs.
 _LEAST_INPUTS = "minimum"
 
 
-def minimum_of(study: Study, parties: int) -> int:
-    """With how many parties the study may start. Raises :class:`InputError` where two results could be made."""
-    colluding = study.target(parties).colluding
+# Makes a plan one of a study: with what its coordinates mean.
+Placed = Callable[[Plan], Plan]
+
+
+def minimum_of(given: int | None, parties: int, colluding: int) -> int:
+    """With how many parties a study may start, by default all. Raises :class:`InputError` where two results could be made."""
     least = least_minimum(parties, colluding)
-    minimum = parties if study.minimum is None else study.minimum
+    minimum = parties if given is None else given
     if not least <= minimum <= parties:
         raise InputError(
             f"minimum is {minimum}: with {parties} parties of whom {colluding} may collude choose {least}..{parties}, more than "
@@ -37,38 +37,38 @@ def minimum_of(study: Study, parties: int) -> int:
     return minimum
 
 
-def for_quorum(study: Study, choice: Choice) -> Choice:
-    """The choice with plans for every number of parties with which the study may start.
+def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], placed: Placed) -> Choice:
+    """The choice with plans for every number of parties with which a study may start, from ``minimum`` on.
 
-    All are of one protocol and against the same number of colluders, whoever is in. Raises :class:`InputError` for a minimum
-    that is too small, and for a protocol that cannot start so.
+    ``options``: the protocol's, as the study gives them. All plans are of one protocol and against the same number of colluders,
+    whoever is in. Raises :class:`InputError` for a protocol that cannot start so.
     """
     target = choice.plan.target
-    minimum = minimum_of(study, target.parties)
     least = least_minimum(target.parties, target.colluding)
-    plan = _enough_inputs(study, choice.plan, least)
+    plan = _enough_inputs(choice.plan, least, options, placed)
     _refuse(plan)
     smaller = {}
     for size in range(minimum, target.parties):
-        smaller[size] = _enough_inputs(study, _calibrated(study, replace(target, parties=size), plan, study.options), least)
+        fewer = placed(_calibrated(replace(target, parties=size), plan, options))
+        smaller[size] = _enough_inputs(fewer, least, options, placed)
         _refuse(smaller[size])
     return replace(choice, plan=plan, smaller=smaller)
 
 
-def _calibrated(study: Study, target: Target, like: Plan, options: Mapping[str, Any]) -> Plan:
-    return study.placed(calibrate(target, get_protocol(like.protocol.name).from_options(options)))
+def _calibrated(target: Target, like: Plan, options: Mapping[str, Any]) -> Plan:
+    return calibrate(target, get_protocol(like.protocol.name).from_options(options))
 
 
-def _enough_inputs(study: Study, plan: Plan, least: int) -> Plan:
+def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], placed: Placed) -> Plan:
     """The plan, with no result from fewer inputs than ``least`` where the protocol itself sees to that."""
     inputs = getattr(plan.protocol, _LEAST_INPUTS, least)
     if inputs >= least:
         return plan
-    if _LEAST_INPUTS in study.options:
+    if _LEAST_INPUTS in options:
         raise InputError(
             f"option {_LEAST_INPUTS} is {inputs}: with start_by choose {least} or more, so that no two results can be made"
         )
-    return _calibrated(study, plan.target, plan, {**study.options, _LEAST_INPUTS: least})
+    return placed(_calibrated(plan.target, plan, {**options, _LEAST_INPUTS: least}))
 
 
 def _refuse(plan: Plan) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quietmean.core.assumptions import usual_colluders
-from quietmean.core.codec import decode_toml
 from quietmean.core.domain import Count, PrivacyUnit
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
+from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -28,6 +28,7 @@ from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.studies.deadlines import Deadlines, time_with_offset
+from quietmean.studies.quorum import for_quorum, minimum_of
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
@@ -104,14 +105,7 @@ class Study(BaseModel):
 
         Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
         """
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise InputError(f"study file {path} does not exist: check the path") from None
-        except OSError as error:
-            raise InputError(f"study file {path} cannot be read ({reason_of(error)}): mend it") from None
-        raw = decode_toml(content, lambda reason: InputError(f"study file {path} cannot be read ({reason}): mend it"))
-        return cls.from_tables(raw, f"study file {path.name}")
+        return cls.from_tables(read_tables(path, "study file"), f"study file {path.name}")
 
     @classmethod
     def from_tables(cls, raw: Mapping[str, Any], place: str) -> Study:
@@ -153,9 +147,9 @@ class Study(BaseModel):
         except ValidationError as error:
             all_faults = error.errors()
             # Where a column is wrong, there is none for the list either.
-            inside = any(fault["loc"][0] == "column" and len(fault["loc"]) > 1 for fault in all_faults)
-            shown = [fault for fault in all_faults if not (inside and fault["loc"] == ("column",))]
-            faults = [_fault(fault["type"], fault["loc"], fault["msg"], fault.get("ctx", {})) for fault in shown]
+            inside = any(one["loc"][0] == "column" and len(one["loc"]) > 1 for one in all_faults)
+            shown = [one for one in all_faults if not (inside and one["loc"] == ("column",))]
+            faults = [_fault(one["type"], one["loc"], one["msg"], one.get("ctx", {})) for one in shown]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
         if study.minimum is not None and not study.starts_with_quorum:
             raise InputError("the study has a minimum and no start_by: say when it starts with those who are there")
@@ -259,9 +253,11 @@ class Study(BaseModel):
 
     def with_quorum(self, choice: Choice) -> Choice:
         """The same with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""
-        from quietmean.studies.quorum import for_quorum
+        return for_quorum(choice, self.minimum_of(choice.plan.target.parties), self.options, self.placed)
 
-        return for_quorum(self, choice)
+    def minimum_of(self, parties: int) -> int:
+        """With how many of the parties it may start. Raises :class:`InputError` where two results could be made."""
+        return minimum_of(self.minimum, parties, self.target(parties).colluding)
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with what its coordinates mean in this study, and where they lie.
@@ -302,14 +298,11 @@ _MUST_BE = {
 }
 
 
-def _fault(kind: str, place: tuple[int | str, ...], message: str, context: Mapping[str, Any]) -> str:
+def _fault(kind: str, place: Place, message: str, context: Mapping[str, Any]) -> str:
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
     text = ".".join(map(str, place))
     if kind == "extra_forbidden":
-        tables: dict[str, type[BaseModel]] = {"column": Column, "deadlines": Deadlines}
-        table = tables.get(str(place[0]), Study) if len(place) > 1 else Study
-        known = [field.alias or name for name, field in table.model_fields.items()]
-        return f"{text} is unknown{nearest(str(place[-1]), known)}"
+        return fault(place, kind, message, Study, {"column": Column, "deadlines": Deadlines})
     if place == ("column",) and kind in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
     if kind == "missing":

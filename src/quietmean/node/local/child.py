@@ -24,6 +24,7 @@ from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
+from quietmean.core.portability import replace_whole
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster
@@ -45,7 +46,7 @@ def main(path: Path, listening: int) -> int:
     except QuietmeanError as error:
         # Only a closed gate has one; its class is not imported here, with all that certificates need.
         if (record := getattr(error, "record", None)) is not None:
-            _write_atomically(Path(settings.result), json.dumps({"refused": record.to_json()}).encode())
+            replace_whole(Path(settings.result), json.dumps({"refused": record.to_json()}).encode())
         _report(Failed(str(error), error.exit_code))
         return error.exit_code
     except (OSError, MemoryError) as error:
@@ -81,7 +82,7 @@ async def _take_part(settings: ChildSettings, descriptor: int) -> None:
                 report=report,
             )
         )
-    _write_atomically(Path(settings.result), json.dumps(result.to_json()).encode())
+    replace_whole(Path(settings.result), json.dumps(result.to_json()).encode())
     _report(Done())
 
 
@@ -99,12 +100,6 @@ def _report(event: Event) -> None:
 
 def _print(event: dict[str, Any]) -> None:
     print(json.dumps(event), flush=True)
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
 
 
 if __name__ == "__main__":

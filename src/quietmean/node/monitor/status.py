@@ -17,7 +17,7 @@ from typing import Any
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.output import Output, json_object
-from quietmean.core.portability import open_private
+from quietmean.core.portability import replace_whole
 
 FORMAT = "quietmean-status-1"
 
@@ -44,12 +44,7 @@ def _is_status(content: bytes) -> bool:
 def write_status(path: Path, status: Mapping[str, Any]) -> None:
     """Put the status of this process in place of the last one. Raises OSError."""
     document = {"format": FORMAT, **process_identity(os.getpid()), **status}
-    partial = path.with_name(path.name + ".partial")
-    # Of a process that crashed; what lies there is never written into.
-    partial.unlink(missing_ok=True)
-    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
-        json.dump(document, file)
-    partial.replace(path)
+    replace_whole(path, json.dumps(document).encode())
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -13,12 +13,12 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from quietmean.core.errors import InputError
-from quietmean.core.portability import lock, user_of_process
+from quietmean.core.portability import locked, user_of_process
 from quietmean.node.net.account_socket import user_of_peer
 from quietmean.node.net.labels import DIGITS
 from quietmean.node.net.roster import Address, format_address, parse_address
@@ -259,12 +259,6 @@ def _answers(place: Path) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path) -> contextlib.AbstractContextManager[int]:
     """While no other process looks who has which door, or changes it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        lock(handle)
-        yield
-    finally:
-        os.close(handle)
+    return locked(os.open(folder, os.O_RDONLY))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from enum import Enum, auto
-from typing import TYPE_CHECKING, cast
+from typing import Any, Protocol, cast
 
 from quietmean.core.errors import PeerError
-from quietmean.node.relay.limits import WRITE_BUFFER
+from quietmean.node.relay.limits import WRITE_BUFFER, Counts
 from quietmean.node.tunnel import (
     BINARY,
     CLOSE,
@@ -34,9 +34,6 @@ from quietmean.node.tunnel import (
 )
 from quietmean.randomness import fresh_bytes
 
-if TYPE_CHECKING:
-    from quietmean.node.relay.exchange import Exchange
-
 # Who does not take even this many bytes of messages is cut off.
 _UNREAD = 64 * 1024
 
@@ -50,10 +47,38 @@ class Stage(Enum):
     OVER = auto()
 
 
+class Owner(Protocol):
+    """Who has the connections of a relay: it knows who may do what, and which two are joined."""
+
+    @property
+    def buffer(self) -> memoryview:
+        """What is read lies here; one for all connections."""
+
+    @property
+    def connections(self) -> set[RelayConnection]:
+        """All that are open."""
+
+    @property
+    def counts(self) -> Counts:
+        """Of all connections."""
+
+    def now(self) -> float:
+        """In seconds, of a clock that never goes back."""
+
+    def health(self) -> dict[str, Any]:
+        """Counts only."""
+
+    def proved(self, connection: RelayConnection, proof: Proof) -> None:
+        """Let a party do what it asks for. Raises :class:`PeerError` where it may not."""
+
+    def lost(self, connection: RelayConnection) -> None:
+        """A connection is no more."""
+
+
 class RelayConnection(asyncio.BufferedProtocol):
     """Never waits: whatever comes is dealt with at once, and what cannot be sent on stops the reading of who sent it."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Owner) -> None:
         self.exchange = exchange
         self.stage = Stage.HEAD
         self.proof: Proof | None = None

@@ -12,7 +12,7 @@ from quietmean.core.errors import PeerError
 from quietmean.node.net import Group
 from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection, Stage
-from quietmean.node.relay.limits import Buckets, RelayLimits
+from quietmean.node.relay.limits import Buckets, Counts, RelayLimits
 from quietmean.node.tunnel import CALL_SECONDS, SILENCE_SECONDS, TICKET_BYTES, Attending, Call, Joined, Proof, is_proved
 from quietmean.randomness import fresh_bytes
 
@@ -22,21 +22,6 @@ _READ: Final = 64 * 1024
 _CLOSING_SECONDS: Final = 15.0
 
 Label: TypeAlias = tuple[bytes, bytes]
-
-
-@dataclass
-class Counts:
-    """Since the start; nothing about anybody."""
-
-    accepted: int = 0
-    refused: int = 0
-    evicted: int = 0
-    attended: int = 0
-    called: int = 0
-    joined: int = 0
-    absent: int = 0
-    cut: int = 0
-    bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -63,7 +48,7 @@ class Exchange:
         now: Callable[[], float] = time.monotonic,
         settled: Callable[[RelayConnection], None] = lambda connection: None,
     ) -> None:
-        self.now = now
+        self._now = now
         self.limits = limits
         self.buffer = memoryview(bytearray(_READ))
         self.connections: set[RelayConnection] = set()
@@ -79,6 +64,9 @@ class Exchange:
         self._joined = 0
         self._begun = Buckets(limits.burst, limits.rate)
         self._failing = Buckets(limits.failures, limits.failure_rate)
+
+    def now(self) -> float:
+        return self._now()
 
     def health(self) -> dict[str, Any]:
         """Counts only."""

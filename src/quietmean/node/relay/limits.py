@@ -9,6 +9,21 @@ from dataclasses import dataclass
 WRITE_BUFFER = 32 * 1024
 
 
+@dataclass
+class Counts:
+    """Since the start; nothing about anybody."""
+
+    accepted: int = 0
+    refused: int = 0
+    evicted: int = 0
+    attended: int = 0
+    called: int = 0
+    joined: int = 0
+    absent: int = 0
+    cut: int = 0
+    bytes: int = 0
+
+
 @dataclass(frozen=True)
 class RelayLimits:
     """Numbers are those of one relay process, times in seconds.

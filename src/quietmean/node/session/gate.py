@@ -181,14 +181,14 @@ class Gate:
         self, known: Mapping[PartyId, PartialLog], schedule: Schedule, seed: Seed, weights: NDArray[np.float64]
     ) -> GateRecord:
         """The history that follows from these logs, and its certificate."""
-        from quietmean.planning.gate import GateRecord, decide_for
+        from quietmean.planning.gate import GateRecord, decide
 
         plan = self._context.settings.plan
         complete = {party: partial.log for party, partial in known.items() if partial.until == schedule.rounds}
         trace = reconstruct(schedule, complete, (), known, transfers_mass=True, before_release=True)
         execution = plan.execution(seed, trace, weights)
         incomplete = tuple(party for party in range(execution.parties) if party not in complete)
-        decision = decide_for(plan.target, execution, incomplete)
+        decision = decide(plan.target, execution, incomplete)
         return GateRecord(execution, incomplete, decision, {}, published=False)
 
     async def _exchange_votes(self) -> None:

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, curator
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
-from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols import literature
 from quietmean.protocols.central_dp.party import CentralDpParty
-from quietmean.protocols.central_dp.population import population
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.server import Server
@@ -113,7 +113,16 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self.sigma, self.aggregator, schedule, trace, values, weights, noise, out)
+        """The curator receives the values without noise, and releases the noisy sum of those that arrived and its own."""
+        parties, curator = schedule.parties, np.array([self.aggregator])
+        is_curator = np.arange(parties) == curator
+        sender, receiver = arrivals(schedule, trace.delivered(schedule), 1)
+        handed = out.send(values, trace.online[1] & ~is_curator, 1, (sender, receiver))
+        star = noise.normal_of(curator, NoiseGroup.INDEPENDENT, np.zeros(1, dtype=np.int64), np.array([self.sigma]))
+        counted = Flow.of((parties, parties), np.append(receiver, curator), np.append(sender, curator))
+        total = counted @ handed + Flow.of((parties, 1), curator, np.zeros(1, dtype=np.int64)) @ star
+        releases = trace.finished & is_curator
+        return Results(out.release(total, releases, 2), counted.numbers(weights), releases)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

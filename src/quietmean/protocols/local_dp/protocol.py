@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -17,7 +18,6 @@ from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.local_dp.population import population
 from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -97,4 +97,6 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self.sigma, schedule, trace, values, weights, noise, out)
+        """Every party that stays releases its noisy value."""
+        noisy = out.release(values + noise.normal(NoiseGroup.INDEPENDENT, 0, self.sigma), trace.finished, 2)
+        return Results(noisy, weights, trace.finished)

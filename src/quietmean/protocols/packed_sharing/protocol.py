@@ -225,7 +225,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         sensitivity: float,
         corrupt: frozenset[PartyId],
         target: PartyId,
-    ) -> Opening:
+    ) -> Opening[PackedSharing]:
         """In a box on all coordinates at once, else on one."""
         if self.region == BALL:
             raise InputError(

@@ -60,7 +60,7 @@ class LinearRegression(Regression):
         spread = float(made.values[name].std())
         causes, correlations = [], []
         for place, vertex in enumerate(covariates):
-            cause, own = made.vertex(vertex), made.expected(vertex.column.name)
+            cause, own = made.covariate(vertex.column, vertex.level), made.expected(vertex.column.name)
             slope = made.expected("slope") if own is None and place == 0 else own
             found = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
             if found is None and place == 0:

@@ -63,7 +63,7 @@ class LogisticRegression(Regression):
         stated = first is not None or any(made.expected(one.column.name) is not None for one in covariates)
         log_odds = np.zeros(len(made.chance))
         for place, vertex in enumerate(covariates):
-            own, cause = made.expected(vertex.column.name), made.vertex(vertex)
+            own, cause = made.expected(vertex.column.name), made.covariate(vertex.column, vertex.level)
             if own is not None:
                 log_odds += own * cause
                 continue

@@ -25,7 +25,6 @@ from quietmean.statistics import Encoded, Workload
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.forecast import Forecast
-from quietmean.studies.quorum import minimum_of
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import is_signed_document
 from quietmean.studies.study import Study
@@ -187,7 +186,7 @@ class Files:
         """
         quorum = None
         if self.study.start_by is not None:
-            minimum = minimum_of(self.study, len(self.roster))
+            minimum = self.study.minimum_of(len(self.roster))
             asked = start_request(store).exists
             quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
         settings = NodeSettings(

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quietmean.core.codec import decode_toml, digest
+from quietmean.core.codec import digest
 from quietmean.core.domain import Count, PrivacyUnit
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
-from quietmean.core.schema import nearest
+from quietmean.core.toml_files import decode_tables, fault, unreadable
 from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
@@ -114,13 +114,11 @@ class Policy:
         try:
             mode = mode_of(place)
             content = place.read_bytes()
-        except FileNotFoundError:
-            if path is None:
-                return cls()
-            raise InputError(f"policy {place} does not exist: check the path") from None
         except OSError as error:
-            raise InputError(f"policy {place} cannot be read ({reason_of(error)}): mend it") from None
-        raw = decode_toml(content, lambda reason: InputError(f"policy {place} cannot be read ({reason}): mend it"))
+            if path is None and isinstance(error, FileNotFoundError):
+                return cls()
+            raise unreadable(place, "policy", error) from None
+        raw = decode_tables(content, place, "policy")
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InputError(f"policy {place} can be written by others (mode {mode:04o}): run chmod go-w {place}")
         try:
@@ -339,13 +337,5 @@ def _matches(host: str, allowed: str) -> bool:
 
 
 def _faults(error: ValidationError) -> str:
-    return "; ".join(_fault(fault["loc"], fault["type"], fault["msg"]) for fault in error.errors())
-
-
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    text = ".".join(map(str, place))
-    if kind != "extra_forbidden":
-        return f"{text}: {message.lower()}"
-    models: dict[Any, type[BaseModel]] = {"policy": Rules, "budget": Budget, "audit": Audit, "column": Column}
-    known = models.get(place[0], _File) if len(place) > 1 else _File
-    return f"{text} is unknown{nearest(str(place[-1]), list(known.model_fields))}"
+    tables: dict[str, type[BaseModel]] = {"policy": Rules, "budget": Budget, "audit": Audit, "column": Column}
+    return "; ".join(fault(one["loc"], one["type"], one["msg"], _File, tables) for one in error.errors())

@@ -124,7 +124,7 @@ def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) 
     try:
         cp: Any = importlib.import_module("cvxpy")
     except ImportError:
-        raise InputError("optimal variances need a conic solver: install quietmean[conic]") from None
+        raise InputError("optimal variances need a conic solver: install quietmean-reproduction[conic]") from None
     # In units of 1 / mu^2, where all numbers are near 1.
     levels = cp.Variable(2 if equal else costs.size, nonneg=True)
     spread = np.eye(costs.size) if not equal else np.vstack([[1.0, 0.0], np.tile([0.0, 1.0], (costs.size - 1, 1))])
