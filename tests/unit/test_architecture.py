@@ -361,6 +361,70 @@ def _inside(folder: tuple[str, ...], arrows: set[tuple[tuple[str, ...], tuple[st
     return graph
 
 
+# --- what refuses says so ---------------------------------------------------------------------------------------------
+
+SAYS = ("InputError", "Raises", "refuse")
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Of a function, without what is defined in it."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+            yield from _own_nodes(node)
+
+
+def silent_refusals(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Public functions of these (file, text) that raise an InputError themselves, and neither they nor their class say so.
+
+    A method without a docstring has that of the class that it overrides.
+    """
+    found, said = [], set[str]()
+    for place, text in texts:
+        for owner in ast.walk(ast.parse(text)):
+            if not isinstance(owner, ast.Module | ast.ClassDef):
+                continue
+            for function in (node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+                own = ast.get_docstring(function) or ""
+                if any(word in own for word in SAYS):
+                    said.add(function.name)
+                    continue
+                raised = [node.exc for node in _own_nodes(function) if isinstance(node, ast.Raise) and node.exc is not None]
+                refuses = any(ast.unparse(error).startswith("InputError(") for error in raised)
+                names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
+                of_class = isinstance(owner, ast.ClassDef) and any(word in (ast.get_docstring(owner) or "") for word in SAYS)
+                if refuses and not of_class and not any(name.startswith("_") for name in names):
+                    found.append((place, function.name, own))
+    return [f"{place}: {name}" for place, name, own in found if own or name not in said]
+
+
+def test_public_functions_that_refuse_say_so() -> None:
+    """But commands, whose docstrings are their help."""
+    texts = [(path.relative_to(PACKAGE).as_posix(), path.read_text()) for path in modules()]
+    assert [name for name in silent_refusals(texts) if not (name.startswith("cli/") and name.endswith(": command"))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("def f():\n    raise InputError('no')", ["a.py: f"]),
+        ("def f():\n    'One.'\n    raise InputError('no')", ["a.py: f"]),
+        ("def f():\n    'Raises :class:`InputError` always.'\n    raise InputError('no')", []),
+        ("def _f():\n    raise InputError('no')", []),
+        ("class A:\n    def f(self):\n        raise InputError('no')", ["a.py: f"]),
+        ("class A:\n    'Raises InputError.'\n    def f(self):\n        raise InputError('no')", []),
+        (
+            "class A:\n    def f(self):\n        'Raises InputError.'\n"
+            "class B(A):\n    def f(self):\n        raise InputError('no')",
+            [],
+        ),
+        ("def f():\n    def g():\n        raise InputError('no')\n    return g", []),
+    ],
+)
+def test_silent_refusals_are_found(text: str, silent: list[str]) -> None:
+    assert silent_refusals([("a.py", text)]) == silent
+
+
 # --- errors that nobody takes, and bytes of strangers -------------------------------------------------------------------
 
 # Where tasks are made, each with an owner; and where another thread waits for what it hands to a loop.

@@ -31,6 +31,7 @@ def plan_study(
     """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say.
 
     ``protocol``: instead of what the study names, to see what it would cost. ``width``, ``power``: what is wanted of headlines.
+    Raises :class:`InputError` for what cannot be planned, or was agreed on already.
     """
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings

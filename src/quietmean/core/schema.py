@@ -299,7 +299,7 @@ class Configured:
 
     @contextlib.contextmanager
     def saying_what_was_chosen(self) -> Iterator[None]:
-        """A refusal that names none of the options that were chosen says what was: it may be about them."""
+        """An :class:`InputError` that names none of the options that were chosen says what was: it may be about them."""
         try:
             yield
         except InputError as error:

@@ -32,7 +32,7 @@ def serve(
     port: int = 0,
     browser: bool = True,
 ) -> None:
-    """Until the page is left, or Ctrl-C. ``say`` gets the link."""
+    """Until the page is left, or Ctrl-C. ``say`` gets the link. Raises :class:`InputError` for a ``port`` that is taken."""
     try:
         opened = open_socket(("127.0.0.1", port))
     except InputError:

@@ -339,7 +339,11 @@ class Statistic(Configured, ABC):
 
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        """The estimates from the quantities of these features: public post-processing."""
+        """The estimates from the quantities of these features: public post-processing, which says what noise hides.
+
+        ``released``: the noisy totals of the features, in their order, and the weight of all. One estimate a term, in the
+        units of its column.
+        """
 
 
 def require_records(statistic: Statistic, columns: Columns) -> None:

@@ -52,7 +52,10 @@ class Distrusted:
         return keys
 
     def add(self, given: str) -> str:
-        """Distrust a key, given as its line or as a revocation; durable when this returns. Returns the key's line."""
+        """Distrust a key, given as its line or as a revocation; durable when this returns. Returns the key's line.
+
+        Raises :class:`InputError` for what is no key, and where it cannot be written.
+        """
         key = given if given.startswith(KEY_PREFIX) else revoked_key(given)
         public_key_bytes(key)
         known = self.keys()

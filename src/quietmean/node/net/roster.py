@@ -137,6 +137,7 @@ def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
 
 
 def parse_address(text: str) -> Address:
+    """Host and port of host:port, the host without the brackets of IPv6. Raises :class:`InputError`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:

@@ -31,6 +31,8 @@ def shrinkage_of(
     Public weights are a scale: a party of weight w holds the sum of w vectors in the ball, so the mean of all lies in the ball
     as well, whatever the weights; and the noise in the sum does not depend on them. With W the ``weight`` of all, the error is
     that noise over W^2, and of all multiples of the mean this one has the least worst-case error over the ball.
+
+    Raises :class:`InputError` where the weights do not tell how many are ``responding``.
     """
     if parameters.radius is None:
         return 1.0

@@ -28,7 +28,10 @@ def encode(parameters: PackedSharingParameters, value: Vector, weight: float, no
 
 
 def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, seed: Seed) -> Units:
-    """The value (d,) in whole steps from its centre, up or down at random so that the mean is right; without noise."""
+    """The value (d,) in whole steps from its centre, up or down at random so that the mean is right; without noise.
+
+    ``weight``: public, how many units it is a sum of. Raises :class:`InputError` for another size, or too large a weight.
+    """
     check_weight(weight, parameters.largest_weight)
     if value.size != parameters.dimension:
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")

@@ -226,7 +226,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         corrupt: frozenset[PartyId],
         target: PartyId,
     ) -> Opening[PackedSharing]:
-        """In a box on all coordinates at once, else on one."""
+        """In a box on all coordinates at once, else on one. Raises :class:`InputError` in a ball."""
         if self.region == BALL:
             raise InputError(
                 "the attack tries many values at once, and a ball bounds them together: attack an execution on a box, there is "

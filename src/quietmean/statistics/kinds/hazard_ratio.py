@@ -79,6 +79,7 @@ class HazardRatio(Timed):
     summary = "hazard ratios of arms, proportional hazards"
 
     def table(self, columns: Columns) -> Table:
+        """Of events by arm. Raises :class:`InputError` without arms."""
         if self.by is None:
             raise InputError(f"{self.text} compares arms: name the column whose levels they are, as in by=arm")
         return super().table(columns)

@@ -61,7 +61,7 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDAr
 
 
 def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _nobody) -> NDArray[np.float64]:
-    """As :func:`read_columns`, of a table that was read."""
+    """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it, or a row."""
     read = [column for column in columns if not column.origin]
     for column in read:
         require_column(table, column.name)
@@ -90,7 +90,7 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
 
 
 def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody) -> Table:
-    """The same of a file of which something is said."""
+    """The same of a file of which something is said. Raises :class:`InputError`, also for one that changes meanwhile."""
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
     try:

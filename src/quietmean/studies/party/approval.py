@@ -157,6 +157,7 @@ def require_digest(accept: str, contract: Asked) -> None:
 
 
 def require_unattended(policy: Policy) -> None:
+    """Raises :class:`InputError` where the site's policy does not say that nobody need be asked."""
     if not policy.rules.unattended:
         where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(
