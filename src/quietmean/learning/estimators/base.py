@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,12 +20,14 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_shot import OneShot, release
+from quietmean.planning.automatic import AUTO
 from quietmean.sessions import Engine
 from quietmean.statistics import INDICATOR
 
 Array = NDArray[np.float64]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Kind = TypeVar("Kind")
 
 OUTCOME = "y"
 
@@ -49,6 +52,18 @@ def public(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return told
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(kind: type[Kind]) -> type[Kind]:
+    """A class whose annotated fields are its parameters, with their defaults: by keyword only, and a misspelt one is refused.
+
+    Its signature has them all, also those of its base, as scikit-learn's rules want it.
+    """
+    made = dataclass(kw_only=True, eq=False, repr=False)(kind)
+    made.__init__ = refuses_unknown_keywords(made.__init__)  # type: ignore[method-assign]
+    return made
+
+
+@estimator
 class Private(BaseEstimator):  # type: ignore[misc]
     """The parameters that every estimator has. Nothing is looked at before ``fit``, as scikit-learn's rules want it.
 
@@ -59,32 +74,17 @@ class Private(BaseEstimator):  # type: ignore[misc]
     ``accept_wide``: fit although the noise hides what the bounds do not tell; ``engine``: what carries out a release.
     """
 
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None,
-        epsilon: float | None,
-        delta: float | None,
-        unit: str,
-        parties: int | None,
-        colluding: int | None,
-        dropouts: float,
-        protocol: str,
-        options: Mapping[str, Any] | None,
-        accept_wide: bool,
-        engine: Engine | None,
-    ) -> None:
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.parties = parties
-        self.colluding = colluding
-        self.dropouts = dropouts
-        self.protocol = protocol
-        self.options = options
-        self.accept_wide = accept_wide
-        self.engine = engine
+    bounds: ArrayLike | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str = "record"
+    parties: int | None = None
+    colluding: int | None = None
+    dropouts: float = 0.0
+    protocol: str = AUTO
+    options: Mapping[str, Any] | None = None
+    accept_wide: bool = False
+    engine: Engine | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +11,11 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, filled, public
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_shot import clamped_note
-from quietmean.planning.automatic import AUTO
 from quietmean.protocols.execution import Execution
-from quietmean.sessions import Engine, Session
+from quietmean.sessions import Session
 
 # How many places are drawn for each centre to begin with.
 _DRAWN = 20
@@ -26,6 +23,7 @@ _DRAWN = 20
 _LEAST_COUNT = 3.0
 
 
+@estimator
 class KMeans(ClusterMixin, Private):  # type: ignore[misc]
     """k means: in each of ``rounds`` every record's place and a 1 are added up in its nearest cluster, and the centres move to
     the ratio of the noisy sums (Blum, Dwork, McSherry and Nissim 2005).
@@ -43,43 +41,10 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
     of records. ``predict`` gives the labels where the records are.
     """
 
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        n_clusters: int = 8,
-        rounds: int = 5,
-        init: str | ArrayLike = "spread",
-        random_state: Any = None,
-        unit: str = "record",
-        parties: int | None = None,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        accept_wide: bool = False,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            parties=parties,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            accept_wide=accept_wide,
-            engine=engine,
-        )
-        self.n_clusters = n_clusters
-        self.rounds = rounds
-        self.init = init
-        self.random_state = random_state
+    n_clusters: int = 8
+    rounds: int = 5
+    init: str | ArrayLike = "spread"
+    random_state: Any = None
 
     @public
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:

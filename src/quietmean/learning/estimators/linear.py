@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.learning.estimators.base import OUTCOME, Array, Private, public
-from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine
+from quietmean.learning.estimators.base import OUTCOME, Array, Private, estimator, public
 from quietmean.statistics import INDICATOR
 
 
+@estimator
 class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
     """Least squares with an intercept: the statistic ``linear-regression`` of one study, over noisy second moments.
 
@@ -30,37 +27,7 @@ class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
     Where the noise hides the regression they are NaN, with a warning, and ``predict`` is refused.
     """
 
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        y_bounds: ArrayLike | None = None,
-        unit: str = "record",
-        parties: int | None = None,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        accept_wide: bool = False,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            parties=parties,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            accept_wide=accept_wide,
-            engine=engine,
-        )
-        self.y_bounds = y_bounds
+    y_bounds: ArrayLike | None = None
 
     @public
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:

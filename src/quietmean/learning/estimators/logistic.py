@@ -12,20 +12,18 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.learning.averaging import ModelAveraging
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, filled, public
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_shot import clamped_note
-from quietmean.planning.automatic import AUTO
 from quietmean.protocols.execution import Execution
-from quietmean.sessions import Engine
 
 
 def _has_rounds(estimator: Any) -> bool:
     return bool(estimator.rounds != 0)
 
 
+@estimator
 class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
     """Log odds that are linear in the columns: in one shot, or by ``rounds`` of gradients in a session.
 
@@ -52,53 +50,15 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
     units of the scaled columns. There is no standard error of coefficients after rounds: nobody states one.
     """
 
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        classes: ArrayLike | None = None,
-        rounds: int = 0,
-        clip: float = 1.0,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        penalty: float = 0.0,
-        local_steps: int = 20,
-        local_rate: float = 0.5,
-        warm_start: bool = False,
-        unit: str = "record",
-        parties: int | None = None,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        accept_wide: bool = False,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            parties=parties,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            accept_wide=accept_wide,
-            engine=engine,
-        )
-        self.classes = classes
-        self.rounds = rounds
-        self.clip = clip
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.penalty = penalty
-        self.local_steps = local_steps
-        self.local_rate = local_rate
-        self.warm_start = warm_start
+    classes: ArrayLike | None = None
+    rounds: int = 0
+    clip: float = 1.0
+    learning_rate: float = 1.0
+    momentum: float = 0.0
+    penalty: float = 0.0
+    local_steps: int = 20
+    local_rate: float = 0.5
+    warm_start: bool = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

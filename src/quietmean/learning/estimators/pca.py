@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, public
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, public
 from quietmean.learning.estimators.one_shot import OneShot
-from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine
 from quietmean.statistics import Estimates
 
 
+@estimator
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: ignore[misc]
     """Principal components of the covariances: the statistic ``pca`` of one study, over noisy second moments.
 
@@ -32,37 +28,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: 
     ``transform`` is refused until ``n_components`` leaves them out.
     """
 
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        n_components: int | None = None,
-        unit: str = "record",
-        parties: int | None = None,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        accept_wide: bool = False,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            parties=parties,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            accept_wide=accept_wide,
-            engine=engine,
-        )
-        self.n_components = n_components
+    n_components: int | None = None
 
     @public
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.learning.estimators.base import Array, Private, public
-from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine
+from quietmean.learning.estimators.base import Array, Private, estimator, public
 
 
+@estimator
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: ignore[misc]
     """Columns less their mean, over their standard deviation: the statistics ``mean`` and ``variance`` of one study.
 
@@ -30,36 +26,6 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
     ``certificate_``, ``epsilon_``, ``delta_``. Where the noise hides a variance, with a warning, ``scale_`` is that of a uniform
     distribution within the bounds.
     """
-
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        *,
-        bounds: ArrayLike | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "record",
-        parties: int | None = None,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        accept_wide: bool = False,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            parties=parties,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            accept_wide=accept_wide,
-            engine=engine,
-        )
 
     @public
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
