@@ -17,6 +17,7 @@ FLAGS = [
 ]  # fmt: skip
 
 
+ROOT = Path(__file__).parents[2]
 # CSS pixels, what is seen without scrolling.
 SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
 # What people see: a screen and a telephone, each in light and in dark.
@@ -90,7 +91,8 @@ def browser_path() -> str:
 
 
 def axe_path() -> Path:
-    found = Path(os.environ.get("QUIETMEAN_AXE", ".venv/axe/package/axe.min.js"))
+    # Tests change their folder.
+    found = Path(os.environ.get("QUIETMEAN_AXE") or ROOT / ".venv/axe/package/axe.min.js")
     if not found.is_file():
         pytest.skip(f"axe-core is not at {found}: run make browser, which fetches it")
     return found

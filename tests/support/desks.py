@@ -27,12 +27,15 @@ def running(*more: str) -> Iterator[Running]:
     command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--no-browser", *more]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert select.select([process.stderr], [], [], 60)[0]
-        line = process.stderr.readline()
-        found = re.fullmatch(r"open http://127\.0\.0\.1:(\d+)/login#([\w-]+) within a minute; Ctrl-C ends it\n", line)
-        assert found is not None, line
-        yield Running(process, int(found.group(1)), found.group(2))
-        process.send_signal(signal.SIGINT)
+        try:
+            assert select.select([process.stderr], [], [], 60)[0]
+            line = process.stderr.readline()
+            found = re.fullmatch(r"open http://127\.0\.0\.1:(\d+)/login#([\w-]+) within a minute; Ctrl-C ends it\n", line)
+            assert found is not None, line
+            yield Running(process, int(found.group(1)), found.group(2))
+        finally:
+            # A test that fails does not wait for it for ever.
+            process.send_signal(signal.SIGINT)
 
 
 def entered(desk: Running) -> tuple[str, str]:

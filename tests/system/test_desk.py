@@ -371,3 +371,10 @@ def test_whose_connection_it_is() -> None:
         assert same_user(own, port)
         if Path("/proc/net/tcp").exists():
             assert not same_user(port, own + 1 if own < 65535 else own - 1)
+
+
+def test_a_desk_ends_with_the_test_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ZeroDivisionError), running() as desk:
+        _ = 1 / 0
+    assert desk.process.poll() is not None
