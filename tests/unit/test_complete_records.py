@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -239,3 +240,24 @@ def test_no_interval_is_one_point_where_there_is_noise(text: str) -> None:
                 if interval is not None:
                     points = noisy & (interval[:, 0] >= interval[:, 1])
                     assert not points.any(), [term for term, point in zip(found.terms, points, strict=True) if point]
+
+
+OF_ARMS = (
+    "survival(age, smoker, by=sex, bins=4)",
+    "cumulative-incidence(age, ended, by=sex, bins=4)",
+    "restricted-mean(age, smoker, by=sex, bins=4)",
+    "rates(smoker, age, by=sex)",
+    "group-means(age, by=sex)",
+)
+
+
+@pytest.mark.parametrize("text", OF_ARMS)
+def test_terms_of_a_group_are_of_so_many_as_it_has(text: str) -> None:
+    """Curves, their quantiles and causes, means and rates: who is not in the group of a term is not counted."""
+    found = answered(parse_statistic(read_text(text)), full()).estimates
+    assert found.n is not None
+    for place, level in enumerate(("f", "m")):
+        size = int((full()[:, COLUMNS.names.index("sex")] == place).sum())
+        own = [at for at, term in enumerate(found.terms) if level in re.split(r"[ :]", term)]
+        assert own
+        assert found.n[own, 0] == pytest.approx(size, rel=1e-6)

@@ -23,6 +23,7 @@ from quietmean.core.readable import (
     outcome_text,
     p_phrase,
     p_text,
+    percent_text,
     plain,
 )
 
@@ -116,3 +117,14 @@ def test_days_that_no_calendar_has_are_not_known() -> None:
 def test_names_keep_their_dashes_on_a_terminal() -> None:
     assert for_terminal("0–10: t = −0.50") == "0–10: t = -0.50"
     assert for_terminal(UNKNOWN) == "unknown"
+
+
+@given(part=st.floats(1e-5, 1))
+def test_percents_are_plain_numbers_of_two_digits(part: float) -> None:
+    text = percent_text(part)
+    assert re.fullmatch(r"\d+(\.\d+)? %", text)
+    assert value_of(text.removesuffix(" %")) == pytest.approx(100 * part, rel=0.05)
+
+
+def test_percents_near_all_have_a_third_digit() -> None:
+    assert [percent_text(one) for one in (0.0982, 0.17, 0.994, 0.9996, 1.0)] == ["9.8 %", "17 %", "99.4 %", "100 %", "100 %"]

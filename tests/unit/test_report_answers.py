@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from quietmean.report.answers import answer_sections
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
+from quietmean.statistics.printed import label_of, shown
+from quietmean.statistics.tidy import terms_of
 from quietmean.studies import Study
+from support.outcomes import EVERY_KIND, finished
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100},
@@ -107,3 +111,48 @@ def test_a_roc_is_drawn_from_points() -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "< 0.001"), (0.0421, "0.042"), (float("nan"), "–")])
 def test_p_values_as_journals_print_them(value: float, text: str) -> None:
     assert p_text(value) == text
+
+
+@pytest.fixture(scope="module", params=[0.05, 5.0, 1e4], ids=["little noise", "some noise", "all hidden"])
+def every_kind(request: pytest.FixtureRequest) -> tuple[Sequence[Answer], list[dict[str, Any]]]:
+    """Answers of every kind, and their sections."""
+    found = finished(*EVERY_KIND, "group-means(x, by=cause)", noise=request.param).answers
+    return found, answer_sections(found, found)
+
+
+def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
+    """In tables of pages, terminals and notebooks, whatever their noise; that has the digits that it needs."""
+    seen = 0
+    for answer, section in zip(*every_kind, strict=True):
+        terms = [term for term in terms_of(answer.to_json()) if term.of_records]
+        for texts in map(shown, terms):
+            assert "." not in f"{texts.estimate} {texts.population} {texts.noise}"
+        labels = {label_of(term, answer.to_json()) or answer.statistic.text for term in terms}
+        for row in section["rows"]:
+            if row[0] in labels:
+                named = dict(zip(section["heads"], row, strict=True))
+                assert "." not in "".join(text for head, text in named.items() if head not in ("term", "± noise"))
+                seen += 1
+    assert seen > 10
+
+
+def test_no_sentence_has_a_power_of_ten_or_the_name_of_a_cell(
+    every_kind: tuple[Sequence[Answer], list[dict[str, Any]]],
+) -> None:
+    """Cells of two columns are called by both levels, not by their names in JSON, such as a:no."""
+    for section in every_kind[1]:
+        sentences = " ".join([section["says"], section["method"], *section["notes"], *section["tests"]])
+        assert not re.search(r"\de[+-]\d", sentences)
+        if section["name"].startswith("crosstab"):
+            names = " ".join([sentences, *(row[0] for row in section["rows"])])
+            assert not re.search(r"(a|b|nobody|missing):(no|yes|missing)", names)
+
+
+def test_what_is_said_first_is_no_list(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
+    """Where many groups are hidden the sentence above says so, and a note which."""
+    assert not any(" more" in section["says"] and "(and" in section["says"] for section in every_kind[1])
+
+
+def test_the_only_statistic_uses_all_of_the_budget() -> None:
+    (section,) = answer_sections(answers(0.1, PLAIN[:1]), None)
+    assert "It used 100 % of the privacy budget." in section["method"]

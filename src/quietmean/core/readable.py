@@ -60,6 +60,13 @@ def number_text(value: float, error: float = 0.0) -> str:
     return fixed(value, decimals_for(error)) if error > 0 else plain(value)
 
 
+def percent_text(part: float) -> str:
+    """A part of a whole in percent, to two significant digits, three from 99 on: "9.8 %", "99.6 %", "100 %"."""
+    percent = 100 * part
+    digits = 3 if 99 <= percent < 100 else 2
+    return f"{plain(float(f'{percent:.{digits}g}'))} %"
+
+
 def error_text(error: float) -> str:
     """A standard error, to two significant digits."""
     return number_text(error, error)

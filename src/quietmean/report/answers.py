@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, day_text, error_text, fixed, number_text
+from quietmean.core.readable import HIDDEN, UNKNOWN, day_text, error_text, fixed, number_text, percent_text
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
 from quietmean.report.plots import plot
@@ -17,9 +17,9 @@ from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import (
-    Shown,
     capital,
     error_of_digits,
+    label_of,
     names_in,
     notes_of,
     printed_table,
@@ -75,7 +75,7 @@ def _note(text: str) -> str:
 def _method(answer: Answer) -> str:
     """How many records, how it was found, what the intervals are of, and what it used."""
     found = answer.estimates
-    how = f"{found.method[:1].upper()}{found.method[1:]}. It used {100 * answer.budget_part:.2g} % of the privacy budget."
+    how = f"{found.method[:1].upper()}{found.method[1:]}. It used {percent_text(answer.budget_part)} of the privacy budget."
     parts = [*_complete(answer), str(found.summary.get("footnote", "")), how, _about_bins(answer)]
     return " ".join(part for part in parts if part)
 
@@ -131,19 +131,19 @@ def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) ->
     terms = terms_of(document)
     exact = {} if truth is None else dict(zip((term.term for term in terms), truth.estimates.value.tolist(), strict=True))
     kept, hidden = together(terms)
-    columns = _columns(answer, kept, [shown(term) for term in kept], exact)
+    columns = _columns(answer, kept, [label_of(term, document) for term in kept], exact)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     notes = [_note(f"{hidden[:1].upper()}{hidden[1:]}")] if hidden else []
     return {"heads": list(columns), "rows": rows, "tall": len(rows) > _TALL, "key": 1}, notes
 
 
 def _columns(
-    answer: Answer, terms: Sequence[Term], texts: Sequence[Shown], exact: Mapping[str, float]
+    answer: Answer, terms: Sequence[Term], labels: Sequence[str], exact: Mapping[str, float]
 ) -> dict[str, Sequence[str]]:
     """The columns of the table by their heads; those that say nothing are left out."""
-    found = answer.estimates
+    found, texts = answer.estimates, [shown(term) for term in terms]
     columns: dict[str, Sequence[str]] = {
-        "term": [term.term or answer.statistic.text for term in terms],
+        "term": [label or answer.statistic.text for label in labels],
         "estimate": [one.estimate for one in texts],
         "± noise": [one.noise_error for one in texts],
         "95 % for the noise": [one.noise for one in texts],
@@ -165,6 +165,8 @@ def _exact(term: Term, value: float) -> str:
     """With the digits of the estimate, but at least two of its own: a large error does not round it away."""
     if math.isnan(value) or term.since:
         return day_text(value, term.since) if term.since else UNKNOWN
+    if term.of_records:
+        return fixed(value, 0)
     digits, own = error_of_digits(term), abs(value) / 10
     # What rounding leaves of nothing is nothing.
     return number_text(value, min(digits or own, own)) if own > _DUST * digits else "0"

@@ -102,7 +102,7 @@ def who_is_left_out(execution: Execution, names: Sequence[str], records: int | N
         there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
     lost = 1.0 - execution.counted_weight() / float(execution.weights.sum())
     whose = " of those who began" if absent else ""
-    part = f"; {100 * lost:.2g} % of the weight{whose} is left out" if silent or execution.in_part else ""
+    part = f"; {readable.percent_text(lost)} of the weight{whose} is left out" if silent or execution.in_part else ""
     begun = (
         f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose records nothing is known."
         if absent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -34,10 +35,15 @@ def counted(found: Estimates, statistic: Statistic, released: Released, columns:
             level: (math.nan, math.nan) if row is None else records_of(released, feature, row)
             for level, row in zip(categories, rows, strict=True)
         }
-    names = [group for group, _ in found.groups] or list(found.terms)
-    return replace(
-        found, completeness=_completeness(released, feature, present), n=np.array([groups.get(name, present) for name in names])
-    )
+    names = found.groups or [(term, "") for term in found.terms]
+    each = [groups.get(_level_of(*name, groups), present) for name in names]
+    return replace(found, completeness=_completeness(released, feature, present), n=np.array(each))
+
+
+def _level_of(group: str, own: str, levels: Collection[str]) -> str:
+    """Of a term "b 5", "median b" or "b:heart 5": the level b, or "" where it is of no single one."""
+    one = next((name for name in (group, own) if name in levels), "")
+    return one or max((level for level in levels if group.startswith(f"{level}:")), key=len, default="")
 
 
 def records_of(released: Released, feature: Feature, weights: Array) -> tuple[float, float]:

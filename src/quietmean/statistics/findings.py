@@ -11,7 +11,7 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import WHOLE, HypothesisTest
-from quietmean.statistics.printed import capital, names_in, notes_of, shown
+from quietmean.statistics.printed import capital, label_of, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
@@ -88,9 +88,11 @@ def finding(document: Mapping[str, Any]) -> str:
 
 
 def _reason(document: Mapping[str, Any]) -> str:
-    """Why there is no answer, as the notes say it."""
-    reasons = notes_of(flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON)
-    return capital(next(iter(reasons), NOTHING), names_in(document)).removesuffix(".")
+    """Why there is no answer, as the notes say it, unless that is a list of many: then these say it, and this that it is so."""
+    flags = [flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON]
+    first = next(iter(notes_of(flags)), NOTHING)
+    one = first if first in {flag["message"] for flag in flags} else NOTHING
+    return capital(one, names_in(document)).removesuffix(".")
 
 
 def _first(told: Told) -> str:
@@ -164,7 +166,7 @@ def _crosstab(told: Told) -> str:
         return f"Independence of the two: Pearson's chi-squared test{p}"
     known = [term for term in told.all_known if term.upper is None and MISSING not in term.term.split(":")]
     most = _largest(known)
-    return f"The largest cell is {most.term}: {with_interval(most)}" if most else ""
+    return f"The largest cell is {label_of(most, told.document)}: {with_interval(most)}" if most else ""
 
 
 def _group_means(told: Told) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.readable import outcome_text
+from quietmean.core.readable import outcome_text, percent_text
 
 Array = NDArray[np.float64]
 
@@ -77,8 +77,8 @@ def _one(flags: list[Flag]) -> Flag:
 
 def in_part(parts: Collection[float], parties: int) -> Flag:
     """Of all terms of an answer in which some of the ``parties`` count in part; ``parts``: of those, in 0..1."""
-    least, most = (f"{100 * one:.2g}" for one in (min(parts), max(parts)))
-    by = f"{least} %" if least == most else f"{least} to {most} %"
+    least, most = (percent_text(one) for one in (min(parts), max(parts)))
+    by = most if least == most else f"{least.removesuffix(' %')} to {most}"
     who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
     text = (
         f"not all records count alike, as a party left in mid-run: {who} by {by}; no interval says how far that is from whole "

@@ -55,7 +55,10 @@ def chi_squared_test(statistic: float, degrees: float, method: str = "chi-square
 
 
 def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
-    return HypothesisTest(statistic, (first, second), float(fdtrc(first, second, max(statistic, 0.0))), method, "F")
+    """Of a ratio of variances; where the second is known (infinite degrees), the first is that of a chi-squared test."""
+    ratio = max(statistic, 0.0)
+    tail = float(chdtrc(first, first * ratio)) if math.isinf(second) else float(fdtrc(first, second, ratio))
+    return HypothesisTest(statistic, (first, second), tail, method, "F")
 
 
 def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:

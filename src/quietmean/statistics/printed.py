@@ -52,17 +52,17 @@ def shown(term: Term) -> Shown:
     """To two digits of the standard error of the population, or of the noise where nothing is known of a population.
 
     An interval that is wider than its error says, as bins make it, has the digits of its width. What can only be whole, such as
-    quantiles of whole numbers, has no decimals. Days are days of the calendar, and errors of these lengths. What noise hides is
-    "< 7" where an upper end is known, else "hidden".
+    numbers of records or quantiles of whole numbers, has no decimals. Days are days of the calendar, and errors of these lengths.
+    What noise hides is "< 7" where an upper end is known, else "hidden".
     """
     least = _WHOLE_DIGITS if _whole(term) else 0.0
     digits = max(error_of_digits(term), least)
     return Shown(
         _estimate(term, digits),
         _length(term, term.error),
-        _interval(term, term.population, 0.0 if term.hidden else max(digits, _quarter(term.population))),
+        _interval(term, term.population, least if term.hidden else digits),
         _length(term, term.noise_error),
-        _interval(term, term.noise, 0.0 if term.hidden else max(_usable(term.noise_error), _quarter(term.noise), least)),
+        _interval(term, term.noise, least if term.hidden else max(_usable(term.noise_error), least)),
         "" if math.isnan(term.p_value) else p_text(term.p_value),
         "" if math.isnan(term.n) else fixed(term.n, 0),
     )
@@ -86,15 +86,24 @@ def _below(term: Term) -> str:
 
 
 def _interval(term: Term, ends: Interval, digits: float) -> str:
+    """With the digits of that error, or of its width where that leaves fewer, or no error is known."""
     if math.isnan(term.estimate) and not set(term.flags) & set(_BOUNDED):
         return UNKNOWN
-    return days_text(ends, term.since) if term.since else interval_text(ends, digits or None)
+    return days_text(ends, term.since) if term.since else interval_text(ends, max(digits, _quarter(ends)) or None)
 
 
 def _length(term: Term, error: float) -> str:
     if math.isnan(term.estimate) or not _usable(error):
         return "0" if error == 0 else UNKNOWN
     return f"{error_text(error)} days" if term.since else error_text(error)
+
+
+def label_of(term: Term, document: Mapping[str, Any]) -> str:
+    """What a term is called on pages and terminals: a cell of two columns by both levels, "none, yes", all others as in JSON."""
+    summary = document.get("summary", {})
+    rows, columns = (summary.get(name, ()) for name in ("rows", "columns"))
+    cells = {f"{row}:{column}": f"{row}, {column}" for row in rows for column in columns} if term.of_records else {}
+    return cells.get(term.term, term.term)
 
 
 def error_of_digits(term: Term) -> float:
@@ -109,8 +118,10 @@ def _quarter(ends: Interval) -> float:
 
 
 def _whole(term: Term) -> bool:
-    """Are the estimate and all ends that are known whole numbers? Noise makes no such thing by chance."""
-    return all(one == round(one) for one in (term.estimate, *term.population, *term.noise) if math.isfinite(one))
+    """Does it count records, or are estimate and ends, as far as known, whole numbers? Noise makes no such thing by chance."""
+    return term.of_records or all(
+        one == round(one) for one in (term.estimate, *term.population, *term.noise) if math.isfinite(one)
+    )
 
 
 def _usable(error: float) -> float:

@@ -19,6 +19,8 @@ Interval = tuple[float, float]
 _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")
+# Statistics that count records, and the one whose terms with a colon do.
+_COUNTS, _CELLS = ("count", "histogram"), "crosstab"
 
 # The columns of rows by their types. std.error and conf are of the population, with the noise in them, and those of the noise
 # alone stand beside; since: the day that estimate and intervals count days from, where they are dates.
@@ -77,6 +79,11 @@ class Term:
     def hidden(self) -> bool:
         """Does the noise hide it?"""
         return math.isnan(self.estimate) or self.upper is not None
+
+    @property
+    def of_records(self) -> bool:
+        """Is it a number of records, whatever noise makes of it a whole one?"""
+        return self.kind in _COUNTS or (self.kind == _CELLS and ":" in self.term)
 
     @property
     def counts(self) -> bool:

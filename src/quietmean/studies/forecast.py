@@ -9,6 +9,7 @@ from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
@@ -120,7 +121,7 @@ class Forecast:
             text += f"; flagged or hidden in {100 * one.flagged:.0f} % of such studies"
         alone = math.sqrt(1 / one.budget_part) if one.budget_part > 0 else 1.0
         if alone > _ENOUGH_DIGITS:
-            text += f"; it uses {100 * one.budget_part:.2g} % of the budget, alone it would be {alone:.1f} times sharper"
+            text += f"; it uses {percent_text(one.budget_part)} of the budget, alone it would be {alone:.1f} times sharper"
         bins = self._bins(one).get("best_bins")
         return f"{text}; about {bins} bins serve best" if bins else text
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.party import Message, PartyId, Units, Vector
+from quietmean.core.readable import percent_text
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.node.monitor import Late, event_fields
 from quietmean.node.phase import Phase
@@ -82,7 +83,7 @@ class NodeResult:
     def in_part_text(self, names: Sequence[str]) -> str:
         """Who counts in part, in a sentence with the parties' names; empty where everybody in the result is in it whole."""
         parts = self.execution.in_part
-        told = ", ".join(f"{names[party]} {100 * part:.2g} %" for party, part in parts.items())
+        told = ", ".join(f"{names[party]} {percent_text(part)}" for party, part in parts.items())
         how = f"{told} of each; means are of the records so weighted, sums and counts of as many"
         return f"a party left in between, and not all records count alike: {how}" if parts else ""
 

@@ -65,7 +65,8 @@ class Crosstab(Statistic):
         table = self._table(columns)
         rows, levels = (axis.labels for axis in table.axes)
         terms = tuple(f"{row}:{level}" for row in rows for level in levels)
-        found = counts(released, released.mean(table), released.covariance(table), terms)
+        names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
+        found = counts(released, released.mean(table), released.covariance(table), terms, names)
         shape = (len(rows) - 1, len(levels) - 1)
         places = np.arange(table.size).reshape(table.shape)[:-1, :-1].ravel()
         cells = released.mean(table)[places] * released.weight
@@ -73,9 +74,9 @@ class Crosstab(Statistic):
         test, flags = independence(cells.reshape(shape), noise)
         known = KnownMargins.of(cells.reshape(shape), noise)
         for place, upper in known.hidden_rows.items():
-            flags.append(left_out(rows[place], upper, tuple(f"{rows[place]}:{level}" for level in levels)))
+            flags.append(left_out(f"{self.row} {rows[place]}", upper, tuple(f"{rows[place]}:{level}" for level in levels)))
         for place, upper in known.hidden_columns.items():
-            flags.append(left_out(levels[place], upper, tuple(f"{row}:{levels[place]}" for row in rows)))
+            flags.append(left_out(f"{self.column} {levels[place]}", upper, tuple(f"{row}:{levels[place]}" for row in rows)))
         labels = {"rows": list(rows), "columns": list(levels)}
         found = replace(found, tests={"chi-squared": test}, summary=labels, flags=(*found.flags, *flags))
         return _with_ratios(found, cells, noise) if shape == (2, 2) else found

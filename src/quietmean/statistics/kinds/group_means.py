@@ -165,7 +165,7 @@ def welch_anova(groups: list[Summary]) -> HypothesisTest:
     middle = float(weights @ means / weights.sum())
     loose = float(((1 - weights / weights.sum()) ** 2 / np.array(degrees)).sum())
     between = float(weights @ (means - middle) ** 2) / (count - 1)
-    second = (count**2 - 1) / (3 * loose) if loose > 0 else 1e12
+    second = (count**2 - 1) / (3 * loose) if loose > 0 else math.inf
     return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second, WELCH_ANOVA)
 
 

@@ -44,8 +44,10 @@ class Histogram(Statistic):
         return counts(released, released.mean(table), released.covariance(table), table.axes[0].labels)
 
 
-def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str, ...]) -> Estimates:
-    """Counts of cells, from the parts of the released weight in them and the covariance of these.
+def counts(
+    released: Released, parts: Array, covariance: Array, terms: tuple[str, ...], names: tuple[str, ...] | None = None
+) -> Estimates:
+    """Counts of cells, from the parts of the released weight in them and the covariance of these; ``names``: in sentences.
 
     Where counts are private most of that is empty, and sampling errors are those of records whose number is random as well.
     """
@@ -55,8 +57,10 @@ def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str
     ends = np.array([wilson(part, records, error**2) for part, error in zip(parts.tolist(), noise.tolist(), strict=True)])
     flags = [
         flag
-        for term, part, error, upper in zip(terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True)
-        for flag in few(term, part, error, upper * records, (term,))
+        for term, name, part, error, upper in zip(
+            terms, names or terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True
+        )
+        for flag in few(name, part, error, upper * records, (term,))
         if error > 0
     ]
     known = ", the counts add up to the public number" if released.whole is None else ""
