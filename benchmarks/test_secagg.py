@@ -160,17 +160,22 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     """CorDP-DME's machines: one message a client; who dropped out leaves its shared noise behind."""
     target = Target(PARTIES, EPSILON, DELTA, DIMENSION, 2 * RADIUS, COLLUDING, dropped / PARTIES)
     plan = calibrate(target, get_protocol("cordp-dme").from_options(options))
-    data, schedule, source = values(), plan.schedule(Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)
+    data, schedule, source = (
+        values(),
+        plan.schedule(Seed.public("benchmark")),
+        InsecureStackedNoise(1, PARTIES),
+    )
+    admitted = [plan.admit(value) for value in data]
     staying, offline, online = [*range(dropped + 1, PARTIES)], 0.0, 0.0
     messages: list[Message] = []
     for party in staying:
         noise = Prepared(source.party(party))
-        plan.machine(schedule, party, data[party], 1.0, noise).start()
+        plan.machine(schedule, party, admitted[party], noise).start()
         begun = time.process_time()
-        messages += plan.machine(schedule, party, data[party], 1.0, noise).start().send
+        messages += plan.machine(schedule, party, admitted[party], noise).start().send
         online += time.process_time() - begun
         offline += noise.seconds
-    server = plan.machine(schedule, 0, data[0], 1.0, source.party(0))
+    server = plan.machine(schedule, 0, admitted[0], source.party(0))
     begun_state = server.start().state
     begun = time.process_time()
     release = server.end_round(begun_state, messages, frozenset()).release

@@ -54,7 +54,12 @@ def session_rounds(folder: Path, terms: SessionTerms) -> tuple[float, float]:
 
     async def party(place: int) -> None:
         settings = NodeSettings(
-            identities[place], roster, terms.plan, np.zeros(terms.dimension), 1.0, folder / f"{place}.store", round_timeout=60.0
+            identities[place],
+            roster,
+            terms.plan,
+            terms.plan.admit(np.zeros(terms.dimension)),
+            folder / f"{place}.store",
+            round_timeout=60.0,
         )
         async with Series(settings, terms.rounds) as series:
             for _ in range(terms.rounds):
@@ -82,9 +87,7 @@ def studies(folder: Path, terms: SessionTerms, repeats: int) -> list[float]:
         async def everybody(keys: list[Identity], roster: Roster, number: int) -> None:
             value = np.full(terms.dimension, 0.01)
             parts = [
-                NodeSettings(
-                    key, roster, terms.plan, terms.plan.admit(value.copy(), 1.0), 1.0, folder / f"{number}-{place}.store"
-                )
+                NodeSettings(key, roster, terms.plan, terms.plan.admit(value.copy()), folder / f"{number}-{place}.store")
                 for place, key in enumerate(keys)
             ]
             await asyncio.gather(*map(run_party, parts))
@@ -97,7 +100,7 @@ def studies(folder: Path, terms: SessionTerms, repeats: int) -> list[float]:
 
 def in_memory(terms: SessionTerms) -> list[float]:
     engine, seconds = MemoryEngine(), []
-    values = {place: terms.plan.admit(np.full(terms.dimension, 0.01), 1.0) for place in range(terms.parties)}
+    values = {place: terms.plan.admit(np.full(terms.dimension, 0.01)).vector for place in range(terms.parties)}
     for number in range(ROUNDS):
         begun = time.perf_counter()
         engine.exchange(terms.plan, number, values, np.ones(terms.parties), {})

@@ -73,7 +73,7 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
     hidden = replace(protocol, noise=None, grid=0.0).variance_before_release()
     assert hidden * (1 - 1e-9) < protocol.variance_before_release() <= hidden
     # Bounds of a coordinate are no multiples of five steps: records are rounded towards zero and stay inside.
-    inside = plan.admit(np.full(3, 1.0))
+    inside = plan.admit(np.full(3, 1.0)).vector
     assert (inside <= plan.input_domain.largest).all()
     assert on_grid(inside, plan.value_step)
 
@@ -170,14 +170,14 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
     noise = InsecurePopulationNoise(0, 6)
     value = np.array([0.0, largest * 1.01, 0.0])
     schedule = plan.schedule(insecure_seed(1))
-    plan.machine(schedule, 0, value, 1.0, noise.party(0))
+    plan.machine(schedule, 0, plan.admit(value), noise.party(0))
     weight = 1.01 * largest / plan.input_domain.largest
     for any_value in (value, np.zeros(3)):
         with pytest.raises(InputError, match="plan with the option largest_value") as refusal:
-            records.machine(schedule, 0, any_value, weight, noise.party(0))
+            records.admit(any_value, weight)
     assert f"{value[1]:g}" not in str(refusal.value)
     with pytest.raises(InputError, match=r"shape \(4,\), but the plan is for 3 coordinates"):
-        plan.machine(schedule, 0, np.zeros(4), 1.0, noise.party(0))
+        plan.admit(np.zeros(4))
     with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
         plan.protocol.check_values(np.zeros(4))
     planned(noise="insecure-float64").protocol.check_values(1e9 * value)

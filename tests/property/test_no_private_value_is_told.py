@@ -174,11 +174,17 @@ def test_a_vector_from_python(
     told = ""
     try:
         given_settings = NodeSettings(
-            identities[0], roster, plan, np.array(vector), weight, tmp_path / "store", round_timeout=timeout, start_timeout=1.0
+            identities[0],
+            roster,
+            plan,
+            plan.admit(np.array(vector), weight),
+            tmp_path / "store",
+            round_timeout=timeout,
+            start_timeout=1.0,
         )
         told += repr(given_settings)
         noise = InsecurePopulationNoise(0, 3).party(0)
-        told += repr(plan.machine(plan.schedule(Seed.public("schedule")), 0, np.array(vector), weight, noise))
+        told += repr(plan.machine(plan.schedule(Seed.public("schedule")), 0, plan.admit(np.array(vector), weight), noise))
         # Without the door in front of it, too.
         told += repr(plan.protocol.machine(plan.schedule(Seed.public("schedule")), 0, np.array(vector), weight, noise))
     except InputError as error:
@@ -405,7 +411,7 @@ OTHERS = ("local-dp", "gopa", "cordp-dme", "consensus", "muffliato", "secagg", "
 
 def patterns(plan: Plan, value: NDArray[np.float64], weight: float) -> list[bytes]:
     """A party's vector as it may stand in a file: as given, weighted, as it goes through the door, and in steps of the grid."""
-    kinds = [value, weight * value, plan.admit(value, weight)]
+    kinds = [value, weight * value, plan.admit(value, weight).vector]
     found = [number.tobytes() for kind in kinds for number in np.asarray(kind, dtype="<f8")]
     if plan.grid:
         units = [np.rint(kind / plan.grid).astype("<i8") for kind in kinds]

@@ -81,10 +81,10 @@ def settings() -> list[NodeSettings]:
     roster = Roster(
         tuple(RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), one.public_key) for place, one in enumerate(identities))
     )
-    value = np.zeros(choice.plan.target.dimension)
-    brought = {size: Brought(plan, value) for size, plan in choice.smaller.items()}
+    zeros = np.zeros(choice.plan.target.dimension)
+    brought = {size: Brought(plan, plan.admit(zeros)) for size, plan in choice.smaller.items()}
     return [
-        NodeSettings(one, roster, choice.plan, value, 1.0, Path("unused"), quorum=Quorum(6, start_by, brought))
+        NodeSettings(one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), quorum=Quorum(6, start_by, brought))
         for one in identities
     ]
 

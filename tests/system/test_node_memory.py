@@ -123,7 +123,7 @@ def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, 
     values = some_values(3, dimension)
     plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol)())
     # One number in full, 64 bits that are nowhere else: as it was given, and as it came through the door. All as whole steps.
-    rounded = plan.admit(values[0])
+    rounded = plan.admit(values[0]).vector
     forms = [values[0, :1].tobytes(), *([rounded[:1].tobytes()] if plan.grid else [])]
     scanner = Scanner([*forms, *([to_units(rounded, plan.grid).tobytes()] if plan.grid else [])])
     more: dict[str, Any] = {"round_timeout": 60.0, "start_timeout": 120.0, "program": ("-c", PROGRAM)}
@@ -143,7 +143,7 @@ def settings(tmp_path: Path, **more: Any) -> NodeSettings:
     entries = [RosterEntry(f"p{k}", ("127.0.0.1", 7000 + k), identity.public_key) for k, identity in enumerate(identities)]
     plan = calibrate(Target(parties=2, epsilon=1.0, delta=1e-6, dimension=2), IncA())
     given: dict[str, Any] = {"store": tmp_path / "store", "start_timeout": 0.05}
-    return NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25, 0.5]), 1.0, **(given | more))
+    return NodeSettings(identities[0], Roster(tuple(entries)), plan, plan.admit(np.array([0.25, 0.5])), **(given | more))
 
 
 @pytest.mark.parametrize("wiped", [False, True])
@@ -152,7 +152,7 @@ def test_an_array_is_wiped_only_if_that_was_asked_for_and_then_always(tmp_path: 
     doomed = settings(tmp_path, wipe_value=wiped, store=tmp_path / "none" / "store")
     with pytest.raises(InputError):
         asyncio.run(run_party(doomed))
-    assert doomed.value.tolist() == ([0.0, 0.0] if wiped else [0.25, 0.5])
+    assert doomed.value.vector.tolist() == ([0.0, 0.0] if wiped else [0.25, 0.5])
 
 
 def test_a_value_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Consortium:
 
     async def _take_part(self, party: int, plan: Plan, number: int) -> np.ndarray:
         store = self.stores(number)[party]
-        settings = NodeSettings(self.identities[party], self.roster, plan, self.values[party], 1.0, store)
+        settings = NodeSettings(self.identities[party], self.roster, plan, plan.admit(self.values[party]), store)
         charge = Payer(self.ledger(party), "data").reserve(f"study {number}", settings)
         async with api.node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0

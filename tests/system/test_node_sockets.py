@@ -71,13 +71,12 @@ class Study:
 
     def settings(self, party: int, **more: Any) -> NodeSettings:
         # Nobody is late on a slow machine either: late ones are probed, and what is in flight at the end is nobody's traffic.
-        usual: dict[str, Any] = {"weight": 1.0, "round_timeout": 120.0, "start_timeout": 120.0}
-        usual |= {"listen_socket": self.sockets[party]}
+        usual: dict[str, Any] = {"round_timeout": 120.0, "start_timeout": 120.0}
+        usual |= {"listen_socket": self.sockets[party], "value": self.plan.admit(self.values[party])}
         return NodeSettings(
             identity=self.identities[party],
             roster=self.roster,
             plan=self.plan,
-            value=self.values[party],
             store=self.directory / f"{party}.store",
             **(usual | more),
         )
@@ -130,7 +129,7 @@ def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
 def test_weights_and_push_sum(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(3, dissemination=ResultBroadcast("push-sum", rounds=25)))
     weights = [1.0, 2.0, 3.0]
-    results = run_all([study.settings(party, weight=weights[party]) for party in range(3)])
+    results = run_all([study.settings(party, value=study.plan.admit(study.values[party], weights[party])) for party in range(3)])
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.sum(axis=0) / 6, rtol=1e-4)
         np.testing.assert_array_equal(result.execution.weights, weights)
@@ -282,7 +281,8 @@ def test_another_plan_does_not_start(tmp_path: Path, party: int) -> None:
         directory = tmp_path / f"{seconds}"
         directory.mkdir()
         study = Study(directory, make_plan(2))
-        other = replace(study.settings(1, start_timeout=seconds), plan=make_plan(2, rounds=5))
+        longer = make_plan(2, rounds=5)
+        other = replace(study.settings(1, start_timeout=seconds), plan=longer, value=longer.admit(study.values[1]))
         return asyncio.run(failures([study.settings(0, start_timeout=seconds), other]))[party]
 
     with_enough_time(attempt, f"party-{1 - party}: peer refused: study differs")
@@ -314,7 +314,7 @@ def test_other_data_after_a_restart(tmp_path: Path) -> None:
     with pytest.raises(ProtocolFailure, match="party-1"):
         asyncio.run(run_party(study.settings(0, start_timeout=0.2)))
     study.close()
-    changed = replace(study.settings(0), value=study.values[0] + 1)
+    changed = replace(study.settings(0), value=study.plan.admit(study.values[0] + 1))
     with pytest.raises(InputError, match="started with other data"):
         asyncio.run(run_party(changed))
 
@@ -325,9 +325,9 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the plan is for 3"):
         replace(study.settings(0), plan=make_plan(3))
     with pytest.raises(InputError, match="the plan is for 2 coordinates"):
-        replace(study.settings(0), value=np.zeros(3))
+        study.plan.admit(np.zeros(3))
     with pytest.raises(InputError, match="weight is 0"):
-        study.settings(0, weight=0.0)
+        study.plan.admit(np.zeros(2), 0.0)
     with pytest.raises(InputError, match="round time-out is 0"):
         study.settings(0, round_timeout=0.0)
     secret = study.settings(1)

@@ -57,14 +57,13 @@ class Parties:
 
     def _of(self, place: int, plan: Plan, when: datetime, smaller: Mapping[int, Plan], start_timeout: float) -> NodeSettings:
         value, name = np.full(plan.target.dimension, 0.01 * (place + 1)), NAMES[place]
-        brought = {size: Brought(one, value.copy()) for size, one in smaller.items()}
+        brought = {size: Brought(one, one.admit(value.copy())) for size, one in smaller.items()}
         quorum = Quorum(4, when.timestamp(), brought, self.bound.setdefault(name, []).append)
         return NodeSettings(
             identity=self.identities[place],
             roster=self.roster,
             plan=plan,
-            value=value,
-            weight=1.0,
+            value=plan.admit(value),
             store=self.folder / f"{name}.store",
             round_timeout=5.0,
             start_timeout=start_timeout,

@@ -136,7 +136,7 @@ def test_the_status_of_a_node_that_is_done_says_so(tmp_path: Path, capsys: pytes
     ]
     store = tmp_path / "my.store"
     settings = NodeSettings(
-        identities[0], Roster(tuple(entries)), plan, np.zeros(plan.target.dimension), 1.0, store, status=status_path(store)
+        identities[0], Roster(tuple(entries)), plan, plan.admit(np.zeros(plan.target.dimension)), store, status=status_path(store)
     )
 
     async def run() -> None:

@@ -143,7 +143,7 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)
         # A step of the grid is rounding, which the plan states.
-        if not np.allclose(admitted, vector, rtol=1e-9, atol=self.plan.value_step):
+        if not np.allclose(admitted.vector, vector, rtol=1e-9, atol=self.plan.value_step):
             warnings.warn(
                 f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it; to state "
                 "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
@@ -155,7 +155,6 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
                 roster=self.roster,
                 plan=self.plan,
                 value=admitted,
-                weight=weight,
                 store=self.store,
                 round_timeout=self.round_timeout,
                 start_timeout=self.start_timeout,

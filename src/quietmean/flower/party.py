@@ -185,7 +185,7 @@ class StarParty:
         wanted = (self._agreement.terms.dimension,)
         if update.shape != wanted:
             raise InputError(f"the update has shape {update.shape} and the agreement {wanted}: agree on this model")
-        return self._plan.admit(clipped_vector(update, self._agreement.clip), 1.0)
+        return self._plan.admit(clipped_vector(update, self._agreement.clip)).vector
 
     def _open(self, request: Deliver, sender: PartyId, frame: bytes) -> list[Message]:
         return self._seals.open(request.round, request.step, sender, frame) or []

@@ -39,7 +39,7 @@ async def run_party(settings: NodeSettings) -> NodeResult:
             stack.enter_context(settings.listen_socket)
         if settings.wipe_value:
             # However it ends; in a complete run the session did this before.
-            stack.callback(settings.value.fill, 0.0)
+            stack.callback(settings.value.wipe)
         patience = Patience(settings.report, settings)
         store = await _open_store(settings, patience)
         stack.callback(store.close)

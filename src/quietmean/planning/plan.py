@@ -17,7 +17,7 @@ from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.grid import on_grid, towards_zero
+from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
@@ -50,6 +50,30 @@ class Integers(typing.Protocol):
 
     def integers(self, low: int, /) -> Any:
         """Uniform below ``low``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admitted:
+    """A party's private ``vector`` (d,) as it enters a study, and its public ``weight``. Only :meth:`Plan.admit` makes one.
+
+    Whoever takes one need not ask again for its shape, its domain and its grid. NumPy reads it as its vector.
+    """
+
+    vector: Vector = field(repr=False)
+    weight: float
+    plan: Plan = field(repr=False)
+
+    def require_of(self, plan: Plan) -> None:
+        """Raises :class:`InputError` where another plan admitted it, whose domain and grid may be others."""
+        if self.plan is not plan and self.plan.digest != plan.digest:
+            raise InputError("another plan has admitted this vector: let the plan of the study do so")
+
+    def wipe(self) -> None:
+        """Overwrite the vector with zeros."""
+        self.vector.fill(0.0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.vector, dtype=dtype) if copy else np.asarray(self.vector, dtype=dtype)
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,13 +151,22 @@ class Plan:
         prediction = self.prediction if noise is None else {**self.prediction, "mse_noise": float(f"{noise:.6g}")}
         return replace(self, protocol=protocol, prediction=prediction, domain=domain)
 
-    def admit(self, value: Vector, weight: float = 1.0) -> Vector:
+    def admit(self, value: Vector, weight: float = 1.0, *, wipe: bool = False) -> Admitted:
         """A party's private vector (d,) as it enters a study: itself where it lies in the domain, else moved into it.
 
         ``weight`` is its public weight: the vector of a party whose records are protected is a sum over that many. A protocol
-        without privacy takes any vector, if its numbers have room for any. Raises :class:`InputError` for another shape, and for
-        a weight beyond the room of the plan; never because of a value.
+        without privacy takes any vector, if its numbers have room for any. ``wipe``: where another array enters, the given one is
+        overwritten with zeros. Raises :class:`InputError` for another shape, for a weight beyond the room of the plan, and for
+        what :meth:`require_rounded` refuses; never because of a value.
         """
+        if not (np.isfinite(weight) and weight > 0):
+            raise InputError(f"weight is {weight:g}: choose a finite number > 0")
+        moved = self._moved(value, weight)
+        if wipe and moved is not value:
+            value.fill(0.0)
+        return Admitted(moved, weight, self)
+
+    def _moved(self, value: Vector, weight: float) -> Vector:
         if value.shape != (self.target.dimension,):
             raise InputError(
                 f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: mend it"
@@ -141,6 +174,7 @@ class Plan:
         scale, domain = self._units(weight), self.input_domain
         # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
         self.require_room(weight)
+        self.require_rounded(value)
         if not self.protocol.is_private and self.protocol.value_region(self.target, weight) is None:
             return value
         inside = domain.moved(value, scale)
@@ -302,7 +336,10 @@ class Plan:
         sensitivity. Whether it was depends on the program that made the sum, not on the records.
         """
         step = self.value_step
-        if step and self.target.unit == PrivacyUnit.RECORD and not on_grid(value, step):
+        if not step or self.target.unit != PrivacyUnit.RECORD or on_grid(value, step):
+            return
+        # What is no number or has no room lies outside every domain, on a grid or not.
+        if not on_grid(value[np.abs(value) < LARGEST_UNITS * step], step):
             raise InputError(
                 f"the vector is no multiple of {step:g}, the plan's grid: round each record to it before they are added "
                 "up (towards the centre of its domain), or protect whole parties with unit party"
@@ -335,9 +372,9 @@ class Plan:
         counted = is_random(self.target.eavesdropping) and self.protocol.counts_intercepted
         return self.protocol.refunds and not counted
 
-    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """First phase: the private mixing, up to this party's release. ``value``: its private vector (d,), see :meth:`admit`."""
-        return self.protocol.machine(schedule, party, self.admit(value, weight), weight, noise)
+    def machine(self, schedule: Schedule, party: PartyId, value: Admitted, noise: NoiseSource) -> PartyMachine[Any]:
+        """First phase: the private mixing, up to this party's release. ``value``: its private vector."""
+        return self.protocol.machine(schedule, party, value.vector, value.weight, noise)
 
     def dissemination_machine(self, party: PartyId, release: Release | None, seed: Seed) -> PartyMachine[Any]:
         """Second phase: spread the releases."""

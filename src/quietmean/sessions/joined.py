@@ -26,6 +26,7 @@ from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Sta
 from quietmean.node.monitor import Report, status_at, status_path
 from quietmean.node.net import Address, Seal, listening_place
 from quietmean.node.preflight import package_version
+from quietmean.planning import Admitted
 from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import Charge
 from quietmean.sessions.agreed import SessionContract
@@ -198,8 +199,7 @@ def _settings(
         # With the digest of all that was agreed on in every label.
         roster=Roster(roster.entries, Seal(contract.digest, tuple(range(len(roster))))),
         plan=contract.plan,
-        value=np.zeros(study.dimension),
-        weight=float(records or 1),
+        value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
         store=store,
         round_timeout=study.round_timeout,
         start_timeout=study.start_timeout,
@@ -295,7 +295,7 @@ class JoinedSession:
     def _bound(self, clip: float | None) -> float:
         return self.contract.study.clip if clip is None else checked_clip(clip)
 
-    def _value(self, vector: ArrayLike, bound: float) -> Vector:
+    def _value(self, vector: ArrayLike, bound: float) -> Admitted:
         study, plan = self.contract.study, self.contract.plan
         try:
             array = np.asarray(vector, dtype=np.float64)
@@ -305,7 +305,7 @@ class JoinedSession:
             if array.shape != (study.dimension,):
                 raise InputError(f"the vector has shape {array.shape}, this session takes ({study.dimension},)")
             return plan.admit(clipped_vector(array, bound), 1.0)
-        records = int(self._ready.settings.weight)
+        records = int(self._ready.settings.value.weight)
         if array.shape != (records, study.dimension):
             raise InputError(
                 f"the records have shape {array.shape}, this session takes ({records}, {study.dimension}) of this party"

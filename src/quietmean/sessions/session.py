@@ -176,7 +176,7 @@ class Session:
                 total = clipped_rows(value, bound, plan.value_step)
             else:
                 total = clipped_vector(value, bound) * self._shares[party]
-            values[party] = plan.admit(total, float(weights[party]))
+            values[party] = plan.admit(total, float(weights[party])).vector
         self._require_enough(len(values))
         leaving = {party: last for party, last in (leaves or {}).items() if party in values}
         number = self.account.begin()

@@ -141,7 +141,7 @@ def simulate(
     if values is not None and values.shape != (target.parties, target.dimension):
         raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
     if values is not None:
-        values = np.array([plan.admit(value) for value in values])
+        values = np.array([plan.admit(value).vector for value in values])
     lost = target.dropouts if dropouts is None else dropouts
     root = insecure_seed(seed, "simulate", plan.digest)
     parts = []

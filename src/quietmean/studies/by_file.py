@@ -21,11 +21,11 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import configuration_folder
-from quietmean.core.party import PartyId, Release, Vector
+from quietmean.core.party import PartyId, Release
 from quietmean.core.portability import locked, open_private
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
-from quietmean.planning.plan import Plan
+from quietmean.planning import Admitted, Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.contribution import AnotherStudyError, Contribution
@@ -81,8 +81,7 @@ class Giver:
         StudyKeys.load(self.keys.path).require_free_for(self.sealed.digest)
         entry = self.sealed.require_own(self.keys)
         value = self.plan.admit(encoded.vector, encoded.weight)
-        self.plan.require_rounded(encoded.vector)
-        data = self._data_digest(value, encoded.weight)
+        data = self._data_digest(value)
         with self._alone():
             keys = StudyKeys.load(self.keys.path)
             if keys.given is not None:
@@ -90,7 +89,7 @@ class Giver:
                     raise InputError(f"this party contributed other data to this study, see {keys.path}: {_ONCE}")
                 return keys.given.contribution
             keys = keys.bind(self.sealed.digest).with_seed()
-            release = self._release(keys, value, encoded.weight, data)
+            release = self._release(keys, value, data)
             found = Contribution.sign(self.sealed, self.plan, self.identity, release)
             content = bytes.fromhex(found.digest)
             charge(content)
@@ -98,7 +97,7 @@ class Giver:
             self._spend(keys, Given(data, found))
             return found
 
-    def _release(self, keys: StudyKeys, value: Vector, weight: float, data: str) -> Release:
+    def _release(self, keys: StudyKeys, value: Admitted, data: str) -> Release:
         if keys.seed is None or keys.exchange is None:
             raise InputError(f"the keys in {keys.path} are used up: {_ONCE}")
         session, name = self.sealed.digest, self.plan.protocol.name
@@ -109,7 +108,7 @@ class Giver:
             lambda other: own.shared_seed(public[other], f"by file {session} {name}"),
         )
         party = [entry.identity for entry in self.sealed.entries].index(self.identity.public_key)
-        machine = self.plan.machine(self.plan.schedule(_NO_SEED), party, value, weight, noise)
+        machine = self.plan.machine(self.plan.schedule(_NO_SEED), party, value, noise)
         release = machine.end_round(machine.start().state, [], frozenset()).release
         if release is None:
             raise RuntimeError("a protocol by file released nothing")
@@ -118,11 +117,11 @@ class Giver:
     def _spend(self, keys: StudyKeys, given: Given) -> None:
         keys.spent(given)
 
-    def _data_digest(self, value: Vector, weight: float) -> str:
+    def _data_digest(self, value: Admitted) -> str:
         # Keyed: it says nothing about the data, even to who tries all of them.
         key = self.identity.derive("by file")
-        content = hashlib.sha256(encode_vector(value)).digest()
-        return key.derive("input", self.sealed.digest, content, weight.hex()).secret.hex()
+        content = hashlib.sha256(encode_vector(value.vector)).digest()
+        return key.derive("input", self.sealed.digest, content, value.weight.hex()).secret.hex()
 
     def _register(self, study: str, content: bytes, name: str) -> None:
         path = self.register / study

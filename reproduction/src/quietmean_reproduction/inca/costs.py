@@ -40,9 +40,9 @@ def inca(*, seed: int, parties: int, dimension: int, rounds: int, dropouts: floa
     plan = Plan(target, protocol, ResultBroadcast("push-sum", TELLING))
     root = insecure_seed(seed, "costs", repeat)
     schedule, online = plan.schedule(root), churn(root, rounds + TELLING, parties, permanent=dropouts).online
-    noise, value = InsecureStackedNoise(seed, parties), np.full(dimension, 0.5)
+    noise, value = InsecureStackedNoise(seed, parties), plan.admit(np.full(dimension, 0.5))
     meter, spread = Meter.of(parties), Meter.of(parties)
-    meter.drive([plan.machine(schedule, party, value, 1.0, noise.party(party)) for party in range(parties)], online[: rounds + 1])
+    meter.drive([plan.machine(schedule, party, value, noise.party(party)) for party in range(parties)], online[: rounds + 1])
     tellers = [plan.dissemination_machine(party, meter.releases.get(party), root) for party in range(parties)]
     # Who left while mixing is away from the start here.
     spread.drive(tellers, online[rounds:])
@@ -65,9 +65,9 @@ def secagg(*, seed: int, parties: int, dimension: int, degree: int, dropouts: fl
     schedule, rounds = plan.schedule(root), plan.protocol.rounds
     online = churn(root, rounds, parties, permanent=dropouts).online
     online[:, list(plan.protocol.indispensable)] = True
-    noise, value = InsecureStackedNoise(seed, parties), np.full(dimension, 0.5 / math.sqrt(dimension))
+    noise, value = InsecureStackedNoise(seed, parties), plan.admit(np.full(dimension, 0.5 / math.sqrt(dimension)))
     meter = Meter.of(parties)
-    meter.drive([plan.machine(schedule, party, value, 1.0, noise.party(party)) for party in range(parties)], online)
+    meter.drive([plan.machine(schedule, party, value, noise.party(party)) for party in range(parties)], online)
     staying = online[-1].copy()
     staying[0] = False
     own = meter.seconds[staying]

@@ -68,7 +68,7 @@ def release(asked: Mapping[str, Any], parts: Sequence[Array], engine: Engine | N
     except InputError as error:
         raise InputError(str(error).replace(_ON_THE_COMMAND_LINE, "with accept_wide=True")) from None
     encoded = [workload.encode(part, step=plan.value_step) for part in parts]
-    values = {party: plan.admit(one.vector, one.weight) for party, one in enumerate(encoded)}
+    values = {party: plan.admit(one.vector, one.weight).vector for party, one in enumerate(encoded)}
     weights = np.array([one.weight for one in encoded])
     found = (MemoryEngine() if engine is None else engine).exchange(plan, 1, values, weights, {})
     outcome = conclude(workload, plan.target, found.execution, found.mean)

@@ -143,7 +143,7 @@ class Gathering:
 
     def _fresh(self) -> Own:
         seed = Seed.from_os()
-        return Own(seed.secret, Opening(Seed.from_os().secret, self._settings.weight, ExchangeKey(seed).public))
+        return Own(seed.secret, Opening(Seed.from_os().secret, self._settings.value.weight, ExchangeKey(seed).public))
 
     def _move(self, standing: Standing) -> None:
         """Make a change durable, and bind this party once it may be."""

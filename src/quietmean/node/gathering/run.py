@@ -73,7 +73,7 @@ async def run_quorum(settings: NodeSettings, on_start: Callable[[Started], None]
             stack.enter_context(settings.listen_socket)
         if settings.wipe_value:
             for value in (settings.value, *(one.value for one in quorum.smaller.values())):
-                stack.callback(value.fill, 0.0)
+                stack.callback(value.wipe)
         store = settings.open_store()
         stack.callback(store.close)
         monitor = stack.enter_context(monitor_of(settings))
@@ -192,7 +192,7 @@ class _Part:
             stack.callback(store.close)
             stack.callback(_forget_secrets, self._settings, self._store, store)
             if self._settings.wipe_value:
-                stack.callback(inside.value.fill, 0.0)
+                stack.callback(inside.value.wipe)
             self._on_start(started)
             members = attempt.proposal.ordered
             self._places = {member: place for place, member in enumerate(members)}

@@ -65,15 +65,16 @@ async def _take_part(settings: ChildSettings, descriptor: int) -> None:
         if frozen and sys.platform != "win32":
             os.kill(os.getpid(), signal.SIGSTOP)
 
+    plan = Plan.from_json(json.loads(Path(settings.plan).read_bytes()))
+    value = read_value(Path(settings.value))
     with socket.socket(fileno=descriptor) as listening:
         result = await run_party(
             NodeSettings(
                 identity=Identity.load(Path(settings.key)),
                 roster=Roster.load(Path(settings.roster)),
-                plan=Plan.from_json(json.loads(Path(settings.plan).read_bytes())),
-                value=read_value(Path(settings.value)),
+                plan=plan,
+                value=plan.admit(value, settings.weight, wipe=True),
                 wipe_value=True,
-                weight=settings.weight,
                 store=Path(settings.store),
                 round_timeout=settings.round_timeout,
                 start_timeout=settings.start_timeout,

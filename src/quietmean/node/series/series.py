@@ -20,7 +20,7 @@ import msgspec
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.outage import outage_of
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import PartyId
 from quietmean.node.monitor import Monitor
 from quietmean.node.net import (
     ACCEPTED,
@@ -52,6 +52,7 @@ from quietmean.node.session import (
     position_of,
 )
 from quietmean.node.storage import ROUND, Store, discard
+from quietmean.planning import Admitted
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
@@ -169,7 +170,9 @@ class Series:
         if not self._number or not self._round_store.exists():
             return False
         try:
-            with contextlib.closing(Store(self._round_store, self._settings.value.size, self._settings.plan.grid)) as store:
+            with contextlib.closing(
+                Store(self._round_store, self._settings.plan.target.dimension, self._settings.plan.grid)
+            ) as store:
                 found = kept_result(store)
                 if found is None:
                     return True
@@ -185,8 +188,8 @@ class Series:
 
     # --- a round -----------------------------------------------------------------------------------------------------
 
-    async def mean(self, value: Vector) -> RoundEnd:
-        """Take part in the next round with ``value`` (d,), as the plan admits it.
+    async def mean(self, value: Admitted) -> RoundEnd:
+        """Take part in the next round with ``value``, as the plan admits it.
 
         Raises :class:`SeriesOver` where there is none, and :class:`ProtocolFailure` for a round without a result here, which
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
@@ -297,7 +300,7 @@ class Series:
         self._store.save_standing(standing.dump())
         self._standing = standing
 
-    def _settings_of(self, number: int, value: Vector) -> NodeSettings:
+    def _settings_of(self, number: int, value: Admitted) -> NodeSettings:
         settings = self._settings
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
         return replace(
@@ -315,7 +318,7 @@ class Series:
 
     # --- which round -------------------------------------------------------------------------------------------------
 
-    async def _next(self, value: Vector) -> int:
+    async def _next(self, value: Admitted) -> int:
         """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
         standing = self._standing
         if not self._ended and not self._where.are_past(standing.current) and self._goes_on(value):
@@ -384,9 +387,9 @@ class Series:
             await self._where.ask(_ASKING, self._place.round)
         return self._first_open(number, returning=returning)
 
-    def _goes_on(self, value: Vector) -> bool:
+    def _goes_on(self, value: Admitted) -> bool:
         try:
-            return self._settings_of(self._standing.current, value.copy()).store_exists()
+            return self._settings_of(self._standing.current, value).store_exists()
         except InputError:
             return False
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from quietmean.core.party import Vector
-from quietmean.planning import Plan
+from quietmean.planning import Admitted, Plan
 
 
 @dataclass(frozen=True)
 class Brought:
-    """The plan for a number of parties, and this party's vector on its grid, shape (d,)."""
+    """The plan for a number of parties, and this party's vector on its grid."""
 
     plan: Plan
-    value: Vector = field(repr=False)
+    value: Admitted
 
 
 def _nothing(study: str) -> None:

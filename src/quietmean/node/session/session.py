@@ -184,7 +184,7 @@ class Session:
         if self._settings.agreed:
             self._commitments.take_over(self._settings.agreed)
         elif self._store.state() is None:
-            opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
+            opening = Opening(self._store.nonce, self._settings.value.weight, self._exchange.public)
             await agree(self._context, self._commitments, opening, self._settings.start_timeout)
         seed = self._commitments.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
@@ -206,7 +206,7 @@ class Session:
             return
         settings, plan = self._settings, self._settings.plan
         noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
-        machine = plan.machine(self._schedule, settings.party, settings.value, settings.weight, noise)
+        machine = plan.machine(self._schedule, settings.party, settings.value, noise)
         shares = plan.protocol.transfers_mass
         runner = PhaseRunner(
             self._context,
@@ -236,7 +236,7 @@ class Session:
         """After mixing, neither the value nor the shared seeds are needed again."""
         self._shared_seeds.clear()
         if self._settings.wipe_value:
-            self._settings.value.fill(0.0)
+            self._settings.value.wipe()
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:

@@ -13,13 +13,13 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.outage import require_space
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
 from quietmean.node.session.quorum import Quorum
 from quietmean.node.storage import Commitment, Store
-from quietmean.planning import Plan
+from quietmean.planning import Admitted, Plan
 from quietmean.randomness import Seed
 
 
@@ -33,7 +33,7 @@ class _MissingError(Exception):
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """One party in one study. ``value`` (d,) is private and is moved into the plan's domain; time-outs are in seconds.
+    """One party in one study. ``value``: its private vector and public weight, as the plan admits it; time-outs are in seconds.
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
@@ -42,7 +42,7 @@ class NodeSettings:
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
-    ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
+    ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
     settings can be used once. ``folder``: messages are files there, instead of connections. ``quorum``: with whom the study may
     start, if not with all; ``agreed``: what the parties agreed on before the session began. Raises :class:`InputError` where the
     fields are impossible or do not fit each other.
@@ -51,8 +51,7 @@ class NodeSettings:
     identity: Identity
     roster: Roster
     plan: Plan
-    value: Vector = field(repr=False)
-    weight: float
+    value: Admitted
     store: Path
     round_timeout: float = 10.0
     start_timeout: float = 60.0
@@ -72,15 +71,9 @@ class NodeSettings:
         target = self.plan.target
         if len(self.roster) != target.parties:
             raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
+        self.value.require_of(self.plan)
         # Before any store is made.
         self.roster.find(self.identity)
-        if not (np.isfinite(self.weight) and self.weight > 0):
-            raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
-        self.plan.require_rounded(self.value)
-        admitted = self.plan.admit(self.value, self.weight)
-        if self.wipe_value and admitted is not self.value:
-            self.value.fill(0.0)
-        object.__setattr__(self, "value", admitted)
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
@@ -125,7 +118,7 @@ class NodeSettings:
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""
         owner = self.identity.derive("store")
-        return Store.open(self.store, self.study, self.value, self.weight, fresh, owner, self.plan.grid)
+        return Store.open(self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid)
 
     def store_exists(self) -> bool:
         """Whether there is a store for this study and input. Nothing is made. Raises :class:`InputError` where a node would."""

@@ -16,8 +16,8 @@ from quietmean.core.output import Output, require_apart
 from quietmean.node import Brought, Identity, NodeSettings
 from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
+from quietmean.planning import Admitted, Plan
 from quietmean.planning.automatic import Choice
-from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
@@ -128,7 +128,12 @@ def prepare(
 
 def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:
     """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
-    return {size: Brought(plan, files.encode(records, plan).vector) for size, plan in choice.smaller.items()}
+
+    def admitted(plan: Plan) -> Admitted:
+        encoded = files.encode(records, plan)
+        return plan.admit(encoded.vector, encoded.weight, wipe=True)
+
+    return {size: Brought(plan, admitted(plan)) for size, plan in choice.smaller.items()}
 
 
 def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
