@@ -15,7 +15,7 @@ from quietmean.report.answers import answer_sections
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
-from quietmean.statistics.printed import label_of, shown
+from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import Study
 from support.outcomes import EVERY_KIND, finished
@@ -127,7 +127,7 @@ def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[d
         terms = [term for term in terms_of(answer.to_json()) if term.of_records]
         for texts in map(shown, terms):
             assert "." not in f"{texts.estimate} {texts.population} {texts.noise}"
-        labels = {label_of(term, answer.to_json()) or answer.statistic.text for term in terms}
+        labels = {term.label or answer.statistic.text for term in terms}
         for row in section["rows"]:
             if row[0] in labels:
                 named = dict(zip(section["heads"], row, strict=True))
@@ -139,13 +139,13 @@ def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[d
 def test_no_sentence_has_a_power_of_ten_or_the_name_of_a_cell(
     every_kind: tuple[Sequence[Answer], list[dict[str, Any]]],
 ) -> None:
-    """Cells of two columns are called by both levels, not by their names in JSON, such as a:no."""
+    """Cells of two columns, and events of an arm, are called by both levels, not by their names in JSON, such as a:no."""
     for section in every_kind[1]:
         sentences = " ".join([section["says"], section["method"], *section["notes"], *section["tests"]])
         assert not re.search(r"\de[+-]\d", sentences)
-        if section["name"].startswith("crosstab"):
-            names = " ".join([sentences, *(row[0] for row in section["rows"])])
-            assert not re.search(r"(a|b|nobody|missing):(no|yes|missing)", names)
+        if section["name"].startswith(("crosstab", "cumulative-incidence")):
+            names = " ".join([sentences, section["figure"], *(row[0] for row in section["rows"])])
+            assert not re.search(r"(a|b|nobody|missing):(no|yes|missing|p|q)", names)
 
 
 def test_what_is_said_first_is_no_list(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:

@@ -50,7 +50,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what
 
 def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each statistic in a line, and its terms below it; one that is a number has a line with it."""
-    from quietmean.statistics.printed import label_of, together
+    from quietmean.statistics.printed import together
     from quietmean.statistics.tidy import terms_of
 
     known = any("true_value" in one for one in documents)
@@ -59,11 +59,7 @@ def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))
         # A text alone is a line without columns.
         alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
-        labels = (label_of(term, document) for term in terms)
-        rows += [
-            *alone,
-            *([f"  {label}" if label else name, *_cells(term, known)] for label, term in zip(labels, terms, strict=True)),
-        ]
+        rows += [*alone, *([f"  {term.label}" if term.label else name, *_cells(term, known)] for term in terms)]
     columns = [row for row in rows if len(row) > 1]
     widths = [max(len(row[place]) for row in columns) for place in range(len(rows[0]))]
     return [_aligned(row, widths) for row in rows]

@@ -19,7 +19,6 @@ from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import (
     capital,
     error_of_digits,
-    label_of,
     names_in,
     notes_of,
     printed_table,
@@ -131,19 +130,17 @@ def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) ->
     terms = terms_of(document)
     exact = {} if truth is None else dict(zip((term.term for term in terms), truth.estimates.value.tolist(), strict=True))
     kept, hidden = together(terms)
-    columns = _columns(answer, kept, [label_of(term, document) for term in kept], exact)
+    columns = _columns(answer, kept, exact)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     notes = [_note(f"{hidden[:1].upper()}{hidden[1:]}")] if hidden else []
     return {"heads": list(columns), "rows": rows, "tall": len(rows) > _TALL, "key": 1}, notes
 
 
-def _columns(
-    answer: Answer, terms: Sequence[Term], labels: Sequence[str], exact: Mapping[str, float]
-) -> dict[str, Sequence[str]]:
+def _columns(answer: Answer, terms: Sequence[Term], exact: Mapping[str, float]) -> dict[str, Sequence[str]]:
     """The columns of the table by their heads; those that say nothing are left out."""
     found, texts = answer.estimates, [shown(term) for term in terms]
     columns: dict[str, Sequence[str]] = {
-        "term": [label or answer.statistic.text for label in labels],
+        "term": [term.label or answer.statistic.text for term in terms],
         "estimate": [one.estimate for one in texts],
         "± noise": [one.noise_error for one in texts],
         "95 % for the noise": [one.noise for one in texts],

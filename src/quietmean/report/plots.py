@@ -24,6 +24,7 @@ from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET,
 from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.kinds.survival import QUANTILES
+from quietmean.statistics.tidy import terms_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,6 +158,7 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
     rising = answer.statistic.name != "survival"
     points = {place: group for place, (group, _) in enumerate(found.groups) if rising or group not in QUANTILES}
     arms = list(dict.fromkeys(points.values()))
+    names = {term.group: term.curve for term in terms_of(answer.to_json())}
     if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(found.groups[place][1]) for place in points):
         return None
     known = np.isfinite(found.value) & np.isfinite(found.standard_error)
@@ -174,7 +176,7 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
             curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
             dashed |= _extrapolated(axes, found, arm, curve, colour)
             if len(arms) > 1 and kept:
-                axes.plot([], [], color=colour, label=short(arm, 2 * _LONGEST_ARM))
+                axes.plot([], [], color=colour, label=short(names[arm], 2 * _LONGEST_ARM))
         if len(arms) > 1:
             axes.legend(frameon=False, loc="upper left" if rising else "upper right", labelcolor=MUTED, fontsize=10)
         axes.set_xlim(0.0, last)

@@ -11,7 +11,7 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import WHOLE, HypothesisTest
-from quietmean.statistics.printed import capital, label_of, names_in, notes_of, shown
+from quietmean.statistics.printed import capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
@@ -166,7 +166,7 @@ def _crosstab(told: Told) -> str:
         return f"Independence of the two: Pearson's chi-squared test{p}"
     known = [term for term in told.all_known if term.upper is None and MISSING not in term.term.split(":")]
     most = _largest(known)
-    return f"The largest cell is {label_of(most, told.document)}: {with_interval(most)}" if most else ""
+    return f"The largest cell is {most.label}: {with_interval(most)}" if most else ""
 
 
 def _group_means(told: Told) -> str:
@@ -297,8 +297,8 @@ def _restricted_mean(told: Told) -> str:
 
 def _incidence(told: Told) -> str:
     """Each curve at its last known time."""
-    last = {term.group: term for term in told.all_known}
-    found = [f"{group} {with_interval(term)} at {term.own}" for group, term in last.items()]
+    last = {term.curve: term for term in told.all_known}
+    found = [f"{curve} {with_interval(term)} at {term.own}" for curve, term in last.items()]
     return f"The part with the event: {'; '.join(found)}" if found else ""
 
 

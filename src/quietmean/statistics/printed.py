@@ -98,14 +98,6 @@ def _length(term: Term, error: float) -> str:
     return f"{error_text(error)} days" if term.since else error_text(error)
 
 
-def label_of(term: Term, document: Mapping[str, Any]) -> str:
-    """What a term is called on pages and terminals: a cell of two columns by both levels, "none, yes", all others as in JSON."""
-    summary = document.get("summary", {})
-    rows, columns = (summary.get(name, ()) for name in ("rows", "columns"))
-    cells = {f"{row}:{column}": f"{row}, {column}" for row in rows for column in columns} if term.of_records else {}
-    return cells.get(term.term, term.term)
-
-
 def error_of_digits(term: Term) -> float:
     """The standard error that says how many digits there are; 0 where none is known."""
     widths = (_quarter(ends) for ends in (term.population, term.noise))
@@ -137,7 +129,7 @@ def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
     if len(hidden) <= _MOST_HIDDEN:
         return list(terms), ""
     more = f" and {len(hidden) - _MOST_NAMED_HIDDEN} more" if len(hidden) > _MOST_NAMED_HIDDEN else ""
-    names = ", ".join(term.term for term in hidden[:_MOST_NAMED_HIDDEN])
+    names = ", ".join(term.label for term in hidden[:_MOST_NAMED_HIDDEN])
     return others, f"hidden by the noise: {names}{more}"
 
 

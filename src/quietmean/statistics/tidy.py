@@ -19,8 +19,8 @@ Interval = tuple[float, float]
 _ROUNDING = 1e-9
 _NOTHING: Interval = (math.nan, math.nan)
 _TEXTS = ("name", "term", "flag", "since")
-# Statistics that count records, and the one whose terms with a colon do.
-_COUNTS, _CELLS = ("count", "histogram"), "crosstab"
+# Statistics that count records, the one whose terms with a colon do, and the one whose groups are of an arm and a cause.
+_COUNTS, _CELLS, _CAUSES = ("count", "histogram"), "crosstab", "cumulative-incidence"
 
 # The columns of rows by their types. std.error and conf are of the population, with the noise in them, and those of the noise
 # alone stand beside; since: the day that estimate and intervals count days from, where they are dates.
@@ -50,7 +50,7 @@ class Term:
     ``name`` and ``kind``: of the statistic; ``term``: with its ``group``, where it has one. ``error`` and ``population``: of the
     population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
     hides. ``since``: the day that the numbers count days from, "" where they are no days. ``truth``: without noise,
-    where a local run knows it.
+    where a local run knows it. ``label``: what it is called on pages and terminals.
     """
 
     name: str
@@ -69,11 +69,17 @@ class Term:
     upper: float | None = None
     since: str = ""
     truth: float = math.nan
+    label: str = ""
 
     @property
     def own(self) -> str:
         """The term within its group."""
         return self.term[len(self.group) + 1 :] if self.group else self.term
+
+    @property
+    def curve(self) -> str:
+        """The label of its group."""
+        return self.label.removesuffix(f" {self.own}") if self.group else ""
 
     @property
     def hidden(self) -> bool:
@@ -129,7 +135,16 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         min(uppers, default=None),
         str(told("since") or ""),
         number_of(told("true_value")),
+        _readable(document, label),
     )
+
+
+def _readable(document: Mapping[str, Any], name: str) -> str:
+    """The name of a term without a colon between levels: a cell of two columns "none, yes", an arm's event "none, relapse 5"."""
+    kind, summary = document.get("kind"), document.get("summary", {})
+    first = summary.get({_CELLS: "rows", _CAUSES: "at_risk"}.get(str(kind), ""), ())
+    level = max((one for one in first if name.startswith(f"{one}:")), key=len, default=None)
+    return name if level is None else f"{level}, {name[len(level) + 1 :]}"
 
 
 def _names(document: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:

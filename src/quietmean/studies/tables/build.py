@@ -110,7 +110,7 @@ def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence
     kept, hidden = together(terms)
     columns = _columns(document, terms)
     lines = [
-        Line((term.term or document["name"], *(texts[place] for texts in columns.values())), footnotes.about((term.term,)))
+        Line((term.label or document["name"], *(texts[place] for texts in columns.values())), footnotes.about((term.term,)))
         for place, term in enumerate(terms)
         if term in kept
     ]
