@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from quietmean.core.readable import p_text
 from quietmean.report.answers import answer_sections
@@ -151,6 +152,31 @@ def test_no_sentence_has_a_power_of_ten_or_the_name_of_a_cell(
 def test_what_is_said_first_is_no_list(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
     """Where many groups are hidden the sentence above says so, and a note which."""
     assert not any(" more" in section["says"] and "(and" in section["says"] for section in every_kind[1])
+
+
+def test_no_count_is_said_to_be_below_more_than_there_are(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
+    for answer in every_kind[0]:
+        assert all(flag.upper is None or flag.upper <= answer.records + 1 for flag in answer.estimates.flags)
+
+
+def test_what_noise_hides_has_no_bar_and_no_point(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
+    """A figure ends where its intervals do: a bar of what is hidden would be of the noise."""
+    seen = 0
+    for answer in every_kind[0]:
+        hidden = [term.hidden for term in terms_of(answer.to_json())]
+        drawn = plot(answer)
+        if answer.statistic.name in ("histogram", "cdf", "proportion") and all(hidden):
+            assert drawn is None
+        if drawn is None or answer.statistic.name not in ("histogram", "proportion"):
+            continue
+        seen += 1
+        (axes,) = drawn[0].axes
+        bars = [patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle)]
+        assert not bars or all(height == 0 for height, one in zip(bars, hidden, strict=True) if one)
+        points = [line for line in axes.lines if line.get_marker() == "o"]
+        known = [one for one, value in zip(hidden, answer.estimates.value, strict=True) if np.isfinite(value)]
+        assert not points or [bool(np.isnan(line.get_xdata()[0])) for line in points] == known
+    assert seen or all(all(term.hidden for term in terms_of(one.to_json())) for one in every_kind[0][4:6])
 
 
 def test_the_only_statistic_uses_all_of_the_budget() -> None:

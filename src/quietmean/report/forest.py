@@ -17,6 +17,7 @@ from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED
 from quietmean.report.words import short
 from quietmean.statistics import Answer
 from quietmean.statistics.flags_and_tests import Z
+from quietmean.statistics.tidy import terms_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +38,10 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
     kept = [place for place, term in enumerate(found.terms) if term not in COMPARED and term != "(Intercept)"]
     kept = [place for place in kept if math.isfinite(found.value[place]) and math.isfinite(found.standard_error[place])]
     slopes, ratios = "regression" in kind, kind == "hazard-ratio"
-    noise, wide, value = found.of_noise[kept], wider_ends(found)[kept], found.value[kept]
-    if not 1 <= len(kept) <= _MOST_ROWS or (ratios and not (wide > SMALLEST).all()):
+    # What noise hides has an interval and no point.
+    hidden = np.array([term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)[kept]
+    noise, wide, value = found.of_noise[kept], wider_ends(found)[kept], np.where(hidden, np.nan, found.value[kept])
+    if not 1 <= len(kept) <= _MOST_ROWS or hidden.all() or (ratios and not (wide > SMALLEST).all()):
         return None
     if slopes:
         # Slopes have units of their own: each in standard errors of its population's estimate is comparable, and 0 stays 0.

@@ -49,6 +49,11 @@ def plot(answer: Answer) -> tuple[Figure, str] | None:
     return None if draw is None else draw(replace(answer, estimates=_drawable(answer.estimates)))
 
 
+def _shown(answer: Answer) -> NDArray[np.bool_]:
+    """Which terms noise does not hide, (terms,): of the others there is an interval at most, and no bar or point."""
+    return np.array([not term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)
+
+
 def _drawable(found: Estimates) -> Estimates:
     """What cannot be drawn is not known: numbers without an end, and so large that their distances overflow."""
 
@@ -67,8 +72,8 @@ def _drawable(found: Estimates) -> Estimates:
 
 
 def _bars(answer: Answer) -> tuple[Figure, str] | None:
-    found = answer.estimates
-    if not 1 < len(found.terms) <= _MOST_BARS:
+    found, known = answer.estimates, _shown(answer)
+    if not 1 < len(found.terms) <= _MOST_BARS or not known.any():
         return None
     levels = not any(term in _SEPARATE[:2] for term in found.terms)
     every = 1 if levels else max(math.ceil(len(found.terms) / _MOST_LABELS), 1)
@@ -83,7 +88,7 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
     with canvas(2.6, bottom=_TICKS + below, left=left) as (figure, axes):
         places = np.arange(len(found.terms), dtype=np.float64)
         pale = [term in _SEPARATE for term in found.terms]
-        heights = np.maximum(np.nan_to_num(found.value), 0.0)
+        heights = np.where(known, np.maximum(np.nan_to_num(found.value), 0.0), 0.0)
         colours = [QUIET if one else ESTIMATE for one in pale]
         axes.bar(places, heights, width=0.86, color=colours, alpha=_DARK, linewidth=0)
         for place, noise, both in zip(places.tolist(), found.of_noise, wider_ends(found), strict=True):
@@ -104,7 +109,7 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
     days = [_day(term) for term in found.terms]
     dated = all(day is not None for day in days)
     places = [float(day) for day in days if day is not None] if dated else [float(one) for one in found.terms if _is_number(one)]
-    if len(places) < 2 or len(places) != len(found.terms) or not (np.diff(places) > 0).all():
+    if len(places) < 2 or len(places) != len(found.terms) or not (np.diff(places) > 0).all() or not _shown(answer).any():
         return None
     with canvas(2.6) as (figure, axes):
         _band(axes, np.array(places), found, ESTIMATE, rising=1)

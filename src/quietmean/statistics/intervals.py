@@ -94,9 +94,9 @@ def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str
     return [Flag(FEW, f"{what}: fewer than {most:,}, the noise hides how many", terms, float(most))]
 
 
-def most_of(count: float, error: float) -> int:
-    """The number that a count which noise hides is below, at the level of all intervals."""
-    return math.floor(max(count, 0.0) + Z * error) + 1
+def most_of(count: float, error: float, records: float = math.inf) -> int:
+    """The number that a count which noise hides is below, at the level of all intervals; ``records``: how many there can be."""
+    return math.floor(min(max(count, 0.0) + Z * error, records)) + 1
 
 
 def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:

@@ -41,8 +41,11 @@ class KnownMargins:
     hidden_columns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: Array, noise: Array) -> KnownMargins:
-        """Of counts (rows, columns) with noise of this covariance, (cells, cells). Who is left out, is left out of all sums."""
+    def of(cls, table: Array, noise: Array, records: float = math.inf) -> KnownMargins:
+        """Of counts (rows, columns), at most of so many ``records``, with noise of this covariance, (cells, cells).
+
+        Who is left out, is left out of all sums.
+        """
         shape = table.shape
         kept = [list(range(size)) for size in shape]
         hidden: list[dict[int, int]] = [{}, {}]
@@ -59,7 +62,7 @@ class KnownMargins:
                     error = math.sqrt(max(float(weights.ravel() @ noise @ weights.ravel()), 0.0))
                     if is_hidden(count, error):
                         kept[axis].remove(place)
-                        hidden[axis][place] = most_of(count, error)
+                        hidden[axis][place] = most_of(count, error, records)
                         lost = True
             if not lost:
                 return cls(kept[0], kept[1], hidden[0], hidden[1])
@@ -111,7 +114,7 @@ class KnownLevels:
             for place, level in enumerate(column.categories):
                 if place in known:
                     continue
-                upper = most_of(*counts[place])
+                upper = most_of(*counts[place], released.weight)
                 what = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
                 if place:
                     flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[place - 1],), upper))

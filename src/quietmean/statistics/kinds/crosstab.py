@@ -72,7 +72,7 @@ class Crosstab(Statistic):
         cells = released.mean(table)[places] * released.weight
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
         test, flags = independence(cells.reshape(shape), noise)
-        known = KnownMargins.of(cells.reshape(shape), noise)
+        known = KnownMargins.of(cells.reshape(shape), noise, released.weight)
         for place, upper in known.hidden_rows.items():
             flags.append(left_out(f"{self.row} {rows[place]}", upper, tuple(f"{rows[place]}:{level}" for level in levels)))
         for place, upper in known.hidden_columns.items():

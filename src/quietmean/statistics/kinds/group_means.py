@@ -117,7 +117,7 @@ class GroupMeans(Statistic):
 
 def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, place: int) -> Flag:
     """What is said of a group that noise hides, by its place."""
-    upper = most_of(*present_in(released, block, place))
+    upper = most_of(*present_in(released, block, place), released.weight)
     return Flag("group-left-out", f"{what}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 

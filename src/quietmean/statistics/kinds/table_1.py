@@ -314,7 +314,7 @@ def _levels(
     covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
     test, told = independence(cells.reshape(there.shape), covariance)
     flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in told]
-    margins = KnownMargins.of(cells.reshape(there.shape), covariance)
+    margins = KnownMargins.of(cells.reshape(there.shape), covariance, released.weight)
     for place, upper in margins.hidden_columns.items():
         level = column.categories[place]
         # Of a boolean column there is a row for yes only.
