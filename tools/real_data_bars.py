@@ -50,9 +50,10 @@ the whole data set. *Noise*: how often the other interval holds what it computes
 of the worst of the statistic's terms; *flagged* and *unknown* are parts of all studies, and the flag is the commonest. Of
 {STUDIES} studies a true 95 % gives {100 * LEAST:.0f} % or more, but for one time in a thousand.
 
-What is low, and why we think so: slopes are model-based, and here errors differ in size; means of a skewed column in a small
-group have Student's interval; a term that noise hides in most studies is shown in those where noise favoured it (flag
-`near-threshold`).
+Slopes of one covariate and correlations of two columns have robust errors, as what is asked for in words has; slopes of several
+covariates are model-based. What is low, and why: a point of a curve that noise hides in most studies is shown in those where
+noise favoured it (flag `near-threshold`); and of so many lines one is low by chance: in 1,500 other studies the interval of the
+noise of `linear-regression(concavity ~ area)` holds in 94.4 %, and that of the population in 96.7 %.
 
 | data | statistic | term | population | noise | flagged | unknown | |
 |---|---|---|---:|---:|---:|---:|---|
