@@ -18,6 +18,7 @@ from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.edge import Edge, EdgeRules
 from quietmean.protocols.consensus.edges_in_use import edges_in_use
 from quietmean.protocols.consensus.party import ConsensusParty
+from quietmean.protocols.consensus.spec import ALL
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import example_execution
@@ -55,10 +56,14 @@ def told(execution: Execution, values: Vector, given_noise: dict[Address, Units]
 
 
 def check_hidden(execution: Execution, seed: int, place: int) -> None:
-    """A change of z^(0) at both ends of an edge in use, made up for by the noise on both values, changes no message at all."""
+    """A change of z^(0) at both ends of an edge in use, made up for by the noise on both values, changes no message at all.
+
+    Where all edges have to be open that holds of every edge, whether it was opened or not.
+    """
     protocol = execution.protocol
     assert isinstance(protocol, Consensus)
-    used = np.nonzero(edges_in_use(protocol, execution.schedule, execution.trace))[0]
+    every = np.full(len(protocol.edges), protocol.open_edges == ALL)
+    used = np.nonzero(every | edges_in_use(protocol, execution.schedule, execution.trace))[0]
     assume(used.size > 0)
     one, other = protocol.edges[used[place % used.size]].tolist()
     links, stream = protocol.links, np.random.default_rng(seed)

@@ -51,6 +51,7 @@ VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
         "iterations": [{"iterations": 60}],
         "mode": [{"mode": "broadcast"}],
         "patience": [{"patience": 2}],
+        "open_edges": [{"open_edges": "all"}, {"open_edges": "each"}],
         "local_noise": [{"local_noise": "none"}],
         "sigma_local": [{"sigma_local": 1.0}],
         "bits": [{"bits": 3}],

@@ -18,6 +18,8 @@ from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.analysis import Dynamics
+from quietmean.protocols.consensus.leakage import mutual_information
+from quietmean.protocols.consensus.protocol import HELD_BACK
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -80,6 +82,22 @@ def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
     for result in outcome.results.values():
         np.testing.assert_array_equal(np.nonzero(result.execution.contributors())[0], remaining)
         np.testing.assert_allclose(result.mean, values[remaining].mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_whose_edges_do_not_open_tells_nothing_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    """Party 2 of a ring is away at the start: its neighbours have no result, the others' error is what they share with them."""
+    plan = make_plan(5, 3, graph="ring", iterations=40, sigma_z=50.0, open_edges="all", silence_timeout=2)
+    outcome = run(plan, make_values(5, 3), tmp_path, [Kill(2, 1)])
+    assert sorted(outcome.failures) == [1, 3]
+    assert all(HELD_BACK in failure for failure in outcome.failures.values())
+    for result in outcome.results.values():
+        execution = result.execution
+        assert np.nonzero(execution.contributors())[0].tolist() == [0, 4]
+        # Each of two parties has z^(0) of one edge to nobody: half of 2 sigma_z^2.
+        assert execution.error_variance() == pytest.approx(2 * 50.0**2 / 2**2)
+        worst = execution.privacy(1e-6).against([0]).nats(1.0)
+        assert worst.max() <= mutual_information(consensus_of(plan), [0], 1.0).max()
 
 
 @pytest.mark.slow

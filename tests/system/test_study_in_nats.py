@@ -55,7 +55,7 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
     write_policy(unattended=True, largest_nats=0.5)
     code, plan, _ = ending(command(folder, "plan", "--study", "study.toml", "--parties", "5"))
     assert code == 0
-    assert plan.startswith("a priori (whatever happens) no bound in nats")
+    assert plan.startswith("a priori (whatever happens) at most 0.36")
     results = results_though_one_dies(folder, lambda name: ["--no-ledger"])
     truth = sum(_mean(folder / f"{name}.csv") for name in NAMES) / len(NAMES)
     for result in results:
@@ -63,16 +63,18 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
         # To the grid: half a millionth of the range.
         assert result["estimate"] == pytest.approx(truth, abs=1e-4)
         assert result["nats"]["target"] == 0.4
-        assert 0.2 < result["nats"]["most"] <= 0.4
+        assert 0.2 < result["nats"]["most"] <= result["nats"]["a_priori"] <= 0.4
     receipt = folder / "ada.json"
     assert faults("receipt", json.loads(receipt.read_text())) == []
     code, output, _ = ending(command(folder, "certify", str(receipt), "--json", "--report", "why.html"))
     assert code == 0
     certified = json.loads(output)
     assert max(certified["mutual_information_nats"]) == results[0]["nats"]["most"]
+    assert certified["nats_a_priori"] == results[0]["nats"]["a_priori"]
     assert max(certified["revealed_variance"]) == results[0]["nats"]["revealed_variance"]
     page = (folder / "why.html").read_text()
     assert "nats learnt" in page
+    assert "nats a priori" in page
     assert "within the target in nats" in page
 
 

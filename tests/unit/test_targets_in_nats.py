@@ -154,24 +154,48 @@ def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Protocol]) -> 
         calibrate(target(5, 2, 0.4), kind())
 
 
-@pytest.fixture(name="contract", scope="module")
-def _contract() -> Contract:
-    study = Study.parse(TABLES)
+def contract_of(**changes: Any) -> Contract:
+    study = Study.parse({**TABLES, **changes})
     return Contract(study, PARTIES, 0, study.choice(5))
 
 
-def test_what_is_not_promised_comes_first(contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(name="contract", scope="module")
+def _contract() -> Contract:
+    return contract_of()
+
+
+PLAN = ["plan", "--parties", "5", "--nats", "0.4", "--protocol", "adqsp", "--colluding", "2"]
+
+
+def test_what_is_promised_is_said_by_contract_and_plan(contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
+    cost = dict(contract.lines())["costs at most"]
+    assert cost.startswith("0.4 nats a coordinate")
+    assert "no differential privacy" in cost
+    assert "known beforehand, and kept by each party's edges" in cost
+    promised = contract.plan.a_priori.nats
+    assert contract.to_json()["nats_a_priori"] == promised
+    assert 0.3 < promised <= 0.4
+    main(PLAN)
+    assert capsys.readouterr().out.startswith("a priori (whatever happens) at most 0.36")
+
+
+def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a party goes on without the edges that did not open."""
+    contract = contract_of(options={"open_edges": "each"})
     names = [name for name, _ in contract.lines()]
     assert names[:2] == ["study", "costs at most"]
     cost = dict(contract.lines())["costs at most"]
     assert "nothing that is known beforehand" in cost
     assert "0.4 nats a coordinate" in cost
     assert "no differential privacy" in cost
-    main(["plan", "--parties", "5", "--nats", "0.4", "--protocol", "adqsp", "--colluding", "2"])
+    assert "nats_a_priori" not in contract.to_json()
+    main([*PLAN, "--open-edges", "each"])
     assert capsys.readouterr().out.startswith("a priori (whatever happens) no bound in nats")
     # The same holds of an epsilon that is not kept beforehand, and not of one that is.
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp"])
     assert capsys.readouterr().out.startswith("a priori (whatever happens) epsilon 2.8")
+    main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp", "--open-edges", "all"])
+    assert "more than the target" not in capsys.readouterr().out
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "cordp-dme"])
     assert "more than the target" not in capsys.readouterr().out
 

@@ -262,7 +262,10 @@ def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[
             "--prior-sd has no effect without an adversary here, since no bound of mutual information against every coalition is "
             "known: give --corrupt, or leave it out"
         )
-    return nats_json(np.full(analysis.transcript.parties, most), prior_sd)
+    promised = analysis.terms.promise(size, frozenset())
+    known = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
+    a_priori = {"nats_a_priori": promised.nats} if promised is not None and known else {}
+    return {**a_priori, **nats_json(np.full(analysis.transcript.parties, most), prior_sd)}
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
@@ -353,6 +356,9 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
         out.print(sentence, markup=False)
     for sentence in document["disclosures"]:
         out.print(f"warning: {sentence}", style="red")
+    if "nats_a_priori" in document:
+        nats, kept_by = epsilon_text(document["nats_a_priori"]), document["enforced_by"]
+        out.print(f"a priori (whatever happens): at most {nats} nats a coordinate; kept by {kept_by}", markup=False)
     if "mutual_information_nats" in document:
         most = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)

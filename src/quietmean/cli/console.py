@@ -167,7 +167,10 @@ def print_a_priori(document: dict[str, Any], unit: str) -> None:
 def print_nats(document: dict[str, Any], study: Study) -> None:
     """What a study with a target in nats promised, and what its execution told."""
     found, adversary = document["nats"], document["certificate"]["adversary"]
-    out.print(f"a priori (whatever happens): no bound in nats; {document['enforced_by']}", markup=False)
+    known = (
+        f"at most {epsilon_text(found['a_priori'])} nats a coordinate; kept by" if "a_priori" in found else "no bound in nats;"
+    )
+    out.print(f"a priori (whatever happens): {known} {document['enforced_by']}", markup=False)
     told = nats_text(found["most"], found["revealed_variance"], found["prior_sd"], upper=True)
     out.print(f"ex post (given who took part): {adversary} learnt {told}; the target was {found['target']:g}", markup=False)
     out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite", markup=False)

@@ -325,7 +325,8 @@ def _without_effect(calibration: Calibration, candidates: Ranking) -> list[str]:
 def _show(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
-    if first := answer["candidates"][answer["chosen"]].get("above_target"):
+    chosen = answer["candidates"][answer["chosen"]]
+    if first := chosen.get("above_target", chosen.get("nats_kept")):
         out.print(first, markup=False)
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.

@@ -71,8 +71,8 @@ def plan_study(
     if json:
         print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]})
         return
-    if plan.above_target is not None:
-        out.print(plan.above_target, markup=False)
+    if first := plan.above_target or plan.nats_kept:
+        out.print(first, markup=False)
     target = plan.target
     out.print(
         f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "

@@ -27,7 +27,9 @@ class APriori:
 
     ``mu``: of the worst-off party; infinite where nothing bounds it. ``enforced_by``: why every history keeps it, one clause.
     ``beta`` and ``tv``: the additive columns of what a ledger reserves (see :mod:`quietmean.privacy.charge`). ``pure``:
-    epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes.
+    epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes. ``nats``: mutual
+    information of a coordinate of a value with the view, for independent normal values whose standard deviation is half the
+    range; infinite where nothing bounds it.
     """
 
     mu: float
@@ -35,3 +37,4 @@ class APriori:
     beta: float = 0.0
     tv: float = 0.0
     pure: float = np.inf
+    nats: float = np.inf

@@ -92,6 +92,7 @@ class Candidate:
             "parameters": self.plan.protocol.describe(),
             "trust": self.trust,
             **({} if self.plan.above_target is None else {"above_target": self.plan.above_target}),
+            **({} if self.plan.nats_kept is None else {"nats_a_priori": promised.nats, "nats_kept": self.plan.nats_kept}),
             "mse": self.mse,
             "mse_central": self.mse_central,
             "mse_local": self.mse_local,

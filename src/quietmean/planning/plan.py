@@ -302,10 +302,23 @@ class Plan:
         return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
 
     @property
+    def nats_kept(self) -> str | None:
+        """Of a target in nats that is promised: that, in a sentence. None without one, or where :attr:`above_target` speaks."""
+        if self.target.nats is None or self.above_target is not None:
+            return None
+        promised = self.a_priori
+        return (
+            f"a priori (whatever happens) at most {epsilon_text(promised.nats)} nats a coordinate, an average over values and no "
+            f"differential privacy; kept by {promised.enforced_by}"
+        )
+
+    @property
     def above_target(self) -> str | None:
         """What a person has to know first: a figure a priori above the target, and what there is instead. None if it is kept."""
         target, why = self.target, self.a_priori.enforced_by
         if target.nats is not None:
+            if self.a_priori.nats <= target.nats:
+                return None
             certified = self.prediction.get("certificate", "not known")
             return f"a priori (whatever happens) no bound in nats: {why}. If all first messages arrive: {certified}"
         promised = self.epsilon_a_priori

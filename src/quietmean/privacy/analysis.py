@@ -127,7 +127,9 @@ class PrivacyAnalysis:
         """What is said of a ``target`` in nats against every coalition of ``size``; infinite where no bound is known."""
         prior_sd = half_range(self.sensitivity)
         most = self.terms.conversion.nats_against_any(size, prior_sd)
-        return summary(target, math.inf if most is None else most, prior_sd)
+        promised = self.terms.promise(size, frozenset())
+        known = math.inf if promised is None else promised.nats
+        return summary(target, math.inf if most is None else most, prior_sd, known)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""

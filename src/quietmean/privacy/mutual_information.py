@@ -20,9 +20,13 @@ def revealed_variance(nats: ArrayLike) -> Array:
     return -np.expm1(-2.0 * np.asarray(nats, dtype=np.float64))
 
 
-def summary(target: float, most: float, prior_sd: float) -> dict[str, float]:
-    """What is said of a ``target`` in nats: ``most`` is an upper bound for the worst party, a coordinate."""
-    return {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
+def summary(target: float, most: float, prior_sd: float, a_priori: float = math.inf) -> dict[str, float]:
+    """What is said of a ``target`` in nats: ``most`` is an upper bound for the worst party, a coordinate.
+
+    ``a_priori``: of every execution, known before the start; left out where there is none.
+    """
+    found = {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
+    return found if math.isinf(a_priori) else {**found, "a_priori": a_priori}
 
 
 def of_noisy_value(prior_sd: float, noise_sd: float) -> float:

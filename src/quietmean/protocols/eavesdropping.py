@@ -104,7 +104,9 @@ class CanBeOverheard:
         if not (self.counts_intercepted and is_random(eavesdropping)):
             return promised
         return replace(
-            promised, enforced_by="each party's own noise: nobody knows which messages are read, so all of them may be"
+            promised,
+            enforced_by="each party's own noise: nobody knows which messages are read, so all of them may be",
+            nats=math.inf,
         )
 
 

@@ -53,7 +53,13 @@ def nats_cards(found: Mapping[str, float] | None, adversary: str) -> list[dict[s
         f"at most, ex post, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) of "
         f"normal values of standard deviation {found['prior_sd']:g}; an average over values, no differential privacy"
     )
+    kept = "promised before the start, whatever happens: at most so much of a coordinate of a party's value"
     return [
+        *(
+            [{"label": "nats a priori", "value": words.rounded_up(found["a_priori"]), "note": kept}]
+            if "a_priori" in found
+            else []
+        ),
         {"label": "nats learnt", "value": words.rounded_up(found["most"]), "note": told},
         {"label": "target in nats", "value": f"{found['target']:g}", "note": "what the parties agreed on before the start"},
     ]

@@ -133,8 +133,11 @@ def _result() -> dict[str, Schema]:
         "warnings": array(TEXT),
         "gate": {"type": "object"},
         "nats": described(
-            record({"target": NUMBER, "most": SIZE_OR_INF, "revealed_variance": NUMBER, "prior_sd": NUMBER}),
-            "of a target in nats: what a coalition learnt of a coordinate of another party's value at most",
+            record(
+                {"target": NUMBER, "most": SIZE_OR_INF, "revealed_variance": NUMBER, "prior_sd": NUMBER, "a_priori": NUMBER},
+                optional=["a_priori"],
+            ),
+            "of a target in nats: what a coalition learnt at most of a coordinate of another's value; a_priori: in any history",
         ),
     }
 

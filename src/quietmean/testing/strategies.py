@@ -117,6 +117,8 @@ def _consensus(draw: st.DrawFn, parties: int) -> dict[str, Any]:
         "mode": draw(st.sampled_from(["unicast", "broadcast"])),
         "patience": draw(st.integers(1, 3)),
     }
+    if draw(st.booleans()):
+        document |= {"open_edges": "all", "patience": MAX_ROUNDS}
     noise = draw(st.sampled_from(["none", "none", "gaussian", "uniform", "laplace"]))
     if noise != "none":
         document |= {"local_noise": noise, "sigma_local": draw(deviations())}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import AUTO, OPEN, given_value
+from quietmean.core.schema import AUTO, OPEN, given_value, parameters_of
 from quietmean.graphs.undirected import Edges
-from quietmean.protocols.consensus.spec import MOST_BITS, ConsensusParameters, Quantisation
+from quietmean.protocols.consensus.spec import ALL, EACH, MOST_BITS, ConsensusParameters, Quantisation
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 
 # Without quantisation an error shrinks by this much before the result is read.
@@ -33,12 +33,21 @@ def complete(parameters: Settings, parties: int) -> Settings:
         local_noise=given_value(parameters.local_noise, "none"),
         sigma_local=given_value(parameters.sigma_local, 0.0),
         value_sd=1.0,
+        open_edges=EACH,
         **EDGES_ARE_MADE,
         **_UNQUANTISED,
     )
     if parameters.bits is not None:
         whole = whole.quantised(_quantisation(parameters, whole))
-    return replace(whole, iterations=default_iterations(whole)) if parameters.iterations is OPEN else whole
+    iterations = default_iterations(whole) if parameters.iterations is OPEN else whole.iterations
+    return replace(whole, iterations=iterations, **_opening(parameters, iterations))
+
+
+def _opening(asked: ConsensusParameters, iterations: int) -> dict[str, Any]:
+    """Where all edges have to be open none is given up later, unless a patience is named."""
+    usual = asked.patience == parameters_of(type(asked))["patience"].default
+    patience = iterations + 1 if asked.open_edges == ALL and usual else asked.patience
+    return {"open_edges": given_value(asked.open_edges, EACH), "patience": patience}
 
 
 _UNQUANTISED = {"bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0}

@@ -14,7 +14,7 @@ from quietmean.core.schema import AUTO, parameters_of
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.quantiser import bytes_over_a_link
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.target import Target
 
 # The part of the information that the noise on the edges does not hide: it increases the variance by this share.
@@ -103,7 +103,7 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
-    silent = replace(asked.filled(theta=0.2, c=AUTO), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
+    silent = replace(asked.filled(theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
     found = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
     # An edge that is given up no longer hides anything: none is.
     found = replace(found, patience=found.iterations + 1)

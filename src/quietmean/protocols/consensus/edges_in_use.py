@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.spec import ConsensusParameters, Links
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters, Links
 
 Flags = NDArray[np.bool_]
 
@@ -17,19 +17,22 @@ Flags = NDArray[np.bool_]
 class Deliveries:
     """All (T, 2m), rounds by links: did a message arrive, does its sender know that, and was it handed to its receiver at all?
 
-    ``arrived`` is true wherever ``acknowledged`` is, and ``handed`` wherever ``arrived`` is.
+    ``arrived`` is true wherever ``acknowledged`` is, and ``handed`` wherever ``arrived`` is. ``all_or_none``: does a party use
+    either all of its links or none of them?
     """
 
     links: Links
     arrived: Flags
     acknowledged: Flags
     handed: Flags
+    all_or_none: bool = False
 
     @classmethod
     def of(cls, parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Deliveries:
         links = parameters.links
         tables = (*trace.deliveries(schedule), trace.handed(schedule))
-        return cls(links, *(table[:, links.sender, links.slot] for table in tables))
+        arrived, acknowledged, handed = (table[:, links.sender, links.slot] for table in tables)
+        return cls(links, arrived, acknowledged, handed, parameters.open_edges == ALL)
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:
@@ -44,10 +47,22 @@ class Deliveries:
     def opened(self) -> Flags:
         """Shape (2m,): does the sender use the link at first?
 
-        It does if it received the other end's message and knows that its own arrived.
+        It does if it received the other end's message and knows that its own arrived, of this link or of all its links.
         """
-        opened: Flags = self.acknowledged[0] & self.arrived[0][self.links.reverse]
-        return opened
+        return self._exchanged_first() & self.tells()[self.links.sender]
+
+    def tells(self) -> Flags:
+        """Shape (n,): may the party send what depends on its value, and has it a result?"""
+        parties = len(self.links.first) - 1
+        if not self.all_or_none:
+            return np.ones(parties, dtype=np.bool_)
+        unopened = np.bincount(self.links.sender[~self._exchanged_first()], minlength=parties)
+        tells: Flags = unopened == 0
+        return tells
+
+    def _exchanged_first(self) -> Flags:
+        both: Flags = self.acknowledged[0] & self.arrived[0][self.links.reverse]
+        return both
 
     def exchanged(self, iteration: int, active: Flags) -> tuple[Flags, Flags]:
         """(delivered, received), both (2m,), if the links ``active`` (2m,) are used.

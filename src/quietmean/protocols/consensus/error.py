@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
 from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
@@ -25,10 +25,11 @@ def error_variance(
 ) -> float:
     """Per coordinate, the largest over the parties that finished; without the error of quantisation. Weights (n,).
 
-    Exact for executions that take some seconds. For larger ones it is an estimate, 9 % off (one standard deviation), and
-    18 % in what is left of the noise on the edges.
+    Infinite where none of these has a result. Exact for executions that take some seconds. For larger ones it is an estimate,
+    9 % off (one standard deviation), and 18 % in what is left of the noise on the edges.
     """
-    if not trace.finished.any():
+    ended = _with_results(parameters, schedule, trace)
+    if not ended.any():
         return np.inf
     parties, links = parameters.parties, parameters.links
     squares, weight = np.zeros(parties), np.ones(parties)
@@ -37,7 +38,13 @@ def error_variance(
         squares += (left**2).sum(axis=1)
     if not len(links):
         weight = weights
-    return float((squares[trace.finished] / weight[trace.finished] ** 2).max())
+    return float((squares[ended] / weight[ended] ** 2).max())
+
+
+def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Flags:
+    """Shape (n,): who finished, and told of its value."""
+    ended: Flags = trace.finished & Deliveries.of(parameters, schedule, trace).tells()
+    return ended
 
 
 def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vector]]:
@@ -74,14 +81,14 @@ def _results(
 
 
 def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
-    """How much of each party's value is in the results, shape (n,): the mean over the parties that finished. Exact."""
+    """How much of each party's value is in the results, shape (n,): the mean over the parties that have one. Exact."""
     parties, links = parameters.parties, parameters.links
-    found, finished = np.zeros(parties), trace.finished
-    if not finished.any():
+    found, ended = np.zeros(parties), _with_results(parameters, schedule, trace)
+    if not ended.any():
         return found
     for first in range(0, parties, _COLUMNS):
         values = np.eye(parties, min(_COLUMNS, parties - first), -first)
         z = np.zeros((len(links), values.shape[1]))
         left, weight = _results(parameters, schedule, trace, values, np.ones(parties), z)
-        found[first : first + values.shape[1]] = (left[finished] / weight[finished, None]).mean(axis=0)
+        found[first : first + values.shape[1]] = (left[ended] / weight[ended, None]).mean(axis=0)
     return np.maximum(found, 0.0)

@@ -6,6 +6,9 @@ z^(0) of every edge that not both ends used to the end or whose first message wa
 values with noise of covariance sigma_local^2 I + L, L the Laplacian of the remaining edges between honest parties, of weight
 s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0). Whole changes that leave it as it was are one for each of these
 edges: 1 on both ends of z^(0), and -B on their own noise, of squared norm 1 / s_i^2 + 1 / s_j^2 + 2 / sigma_local^2.
+
+Where all edges have to be open, a party sends what follows from its u and its w with all of its edges, or nothing. Then u and w
+are all that there is to give away, whoever leaves when and whichever messages arrive, and no edge drops out of L.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import survives
 from quietmean.privacy import Adversary, GridLossConversion
 from quietmean.privacy.dominating import nats_of_whole_numbers
-from quietmean.protocols.consensus.edges_in_use import edges_in_use
+from quietmean.protocols.consensus.edges_in_use import Deliveries, edges_in_use
 from quietmean.protocols.consensus.leakage import nats_of_hidden
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.shared_noise import connectivity
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ _MARGIN = 1e-9
 # Squared norms of the kernel's basis, all together: then what smoothing leaves is below e^-98 a vector.
 _SHORT = 0.2
 # Coalitions that are tried one by one.
-_TRIED = 500
+MOST_TRIED = 500
 # Pairs of parties between which paths are counted.
 _MOST_FLOWS = 20_000
 
@@ -49,10 +52,11 @@ class WholeLossConversion(GridLossConversion):
     def __init__(
         self, parameters: ConsensusParameters, used: NDArray[np.bool_], silent: frozenset[PartyId] = frozenset()
     ) -> None:
-        """``used``, shape (m,): the edges that both ends used to the end. ``silent``: parties that told nothing of a value."""
+        """``used``, shape (m,): the edges of which z^(0) is not given away. ``silent``: parties that told nothing of a value."""
         deviations = self._deviations = parameters.deviations
         self._parties, self._silent = parameters.parties, silent
         self._own, self._edges = parameters.sigma_local, parameters.edges
+        self._all_or_none = parameters.open_edges == ALL
         noisy = (deviations > 0).all(axis=1)
         self._hiding = used & noisy
         with np.errstate(divide="ignore"):
@@ -100,29 +104,23 @@ class WholeLossConversion(GridLossConversion):
     def nats_against_any(self, size: int, prior_sd: float) -> float:
         """Every coalition is tried where there are few; else by the connectivity of the graph of edges that hide."""
         parties = range(self._parties)
-        if math.comb(self._parties, size) <= _TRIED:
-            told = set(parties) - self._silent
-            worst = max(self._given(told - set(corrupt), prior_sd) for corrupt in combinations(parties, size))
+        if math.comb(self._parties, size) <= MOST_TRIED:
+            worst = max(self._given(set(parties) - set(corrupt), prior_sd) for corrupt in combinations(parties, size))
         else:
-            worst = self._by_connectivity(self._parties - size, self._connected(size), prior_sd)
+            worst = self._by_connectivity(size, prior_sd)
         return float(self._in_whole_numbers(np.array(worst), prior_sd))
 
     def _given(self, honest: Set[PartyId], prior_sd: float) -> float:
-        members = sorted(honest)
+        """Of the worst of these that told something. Where no edge drops out, the u of silent ones is given away as well."""
+        members = sorted(honest if self._all_or_none else honest - self._silent)
         hiding = self._hiding & np.isin(self._edges, members).all(axis=1)
-        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd).max(initial=0.0))
+        told = ~np.isin(members, sorted(self._silent))
+        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd)[told].max(initial=0.0))
 
-    def _connected(self, size: int) -> float:
-        """The second eigenvalue of the Laplacian of what is left of the graph without any ``size`` parties, at least."""
-        edges, everyone = self._edges[self._hiding], np.ones(self._parties, dtype=np.bool_)
-        by_eigenvalue = connectivity(self._parties, edges, everyone) - size
-        if (size + 1) * self._parties > _MOST_FLOWS or not survives(edges, self._parties, size):
-            return by_eigenvalue
-        return max(by_eigenvalue, 2.0 * (1.0 - math.cos(math.pi / (self._parties - size))))
-
-    def _by_connectivity(self, honest: int, connected: float, prior_sd: float) -> float:
+    def _by_connectivity(self, size: int, prior_sd: float) -> float:
         """1 / n_H of the value's variance by the sum, and the rest by differences: see :mod:`.design`."""
-        value = prior_sd**2
+        value, honest = prior_sd**2, self._parties - size
+        connected = connected_without(size, self._edges[self._hiding], self._parties)
         pair = float(self._weights[self._hiding].min(initial=np.inf)) if self._hiding.any() else 0.0
         explained = [value / (value + self._own**2 + pair * max(level, 0.0)) for level in (0.0, connected)]
         share = (explained[0] + (honest - 1) * explained[1]) / honest
@@ -155,8 +153,24 @@ class WholeLossConversion(GridLossConversion):
         return sensitivity / self._own * math.sqrt(self.correction)
 
 
+def connected_without(size: int, edges: NDArray[np.int64], parties: int) -> float:
+    """The second eigenvalue of the Laplacian of what is left of a graph, (m, 2), without any ``size`` parties, at least."""
+    by_eigenvalue = connectivity(parties, edges, np.ones(parties, dtype=np.bool_)) - size
+    if (size + 1) * parties > _MOST_FLOWS or not survives(edges, parties, size):
+        return by_eigenvalue
+    return max(by_eigenvalue, 2.0 * (1.0 - math.cos(math.pi / (parties - size))))
+
+
 def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> WholeLossConversion:
     """Of an execution."""
     # The first round tells nothing of a value.
-    silent = frozenset(np.nonzero(~trace.online[2:].any(axis=0))[0].tolist())
+    tells = trace.online[2:].any(axis=0) & Deliveries.of(parameters, schedule, trace).tells()
+    silent = frozenset(np.nonzero(~tells)[0].tolist())
+    if parameters.open_edges == ALL:
+        return whatever_happens(parameters, silent)
     return WholeLossConversion(parameters, edges_in_use(parameters, schedule, trace), silent)
+
+
+def whatever_happens(parameters: ConsensusParameters, silent: frozenset[PartyId] = frozenset()) -> WholeLossConversion:
+    """Of any execution in which all edges have to be open; ``silent``: parties that told nothing of a value."""
+    return WholeLossConversion(parameters, np.ones(len(parameters.edges), dtype=np.bool_), silent)

@@ -2,6 +2,7 @@
 
 A message that does not arrive leaves z unchanged at both ends: both know what arrived. The mean stays the only fixed point. An
 edge that was silent in both directions for some rounds is given up by both ends, so that the remaining parties reach their mean.
+Where all edges have to be open, a party of which one is not gives up all: it sends nothing more and has no result.
 
 On a grid a party computes with whole numbers u = value + noise - sum B z^(0) and w = z_{i|j}^(0) - z_{j|i}^(0), and with
 differences from z^(0). So its messages are functions of u, w and other messages, however these are rounded; z^(0) itself comes
@@ -19,7 +20,7 @@ from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.edge import GIVEN_UP, Edge, EdgeRules
 from quietmean.protocols.consensus.local_noise import local_noise
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,13 @@ class ConsensusParty:
         for slot, (other, rules) in enumerate(zip(self._neighbours, self._rules, strict=True)):
             both = other in delivered and other in inbox and inbox[other].vector.size == self._dimension
             edges.append(rules.opened(self._perturbation(slot), inbox[other].vector if both else None))
-        return tuple(edges)
+        if not self._holds_back(edges):
+            return tuple(edges)
+        return tuple(rules.opened(self._perturbation(slot), None) for slot, rules in enumerate(self._rules))
+
+    def _holds_back(self, edges: Sequence[Edge]) -> bool:
+        """Is there an edge without which nothing may be told? What it shares hides the value from the other neighbours."""
+        return self._parameters.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in edges)
 
     def _estimate(self, state: ConsensusState) -> tuple[Vector, float]:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
@@ -138,7 +145,8 @@ class ConsensusParty:
     def _proceed(self, state: ConsensusState) -> Step[ConsensusState]:
         x, weight = self._estimate(state)
         if state.round > self.rounds:
-            return Step(state, release=Release(x, weight))
+            # Of a party that holds back the result would be its value.
+            return Step(state, release=None if self._holds_back(state.edges) else Release(x, weight))
         active = [slot for slot, edge in enumerate(state.edges) if edge.silent != GIVEN_UP]
         groups = self._together(state, active) if self._parameters.broadcast else [[slot] for slot in active]
         sent = []

@@ -108,7 +108,7 @@ class Exchange:
         for iteration in range(1, iterations + 1):
             self._iterate(iteration)
         x, weight = self._estimate(iterations + 1)
-        return Results(x, weight, self._online[-1])
+        return Results(x, weight, self._online[-1] & self._deliveries.tells())
 
     def _sums(self) -> Flow:
         links, used = self._links, np.nonzero(self.active)[0]

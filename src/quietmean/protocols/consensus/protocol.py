@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,10 +19,11 @@ from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
+from quietmean.protocols.consensus.edge import GIVEN_UP
 from quietmean.protocols.consensus.party import ConsensusParty
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.protocol import NOTHING_BOUNDS
@@ -31,6 +33,12 @@ from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+
+
+HELD_BACK = (
+    "the first messages over an edge of this party did not both arrive, so it told nothing of its value: start again once all "
+    "parties can be reached"
+)
 
 
 class Consensus(ConsensusParameters, SelfCalibrating):
@@ -96,6 +104,8 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return round_ > 1
 
     def warnings(self, state: Any) -> tuple[str, ...]:
+        if self.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in state.edges):
+            return (HELD_BACK,)
         if not state.overloads:
             return ()
         return (
@@ -109,6 +119,12 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        if self.open_edges == ALL:
+            from quietmean.protocols.consensus.worst_case import promise
+
+            if (size, sensitivity) not in self._promises:
+                self._promises[size, sensitivity] = promise(self, size, sensitivity)
+            return self._promises[size, sensitivity]
         draws = parties + self.deviations.size
         if self.local_noise != "gaussian" or not self.sigma_local:
             # Nor does anything bound mu; what is sampled is counted all the same.
@@ -116,6 +132,10 @@ class Consensus(ConsensusParameters, SelfCalibrating):
             return self.grid_loss([], draws).promise(math.inf, why)
         mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
         return self.grid_loss([self.sigma_local], draws).promise(mu, why)
+
+    @cached_property
+    def _promises(self) -> dict[tuple[int, float], APriori]:
+        return {}
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
         from quietmean.protocols.consensus.worst_case import worst_coalition
@@ -127,13 +147,13 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
         Where no edge is given up, what a party left on its edges stays in the mean: it counts in part (:meth:`parts`).
         """
-        from quietmean.protocols.consensus.edges_in_use import edges_in_use
+        from quietmean.protocols.consensus.edges_in_use import Deliveries, edges_in_use
 
         used = edges_in_use(self, schedule, trace)
         # An edge to a party that left is in use until it has been silent for long enough: who left is then not counted.
-        counting = np.ones(self.parties, dtype=np.bool_) if self.keeps_edges else trace.finished
+        counting = Deliveries.of(self, schedule, trace).tells() if self.keeps_edges else trace.finished
         group = components(self.edges[used & counting[self.edges].all(axis=1)], self.parties)
-        sizes = np.bincount(group[trace.finished], minlength=self.parties)
+        sizes = np.bincount(group[trace.finished & counting], minlength=self.parties)
         together: NDArray[np.bool_] = counting & (group == int(np.argmax(sizes)))
         return together
 

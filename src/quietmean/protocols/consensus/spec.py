@@ -19,6 +19,8 @@ from quietmean.protocols.graph_fields import GraphParameters, never_written
 Array = NDArray[np.float64]
 
 LOCAL_NOISE = ("none", "gaussian", "uniform", "laplace")
+# Which of its edges have to be open before a party sends anything that depends on its value.
+EACH, ALL = "each", "all"
 MOST_BITS = 16
 
 
@@ -81,6 +83,10 @@ def _has_local_noise(parameters: ConsensusParameters) -> bool:
     return parameters.local_noise != "none"
 
 
+def _begins_with_all(parameters: ConsensusParameters) -> bool:
+    return parameters.open_edges == ALL
+
+
 def _is_quantised(parameters: ConsensusParameters) -> bool:
     return parameters.bits is not None
 
@@ -91,9 +97,11 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
 
     ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first; one number stands for
     all. ``local_noise`` of standard deviation ``sigma_local`` is added to every value and stays in the result. ``iterations``
-    counts the differences that every edge carries each way. An edge over which nothing came through in either direction for
-    ``patience`` rounds is given up. With ``bits`` differences are quantised (:class:`Quantisation`). ``graph`` and what belongs
-    to it say how edges are made where none are given.
+    counts the differences that every edge carries each way. With ``open_edges`` "each" a party goes on without the edges whose
+    first messages did not both arrive, and an edge over which nothing came through in either direction for ``patience`` rounds is
+    given up. With "all" a party goes on with all of its edges or tells nothing of its value, and no edge is given up later. With
+    ``bits`` differences are quantised (:class:`Quantisation`). ``graph`` and what belongs to it say how edges are made where none
+    are given.
 
     With ``step`` values, their noise and z^(0) are whole multiples of it. What parties compute is a function of values minus
     z^(0), of the differences of z^(0) over edges, and of messages, whatever its rounding.
@@ -132,6 +140,13 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         option=True,
         at_least=1,
         remedy="an edge can be given up after 1 silent round at the earliest",
+    )
+    open_edges: str = parameter(
+        help="edges that have to be open before a party tells anything of its value: each by itself, or all",
+        option=True,
+        required=False,
+        choices=(EACH, ALL),
+        written=_begins_with_all,
     )
     local_noise: str = parameter(
         help="kind of noise on every value", option=True, flag=None, required=False, choices=LOCAL_NOISE, written=_has_local_noise
@@ -201,6 +216,11 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
             raise InputError(f"local_noise {self.local_noise!r} is not on a grid: choose gaussian, or leave grid out")
         if not is_connected(self.edges, self.parties):
             raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
+        if self.open_edges == ALL and not self.keeps_edges:
+            raise InputError(
+                f"open_edges is all and patience is {self.patience}: an edge that is given up later hides nothing, take a "
+                f"patience above the {self.iterations} iterations"
+            )
         if self.broadcast and self.quantisation is not None and self.quantisation.two_step:
             raise InputError("two_step with broadcast has no use: the differences of a broadcast vanish for every theta")
 

@@ -1,4 +1,4 @@
-"""The worst coalition of consensus by formula, while every message arrives and so no edge is given up.
+"""The worst coalition of consensus by formula, while no edge drops out: every message arrives, or all have to be open at first.
 
 A coalition learns s_H + N(0, sigma_local^2 I + b L_H) of the honest parties, with b = sigma_z^2 / 2: what neighbours share hides
 as in protocols where pairs share noise.
@@ -6,29 +6,84 @@ as in protocols where pairs share noise.
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+import math
+from typing import TYPE_CHECKING
 
-from quietmean.core.bounds import CoalitionBound
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import half_range
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.shared_noise import connected_information, connectivity, mu_of, star_variance, through_partner
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
+_MARGIN = 1e-9
 
 
 def worst_coalition(
     parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
 ) -> CoalitionBound | None:
-    """For every coalition of ``size``; None without Gaussian noise on the values, and where a message did not arrive."""
-    if parameters.local_noise != "gaussian" or not Deliveries.of(parameters, schedule, trace).all_known:
+    """For every coalition of ``size``; None without Gaussian noise on the values, and where edges may have dropped out."""
+    if parameters.local_noise != "gaussian":
+        return None
+    if parameters.open_edges == ALL:
+        # None drops out, whichever messages arrive.
+        return lasting_bound(parameters, sensitivity, size)
+    if not Deliveries.of(parameters, schedule, trace).all_known:
         return None
     return complete_bound(parameters, sensitivity, size)
 
 
+def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int) -> CoalitionBound:
+    """The same for all executions, with what is certain of the graph that is left, or every coalition where there are few."""
+    from quietmean.protocols.consensus.leakage import hiding_covariance
+    from quietmean.protocols.consensus.loss import MOST_TRIED, connected_without
+
+    parties, own = parameters.parties, parameters.sigma_local**2
+    pair, hiding = _shared(parameters), (parameters.deviations > 0).all(axis=1)
+    if math.comb(parties, size) > MOST_TRIED:
+        known, least = complete_bound(parameters, sensitivity, size), float(pair[hiding].min(initial=np.inf))
+        left = connected_without(size, parameters.edges[hiding], parties)
+        information = connected_information(own, least, left + size, parties, size) if hiding.any() else np.inf
+        return CoalitionBound(np.minimum(known.mu, sensitivity * math.sqrt(information)), known.proof)
+    worst = np.zeros(parties)
+    for corrupt in itertools.combinations(range(parties), size):
+        honest = np.setdiff1d(np.arange(parties), corrupt)
+        found = np.diag(np.linalg.inv(hiding_covariance(parameters, corrupt)))
+        worst[honest] = np.maximum(worst[honest], found)
+    # What linear algebra may be off.
+    return CoalitionBound(sensitivity * np.sqrt(worst) * (1 + _MARGIN), "the graph that is left, coalition by coalition")
+
+
+def promise(parameters: ConsensusParameters, size: int, sensitivity: float) -> APriori:
+    """What is known before the start where all edges have to be open: of every execution against ``size`` colluders.
+
+    Whoever tells anything tells what follows from the noisy value minus z^(0) of all its edges, and from differences of z^(0):
+    what leavers and lost messages change is a function of that.
+    """
+    from quietmean.protocols.consensus.loss import whatever_happens
+
+    if not parameters.step:
+        conversion: LossConversion = parameters.grid_loss([], 0)
+    else:
+        conversion = whatever_happens(parameters)
+    mu, nats = math.inf, conversion.nats_against_any(size, half_range(sensitivity))
+    if parameters.local_noise == "gaussian":
+        view = lasting_bound(parameters, sensitivity, size).mu
+        mu = float(conversion.mu_against_any(size, view, sensitivity).max())
+    why = "each party's edges: it tells nothing of its value before all of them are open"
+    return APriori(mu, why, conversion.beta, conversion.tv, nats=math.inf if nats is None else nats)
+
+
 def complete_bound(parameters: ConsensusParameters, sensitivity: float, size: int) -> CoalitionBound:
-    """If every message arrives."""
-    own, variance = parameters.sigma_local**2, parameters.deviations**2
-    total = variance.sum(axis=1)
-    shared = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
+    """If no edge drops out."""
+    own, shared = parameters.sigma_local**2, _shared(parameters)
     near: list[list[float]] = [[] for _ in range(parameters.parties)]
     for (one, other), pair in zip(parameters.edges.tolist(), shared.tolist(), strict=True):
         for party in (one, other):
@@ -42,3 +97,11 @@ def complete_bound(parameters: ConsensusParameters, sensitivity: float, size: in
     information = connected_information(own, least, connected, parameters.parties, size)
     mu = mu_of(sensitivity, star_variance(own, hidden, size), information, everyone)
     return CoalitionBound(mu, "the star of a party's neighbours, or the connectivity of the graph")
+
+
+def _shared(parameters: ConsensusParameters) -> NDArray[np.float64]:
+    """The weight of every edge in the Laplacian, (m,): s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0)."""
+    variance = parameters.deviations**2
+    total = variance.sum(axis=1)
+    weight: NDArray[np.float64] = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
+    return weight

@@ -236,6 +236,7 @@ class Contract:
             "epsilon_a_priori": self.epsilon_a_priori,
             "epsilon_asked": target.epsilon,
             **({} if target.nats is None else {"nats_asked": target.nats, "prior_sd": target.prior_sd}),
+            **({} if plan.nats_kept is None else {"nats_a_priori": plan.a_priori.nats}),
             "delta": target.delta,
             "enforced_by": plan.a_priori.enforced_by,
             "colluding": target.colluding,
@@ -300,11 +301,13 @@ class Contract:
         if target.nats is None:
             return f"{promised}, known beforehand: {plan.a_priori.enforced_by}"
         share = float(revealed_variance(target.nats))
-        return (
-            f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {target.nats:g} nats "
-            f"a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard deviation "
-            f"{target.prior_sd:g}: an average over values and no differential privacy, {promised}"
+        asked = (
+            f"{target.nats:g} nats a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard "
+            f"deviation {target.prior_sd:g}: an average over values and no differential privacy, {promised}"
         )
+        if plan.nats_kept is not None:
+            return f"{asked}; known beforehand, and kept by {plan.a_priori.enforced_by}"
+        return f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {asked}"
 
     def _read(self) -> str:
         """What the target says of who reads messages, and what that means here; nothing where nobody does."""
