@@ -259,12 +259,3 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         story({}, [], **parameters)
-
-
-def test_who_is_trusted_depends_on_whether_somebody_collects() -> None:
-    """In plans, and so in contracts, reports and tables."""
-    told = {
-        aggregator: GOPA(sigma_star=1.0, sigma_delta=1.0, partners=3, aggregator=aggregator).trusts for aggregator in (None, 2)
-    }
-    assert told[None] == "no server"
-    assert told[2].startswith("a collector that stays")

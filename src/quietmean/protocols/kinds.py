@@ -10,6 +10,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import parameters_of
 from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 
 
@@ -42,14 +43,23 @@ class SelfCalibrating(Protocol):
 
 
 class Aggregated(Protocol):
-    """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish."""
+    """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish.
+
+    ``trust_with_collector``: who is trusted where there is one though there need not be.
+    """
 
     batchable = False
+    trust_with_collector: ClassVar[str] = "a collector that stays and adds up truly; it is not trusted with values"
 
     @property
     @abstractmethod
     def aggregator(self) -> PartyId | None:
         """The party that gathers what the others send."""
+
+    @property
+    def trusts(self) -> str:
+        asked_for = self.aggregator is not None and self.server == Server.NONE
+        return self.trust_with_collector if asked_for else self.trust
 
     def check_parties(self, parties: int) -> None:
         """Raises :class:`InputError` if the aggregator is none of the parties."""

@@ -47,7 +47,6 @@ from quietmean.randomness import Seed
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
-_COLLECTOR = "a collector that stays and says truly who published; it is not trusted with values"
 # Why nobody who listens learns more than everybody, without a collector.
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
@@ -71,6 +70,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     name = "gopa"
     sources = (literature.GOPA,)
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
+    trust_with_collector = "a collector that stays and says truly who published; it is not trusted with values"
     server = Server.NONE
     keeps_target = True
     guarantee = (
@@ -82,10 +82,6 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     @property
     def rounds(self) -> int:
         return PEER_ROUNDS if self.aggregator is None else ROUNDS
-
-    @property
-    def trusts(self) -> str:
-        return self.trust if self.aggregator is None else _COLLECTOR
 
     @property
     def designed(self) -> bool:

@@ -1,0 +1,38 @@
+"""Who is trusted is said of a protocol as configured: nothing says "no server" where a party gathers what the others send."""
+
+from __future__ import annotations
+
+import pytest
+
+from quietmean.node import Identity
+from quietmean.planning.calibrate import calibrate
+from quietmean.protocols import Protocol, Server, Target, configure, registry
+from quietmean.protocols.kinds import Aggregated
+from quietmean.studies import Study
+from quietmean.studies.party.contract import Contract, Signatory
+
+GATHERED = [kind for kind in registry().values() if issubclass(kind, Aggregated)]
+BY_CHOICE = [kind.name for kind in GATHERED if kind.server == Server.NONE]
+
+
+@pytest.mark.parametrize("kind", GATHERED, ids=lambda kind: kind.name)
+def test_a_party_that_gathers_is_named(kind: type[Protocol]) -> None:
+    key = "curator" if kind.server == Server.CURATOR else "aggregator"
+    told = kind.from_options({key: 1}).trusts
+    assert "no server" not in told
+    assert any(word in told for word in ("collector", "aggregator", "curator"))
+
+
+@pytest.mark.parametrize("name", BY_CHOICE)
+def test_plans_and_contracts_say_so(name: str) -> None:
+    options = {"aggregator": 1}
+    said = configure(name, options).trusts
+    assert configure(name).trusts == "no server"
+    plan = calibrate(Target(5, 1.0, 1e-6), configure(name, options))
+    assert plan.protocol.trusts == said
+    table = {"column": [{"name": "age", "low": 0, "high": 100}], "protocol": name, "options": options}
+    study = Study.parse(table)
+    parties = tuple(Signatory(one, Identity.generate().public_key, ("192.0.2.7", 7001)) for one in "abcde")
+    contract = Contract(study, parties, 0, study.choice(5))
+    assert contract.to_json()["trust"] == said
+    assert said in dict(contract.lines())["protocol"]
