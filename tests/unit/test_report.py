@@ -15,7 +15,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
-from quietmean.report import StudyReport, exchange_figure, write_study_report
+from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
 
@@ -122,7 +122,7 @@ def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:
     # Before it had sent anything: of whoever leaves later, a part is in the result.
     online[1:, 5] = False
     silent = replace(usual, execution=usual.execution.with_trace(ExecutionTrace(online)))
-    page = _words(_page(replace(silent, absent=("clinic <8>",)), tmp_path))
+    page = _words(_page(replace(silent, stamps=Stamps(absent=("clinic <8>",))), tmp_path))
     assert "clinic <8> and clinic 5" in page
     assert "7 of 9 parties" in page
     assert "of those who began is left out. It began without 1 party, of whose records nothing is known" in page

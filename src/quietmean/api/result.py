@@ -145,7 +145,7 @@ class StudyResult(TableFile):
         """
         if not can_report():
             raise InputError(no_report_sentence("the result"))
-        from quietmean.report import StudyReport, digests_of, report_at, write_study_report
+        from quietmean.report import Stamps, StudyReport, report_at, write_study_report
 
         whose = study_and_party(self.origin)
         replace(report_at(Path(path), whose, force), saying_so=FROM_PYTHON).require_free()
@@ -160,10 +160,6 @@ class StudyResult(TableFile):
                 notes=self.notes,
                 account=self.account,
                 receipt="receipt.json" if self.receipt is None else self.receipt.name,
-                digests=digests_of(self.origin),
-                finished=str(self.origin.get("finished") or ""),
-                version=str(self.origin.get("quietmean") or ""),
-                absent=self.absent or (),
-                whose=whose,
+                stamps=replace(Stamps.of_origin(self.origin), absent=self.absent or ()),
             )
             write_study_report(report, Path(path), force)

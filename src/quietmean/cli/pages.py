@@ -86,20 +86,10 @@ def write_report(
     **more: Any,
 ) -> None:
     """Write the report of a study to ``path``; ``more``: see :meth:`quietmean.report.StudyReport.of_outcome`."""
-    from quietmean.report import StudyReport, absent_of, digests_of, write_study_report
+    from quietmean.report import Stamps, StudyReport, write_study_report
 
-    report = StudyReport.of_outcome(
-        title,
-        outcome,
-        names,
-        digests=digests_of(origin),
-        receipt=receipt.name,
-        finished=str(origin.get("finished") or ""),
-        version=str(origin.get("quietmean") or ""),
-        absent=absent_of(origin),
-        whose=study_and_party(origin),
-        **more,
-    )
+    stamps = Stamps.of_origin(origin)
+    report = StudyReport.of_outcome(title, outcome, names, receipt=receipt.name, stamps=stamps, **more)
     write_study_report(report, path, saying.force)
 
 

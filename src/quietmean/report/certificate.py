@@ -30,7 +30,6 @@ _MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5
 # An epsilon that grows by less than this share has not grown.
 _GROWTH = 1e-6
 _MOST_GROUPS = 6
-_LARGEST_FACTOR = 1e6
 
 
 def write_certificate_report(
@@ -109,11 +108,6 @@ class CertificatePage:
         """Of a party; its number where no names are stated."""
         return self.stated.names[party] if self.stated.names else f"party {party}"
 
-    @property
-    def alone(self) -> float:
-        """Epsilon of the worst-off party if all others collude."""
-        return self.privacy.alone
-
     def render(self) -> str:
         return render_template(
             "certificate.html",
@@ -137,22 +131,23 @@ class CertificatePage:
     def _cost(self) -> dict[str, Any]:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
         figure = parties_figure(self.parties, self.epsilons, self.stated.names)
-        cards = [
-            ("worst party, ex post", worst, f"against {self._against()}"),
-            ("median party, ex post", median, "against the same"),
-            ("an outsider, ex post", self.found.curve[0].worst, "worst party against who sees only what is published"),
-            ("if everyone else colludes, ex post", self.alone, self._alone_note()),
-        ]
         return {
             "heading": self._cost_heading(worst),
             "against": f"Against {self._against()}.{self._who_learns()}",
-            "cards": [{"label": label, "value": words.rounded_up(value), "note": note} for label, value, note in cards],
+            "cards": [
+                words.card("worst party, ex post", worst, f"against {self._against()}"),
+                words.card("median party, ex post", median, "against the same"),
+                words.card(
+                    "an outsider, ex post", self.found.curve[0].worst, "worst party against who sees only what is published"
+                ),
+                words.card("if everyone else colludes, ex post", self.privacy.alone, self._alone_note()),
+            ],
             "disclosures": [
                 _sentence(words.named(text, self.stated.names))
                 for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]
             ],
             "more_disclosures": max(0, len(self.found.certificate.information.disclosures()) - _MOST_GROUPS),
-            "meaning": _meaning(worst, words.power(self.privacy.delta)),
+            "meaning": words.odds(worst, self.privacy.delta, "one unit of the worst-off party"),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
             "rows": [
@@ -197,7 +192,7 @@ class CertificatePage:
     def _curve(self) -> dict[str, Any]:
         curve, trusted = self.found.curve, sorted(self.privacy.trusted)
         size = self.coalitions.size if self.coalitions else None
-        figure = coalitions_figure(curve, self.alone, size)
+        figure = coalitions_figure(curve, self.privacy.alone, size)
         caption = curve_caption(curve, trusted)
         if size is not None:
             caption += " The grey band marks the coalitions that the certificate is about."
@@ -355,16 +350,6 @@ def _members(found: Explanation, names: Sequence[str]) -> str:
 
 def _sentence(text: str) -> str:
     return f"{capital(text)}."
-
-
-def _meaning(worst: float, delta: str) -> str:
-    factor = math.exp(min(worst, 700.0))
-    if factor > _LARGEST_FACTOR:
-        return ""
-    return (
-        f"Whoever sees all that this adversary sees can improve the odds of any guess about one unit of the worst-off party by a "
-        f"factor of at most {words.rounded_up(factor)} (e to the power ε), except with a probability of about δ = {delta}."
-    )
 
 
 def _spread(values: NDArray[np.float64]) -> str:

@@ -14,6 +14,7 @@ from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
+from quietmean.report.stamps import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Z
@@ -56,9 +57,7 @@ class StudyReport:
     only in local mode.
     ``records``: of all parties, counted or not (parties, where these are the unit); see :attr:`counts_are_private`.
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
-    ``finished``, ``version``, ``digests``: when, by which software, and of what (name, SHA-256). ``account``: of the ledger
-    that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
-    ``absent``: parties without whom the study began, who are not among ``party_names``.
+    ``account``: of the ledger that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
 
@@ -86,15 +85,10 @@ class StudyReport:
     true_answers: tuple[Answer, ...] | None = None
     killed: list[str] = field(default_factory=list)
     population: Array | None = None
-    finished: str = ""
-    version: str = ""
-    digests: tuple[tuple[str, str], ...] = ()
+    stamps: Stamps = field(default_factory=Stamps)
     account: Account | None = None
     notes: tuple[str, ...] = ()
     receipt: str = "receipt.json"
-    absent: tuple[str, ...] = ()
-    # Of which party of which study it is.
-    whose: str = ""
     # Of a target in nats; see :meth:`quietmean.privacy.PrivacyAnalysis.nats_of_target`.
     nats: Mapping[str, float] | None = None
 

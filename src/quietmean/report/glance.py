@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -117,13 +116,6 @@ def who_is_left_out(execution: Execution, names: Sequence[str], records: int | N
     return Glance(
         "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.{begun}"
     )
-
-
-def absent_of(origin: Mapping[str, Any]) -> tuple[str, ...]:
-    """From the origin of a receipt: parties without whom the study began."""
-    start = origin.get("start")
-    names = start.get("not_in_at_start") if isinstance(start, Mapping) else None
-    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:

@@ -18,13 +18,13 @@ import numpy as np
 from quietmean.core import readable
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
-from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.rendering import page_at, render_template
+from quietmean.report.stamps import Stamps
 from quietmean.statistics.printed import capital, shown
 from quietmean.statistics.tidy import Term, terms_of
 
@@ -34,13 +34,11 @@ _LARGEST_EXPONENT = 700.0
 # By so much an epsilon may be above a target because of rounding.
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
-_DIGESTS = ("plan", "roster", "session")
 _HIDDEN = {
     Neighbouring.REPLACEMENT: "whether that unit has one value or any other within the public bounds",
     Neighbouring.ADD_REMOVE: "whether that record is there or not, and so what it holds, and how many records a party has",
 }
 _COUNTS = "how many records each party has, "
-UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,7 @@ class Stated:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
     ``unit``: "record" or "party". ``names``: of the parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``:
-    ex post, for all records of one party together. ``finished``: when, as text. ``account``: of the ledger that is charged.
-    ``version``: of the software; ``digests``: of what, and SHA-256.
+    ex post, for all records of one party together. ``account``: of the ledger that is charged.
     """
 
     title: str = "An execution"
@@ -79,35 +76,28 @@ class Stated:
     target: float | None = None
     nats: float | None = None
     party_epsilon: float | None = None
-    finished: str = ""
     account: Account | None = None
-    version: str = ""
-    digests: tuple[tuple[str, str], ...] = ()
-    absent: tuple[str, ...] = ()
-    # Of which party of which study a page is.
-    whose: str = ""
+    stamps: Stamps = field(default_factory=Stamps)
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
-        """What a receipt says, or an execution file, which says nothing of all this. Entries of another form count as not "
-        "stated."""
+        """What a receipt says, or an execution file, which says nothing of all this.
+
+        Entries of another form count as not stated.
+        """
         result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
         certificate = _mapping(result.get("certificate"))
         unit, statistics = certificate.get("unit"), result.get("statistics")
         names = origin.get("names")
         return cls(
             title=title,
-            unit=unit if unit in UNITS else None,
+            unit=unit if unit in words.UNITS else None,
             released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
             names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
             target=_number(certify.get("epsilon")),
             nats=_number(certify.get("nats")),
             party_epsilon=_number(certificate.get("whole_party_epsilon")),
-            finished=str(origin.get("finished") or ""),
-            version=str(origin.get("quietmean") or ""),
-            digests=digests_of(origin),
-            absent=glance.absent_of(origin),
-            whose=study_and_party(origin),
+            stamps=Stamps.of_origin(origin),
         )
 
 
@@ -145,18 +135,17 @@ class OfficerPage:
 
     def _summary(self) -> str:
         parties = words.counted(self.execution.parties, "party", "parties")
-        ended = f", finished {words.moment(self.stated.finished)}" if self.stated.finished else ""
+        ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
 
     def _glance(self) -> list[glance.Glance]:
-        everybody = self.privacy.alone
         weights = self.execution.weights.sum()
         by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             self._how_sure(),
-            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None, self.stated.absent),
+            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None, self.stated.stamps.absent),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
-            glance.against_whom(self.certificate_describe(), everybody),
+            glance.against_whom(self.certificate_describe(), self.privacy.alone),
             glance.what_is_left(self.stated.account),
         ]
 
@@ -179,17 +168,22 @@ class OfficerPage:
     def _cost(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         cards = [] if promised is None else [self._promise_card(promised)]
-        cards.append(_card("ex post", spent, f"what the execution that happened cost, against {self.certificate_describe()}"))
-        everybody = self.privacy.alone
         cards.append(
-            _card("if everybody else colludes", everybody, "ex post: only the noise that a party keeps for itself remains")
+            words.card("ex post", spent, f"what the execution that happened cost, against {self.certificate_describe()}")
+        )
+        cards.append(
+            words.card(
+                "if everybody else colludes", self.privacy.alone, "ex post: only the noise that a party keeps for itself remains"
+            )
         )
         if self.stated.party_epsilon is not None:
             cards.append(
-                _card("for a whole party", self.stated.party_epsilon, "ex post: if all records of a party change, not only one")
+                words.card(
+                    "for a whole party", self.stated.party_epsilon, "ex post: if all records of a party change, not only one"
+                )
             )
         if self.stated.target is not None:
-            cards.append(_card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
+            cards.append(words.card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
         cards += glance.nats_cards(self._nats, self.certificate_describe())
         return {"heading": self._cost_heading(promised), "verdict": self._verdict(promised, spent), "cards": cards}
 
@@ -202,7 +196,7 @@ class OfficerPage:
 
     def _promise_card(self, promised: APriori) -> dict[str, str]:
         note = f"promised before the start, whoever of that number colludes and whatever happens; kept by {promised.enforced_by}"
-        return _card("a priori", self.privacy.epsilon(promised.mu), note)
+        return words.card("a priori", self.privacy.epsilon(promised.mu), note)
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
@@ -235,7 +229,9 @@ class OfficerPage:
 
     def _protected(self) -> dict[str, Any]:
         protocol = self.execution.protocol
-        unit = UNITS.get(self.stated.unit or "", "one unit of one party: the file does not say whether a record or a whole party")
+        unit = words.UNITS.get(
+            self.stated.unit or "", "one unit of one party: the file does not say whether a record or a whole party"
+        )
         private = self.execution.neighbouring == Neighbouring.ADD_REMOVE
         rows = [
             ("Protected", unit),
@@ -386,10 +382,7 @@ class OfficerPage:
             records = round(self.execution.weights.sum())
             inside = glance.records_in(self.execution, records)
             rows.insert(2, ("Records", f"{inside:,} of {records:,} are counted"))
-        version = self.stated.version and f"quietmean {self.stated.version}"
-        stamps = [("Finished", words.moment(self.stated.finished)), ("Software", version)]
-        rows += [(name, text) for name, text in stamps if text]
-        rows += [(f"Digest of the {name}", digest) for name, digest in self.stated.digests]
+        rows += self.stated.stamps.rows
         counted, parties = int(contributors.sum()), self.execution.parties
         return {"heading": f"Who took part: {counted} of {parties} parties are counted", "rows": rows}
 
@@ -403,23 +396,17 @@ def write_officer_page(page: OfficerPage, path: Path, force: bool = False) -> No
     It takes the place of an earlier page of the same study, and with ``force`` of any such page. Raises :class:`InputError` for
     another file that is there.
     """
-    officer_page_at(path, page.stated.whose, force).write(render_officer_page(page).encode())
+    officer_page_at(path, page.stated.stamps.whose, force).write(render_officer_page(page).encode())
 
 
 def render_officer_page(page: OfficerPage) -> str:
     """The page as text."""
-    return render_template("officer.html", whose=page.stated.whose, officer=page.sections())
+    return render_template("officer.html", whose=page.stated.stamps.whose, officer=page.sections())
 
 
 def officer_page_at(path: Path, whose: str, force: bool = False) -> Output:
     """Where the page goes; ``whose``: see :func:`study_and_party`."""
     return page_at(path, "privacy page", whose, force)
-
-
-def digests_of(origin: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Of what, and which, from the origin of a receipt."""
-    told = {"sealed study": _mapping(origin.get("sealed")).get("digest"), **{name: origin.get(name) for name in _DIGESTS}}
-    return tuple((name, one) for name, one in told.items() if isinstance(one, str) and one)
 
 
 def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:
@@ -450,10 +437,6 @@ def _number(value: Any) -> float | None:
     if value == "inf":
         return math.inf
     return float(value) if isinstance(value, int | float) else None
-
-
-def _card(label: str, epsilon: float, note: str) -> dict[str, str]:
-    return {"label": label, "value": words.rounded_up(epsilon), "note": note}
 
 
 def _bound(epsilon: float) -> str:

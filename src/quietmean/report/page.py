@@ -30,8 +30,6 @@ _NEIGHBOURS = {
     Neighbouring.REPLACEMENT: "Neighbouring data: that unit is replaced by any other within the bounds.",
     Neighbouring.ADD_REMOVE: "Neighbouring data: that record is there or not; how many records each party has is private.",
 }
-# Beyond this the factor e^epsilon has no useful meaning.
-_LARGEST_FACTOR = 1e6
 
 
 def write_study_report(report: StudyReport, path: Path, force: bool = False) -> None:
@@ -40,7 +38,7 @@ def write_study_report(report: StudyReport, path: Path, force: bool = False) -> 
     It takes the place of an earlier report of the same study, and with ``force`` of any report. Raises :class:`InputError` for
     another file that is there.
     """
-    report_at(path, report.whose, force).write(render(report).encode())
+    report_at(path, report.stamps.whose, force).write(render(report).encode())
 
 
 def report_at(path: Path, whose: str, force: bool = False) -> Output:
@@ -52,7 +50,7 @@ def render(report: StudyReport) -> str:
     """The page as text."""
     return render_template(
         "study.html",
-        whose=report.whose,
+        whose=report.stamps.whose,
         title=report.title,
         summary=_summary(report),
         first=_glance(report),
@@ -71,9 +69,7 @@ def render(report: StudyReport) -> str:
 
 def _summary(report: StudyReport) -> str:
     """Who computed what, when, and by which software."""
-    stamp = ", ".join(
-        [*([report.finished[:10]] if report.finished else []), *([f"quietmean {report.version}"] if report.version else [])]
-    )
+    stamp = ", ".join(filter(None, [report.stamps.finished[:10], report.stamps.software]))
     return f"{_who_did_what(report)}{f' {stamp}.' if stamp else ''}"
 
 
@@ -90,13 +86,12 @@ def _who_did_what(report: StudyReport) -> str:
 
 
 def _glance(report: StudyReport) -> list[glance.Glance]:
-    everybody = report.privacy.alone
     certificate = report.certificate
     return [
         _how_sure(report),
-        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.absent),
+        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.stamps.absent),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
-        glance.against_whom(_adversary(report), everybody),
+        glance.against_whom(_adversary(report), report.privacy.alone),
         glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
     ]
 
@@ -269,8 +264,7 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
 def _privacy(report: StudyReport) -> dict[str, Any]:
     epsilons, target, promised = party_epsilons(report), report.target_epsilon, report.certificate.epsilon_a_priori
     worst, delta = float(epsilons.max()), words.power(report.delta)
-    everyone_else = report.privacy.alone
-    unit = _unit(report.unit)
+    unit = words.UNITS.get(report.unit, report.unit)
     label = "Epsilon of every party against the worst coalition without it"
     return {
         "heading": _privacy_heading(report, worst),
@@ -280,17 +274,20 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "delta": delta,
         "cards": [
             *_a_priori_card(report),
-            _card("ex post, worst party", worst, f"given who took part, against {_adversary(report)}"),
-            *([_card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
+            words.card("ex post, worst party", worst, f"given who took part, against {_adversary(report)}"),
+            *([words.card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
             *glance.nats_cards(report.nats, _adversary(report)),
-            _card("if everyone else colludes", everyone_else, "ex post: only the noise that a party keeps for itself remains"),
+            words.card(
+                "if everyone else colludes", report.privacy.alone, "ex post: only the noise that a party keeps for itself remains"
+            ),
             *_party_card(report),
         ],
         "unit": unit,
         "sentences": [
             f"Protected unit: {unit}.",
             _NEIGHBOURS[report.execution.neighbouring],
-            *_meaning(worst if promised is None else promised, delta),
+            # Of the figure that stands first.
+            *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
         ],
         "figure": inline_svg(epsilons_figure(report), "epsilons", label),
         "narrow": inline_svg(narrow_epsilons_figure(report), "epsilons-narrow", label),
@@ -298,25 +295,10 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     }
 
 
-def _meaning(worst: float, delta: str) -> list[str]:
-    """Epsilon in words; of the figure that stands first."""
-    factor = math.exp(min(worst, 700.0))
-    if factor > _LARGEST_FACTOR:
-        return []
-    return [
-        f"Whoever sees all that this adversary sees can improve the odds of any guess about that unit by a factor of at most "
-        f"{words.rounded_up(factor)} (e to the power ε), except with a probability of about δ = {delta}."
-    ]
-
-
-def _card(label: str, epsilon: float, note: str) -> dict[str, str]:
-    return {"label": label, "value": words.rounded_up(epsilon), "note": note}
-
-
 def _party_card(report: StudyReport) -> list[dict[str, str]]:
     if report.party_epsilon is None:
         return []
-    return [_card("for a whole party", report.party_epsilon, "ex post: if all records of a party may change, not only one")]
+    return [words.card("for a whole party", report.party_epsilon, "ex post: if all records of a party may change, not only one")]
 
 
 def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
@@ -324,11 +306,7 @@ def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
     if promised is None:
         return []
     note = f"promised before the start, whatever happens; kept by {promised.enforced_by}"
-    return [_card("a priori", report.privacy.epsilon(promised.mu), note)]
-
-
-def _unit(unit: str) -> str:
-    return {"record": "one record of one party", "party": "all that one party contributes"}.get(unit, unit)
+    return [words.card("a priori", report.privacy.epsilon(promised.mu), note)]
 
 
 def _privacy_heading(report: StudyReport, worst: float) -> str:
@@ -405,11 +383,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
         ("Parties counted", f"{report.parties_counted} of {execution.parties}"),
         ("Dropped out for good", words.listed(gone) or "nobody"),
     ]
-    if report.finished:
-        facts.append(("Finished", words.moment(report.finished)))
-    if report.version:
-        facts.append(("Software", f"quietmean {report.version}"))
-    facts += [(f"Digest of the {name}", digest) for name, digest in report.digests]
+    facts += report.stamps.rows
     if report.killed:
         facts.append(("Stopped by force", words.listed(report.killed)))
     return facts

@@ -11,6 +11,9 @@ from quietmean.core.readable import plain
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
+# Beyond this the factor e^epsilon has no useful meaning.
+_LARGEST_FACTOR = 1e6
+UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
@@ -68,6 +71,22 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} seconds"
     return f"{seconds / 60:.0f} minutes {seconds % 60:.0f} seconds" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def card(label: str, epsilon: float, note: str) -> dict[str, str]:
+    """A figure with what it is."""
+    return {"label": label, "value": rounded_up(epsilon), "note": note}
+
+
+def odds(epsilon: float, delta: float, whose: str) -> str:
+    """What an epsilon means for guesses about ``whose`` data; empty where the factor has no useful meaning."""
+    factor = math.exp(min(epsilon, 700.0))
+    if factor > _LARGEST_FACTOR:
+        return ""
+    return (
+        f"Whoever sees all that this adversary sees can improve the odds of any guess about {whose} by a factor of at most "
+        f"{rounded_up(factor)} (e to the power ε), except with a probability of about δ = {power(delta)}."
+    )
 
 
 def moment(text: str) -> str:
