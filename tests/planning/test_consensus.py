@@ -6,38 +6,18 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.consensus import Consensus
-from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
-from quietmean.randomness import BitStream, Seed
-from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.randomness import Seed
 from quietmean.testing.privacy import certificate_of
-
-
-def make(parties: int, **raw: Any) -> Consensus:
-    return Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
-
-
-def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
-    schedule = parameters.fixed_schedule(parameters.parties)
-    seen: list[Vector] = []
-    noise = InsecurePopulationNoise(seed, parameters.parties)
-    trace, weights = ExecutionTrace.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
-    done = run_consensus(parameters, schedule, trace, values, weights, noise, lambda t, x: seen.append(x.copy()))
-    return done, seen
-
-
-def normal_values(parties: int, dimension: int, seed: int = 0) -> Vector:
-    return BitStream(insecure_seed(seed, "values")).standard_normal((parties, dimension))
+from support.consensus_runs import make, normal_values, run
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
-from quietmean.node.net import Identity
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import Study
+from support.command_lines import refused
+from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -43,13 +44,9 @@ high = 100
 @pytest.fixture
 def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     """Keys and data of ada and bob, a roster, and a ledger with accounts for both and epsilon 1 on each."""
-    entries = []
-    for name, port in zip(("ada", "bob"), free_ports(2), strict=True):
-        identity = Identity.generate()
-        identity.save(tmp_path / f"{name}.key")
-        entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
+    write_roster(tmp_path, on_this_machine(("ada", "bob"), free_ports(2)))
+    for name in ("ada", "bob"):
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
-    (tmp_path / "roster.toml").write_text("\n".join(entries))
     (tmp_path / "study.toml").write_text(STUDY.format(protocol="inca", timeout=0.3))
     write_policy(**BETWEEN_TWO)
     with Ledger.open(tmp_path / "ledger", create=True) as ledger:
@@ -61,15 +58,6 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
 def arguments(folder: Path, name: str, *extra: str) -> list[str]:
     study = [str(folder / "study.toml"), "--roster", str(folder / "roster.toml"), "--ledger", str(folder / "ledger")]
     return ["join", *study, "--yes", "--data", str(folder / f"{name}.csv"), "--key", str(folder / f"{name}.key"), *extra]
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    output = capsys.readouterr()
-    assert stop.value.code == code, output.err
-    assert output.err.count("\n") == 1 or code == 3, output.err
-    return output.err
 
 
 def entries(folder: Path, account: str) -> tuple[Entry, ...]:

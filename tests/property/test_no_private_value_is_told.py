@@ -39,6 +39,7 @@ from quietmean.studies.data import cells as cells_of_data
 from quietmean.studies.data import delimited, read_columns
 from quietmean.studies.data.table import Table
 from support.faults import Crash, FaultPlan, run_with_faults
+from support.rosters import on_this_machine, write_roster
 
 NUMBER, TEXT = 987654.321, "Sentinel-Cell"
 VALUE = 0.271828
@@ -99,12 +100,7 @@ def test_a_run_that_fails(
 
 
 def consortium(folder: Path) -> list[str]:
-    lines = []
-    for number, name in enumerate(("ada", "bob")):
-        identity = Identity.generate()
-        identity.save(folder / f"{name}.key")
-        lines.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{1 + number}"\nkey = "{identity.public_key}"\n')
-    (folder / "roster.toml").write_text("\n".join(lines))
+    write_roster(folder, on_this_machine(("ada", "bob"), (1, 2)))
     (folder / "study.toml").write_text(
         '[study]\nprotocol = "local-dp"\nstart_timeout = 0.1\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n'
     )

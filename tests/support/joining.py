@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.ledger import Account, Ledger
-from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
+from support.command_lines import command, ending
 from support.pages import commands
+from support.rosters import on_this_machine, write_roster
 
 STUDY = """
 [study]
@@ -38,18 +38,6 @@ high = 100
 """
 PAGE = "how-to/quorum.md"
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
-
-
-def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A process of ``quietmean`` with these arguments, in the folder."""
-    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def ending(process: subprocess.Popen[str], timeout: float = 240) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    output, errors = process.communicate(timeout=timeout)
-    return process.returncode, output, errors
 
 
 def join(folder: Path, name: str, *more: str) -> subprocess.Popen[str]:
@@ -83,14 +71,11 @@ class Consortium:
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        entries = []
+        places = on_this_machine(NAMES, self.ports)
+        write_roster(self.folder, places if self.relay is None else dict.fromkeys(NAMES, self.relay))
         for name, port in zip(NAMES, self.ports, strict=True):
-            identity = Identity.generate()
-            identity.save(self.folder / f"{name}.key")
-            entries.append(RosterEntry(name, self.relay or ("127.0.0.1", port), identity.public_key))
             ages = range(20 + port % 7, 60)
             (self.folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
-        (self.folder / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
 
     def study(
         self, seconds: float, *, minimum: int = 4, start_timeout: float = 40.0, protocol: str = "packed-sharing", more: str = ""

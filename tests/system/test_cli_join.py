@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.command_lines import called, command
 from support.json_documents import faults
 from support.site_policy import BETWEEN_TWO, write_policy
 
@@ -35,21 +35,9 @@ high = 100
 """
 
 
-def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def keygen(name: str, port: int, folder: Path) -> str:
-    process = quietmean("keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}", folder=folder)
-    entry, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
-    return entry
-
-
 def join(name: str, folder: Path, study: str = "study.toml", roster: str = "roster.toml") -> subprocess.Popen[str]:
     arguments = ["join", study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", "--yes", "--json"]
-    return quietmean(*arguments, "--store", f"{name}-{study}.store", "--receipt", f"{name}.receipt.json", folder=folder)
+    return command(folder, *arguments, "--store", f"{name}-{study}.store", "--receipt", f"{name}.receipt.json")
 
 
 @pytest.fixture
@@ -57,7 +45,10 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     """Keys, data, study and roster of ada and bob; mallory has a key and an opinion."""
     write_policy(**BETWEEN_TWO)
     ports = dict(zip(("ada", "bob", "mallory"), free_ports(3), strict=True))
-    entries = {name: keygen(name, port, tmp_path) for name, port in ports.items()}
+    entries = {
+        name: called(tmp_path, "keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
+        for name, port in ports.items()
+    }
     (tmp_path / "roster.toml").write_text(entries["ada"] + entries["bob"])
     (tmp_path / "forged.toml").write_text(entries["ada"] + entries["mallory"].replace('"mallory"', '"bob"'))
     (tmp_path / "study.toml").write_text(STUDY)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node import Identity, Roster, RosterEntry
 from support.pages import commands
+from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 
 PAGE = "inca.md"
@@ -65,13 +65,10 @@ def test_a_run_and_its_certificates(tmp_path: Path) -> None:
 def test_three_machines_of_which_one_is_started_again(tmp_path: Path, free_ports: object) -> None:
     write_policy(unattended=True, largest_epsilon=4.0)
     assert callable(free_ports)
-    entries = []
-    for name, port in zip(NAMES, free_ports(3), strict=True):
-        identity = Identity.generate()
-        identity.save(tmp_path / f"{name}.key")
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+    ports = free_ports(3)
+    write_roster(tmp_path, on_this_machine(NAMES, ports))
+    for name, port in zip(NAMES, ports, strict=True):
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(str(20 + (port + 3 * row) % 70) for row in range(300)))
-    (tmp_path / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
     (tmp_path / "study.toml").write_text(STUDY)
     (line,) = [one for one in commands(PAGE) if one.startswith("quietmean join")]
     lines = {name: line.replace("north", name) + " --yes --json" for name in NAMES}

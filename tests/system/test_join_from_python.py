@@ -16,9 +16,10 @@ import quietmean as qm
 from quietmean.api.result import StudyResult
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
-from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node import Identity
 from quietmean.studies.audit import AuditLog, Event, Head, heads_in, verify
 from support.json_documents import faults
+from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
@@ -35,12 +36,7 @@ STUDY = qm.Study(
 @pytest.fixture(autouse=True)
 def consortium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
     monkeypatch.chdir(tmp_path)
-    entries = []
-    for name, port in zip(NAMES, free_ports(3), strict=True):
-        identity = Identity.generate()
-        identity.save(Path(f"{name}.key"))
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
 
 
 def frame(place: int) -> pd.DataFrame:

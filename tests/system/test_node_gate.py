@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused, mu_before_release
 from quietmean.protocols.inca import IncA
 from quietmean.studies import Study
+from support.command_lines import called, command
 from support.gated import gated_plan
 
 STUDY = """
@@ -74,23 +73,11 @@ def test_real_processes_publish_nothing_that_could_cost_more(tmp_path: Path) -> 
             assert database.execute("SELECT count(*) FROM fact WHERE name = 'seed'").fetchone() == (0,)
 
 
-def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def called(*arguments: str, folder: Path) -> str:
-    process = quietmean(*arguments, folder=folder)
-    text, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return text
-
-
 @pytest.fixture
 def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     entries = ""
     for number, (name, port) in enumerate(zip(NAMES, free_ports(len(NAMES)), strict=True)):
-        entries += called("keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}", folder=tmp_path)
+        entries += called(tmp_path, "keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
         ages = range(20 + number, 60 + number)
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
     (tmp_path / "roster.toml").write_text(entries)
@@ -111,13 +98,13 @@ def weak_plan(folder: Path) -> Plan:
 def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consortium: Path) -> None:
     plan = weak_plan(consortium)
     plan.save(consortium / "plan.json")
-    called("ledger", "--ledger", "ada.ledger", "--account", "ada", "--budget", "3", "1e-5", folder=consortium)
+    called(consortium, "ledger", "--ledger", "ada.ledger", "--account", "ada", "--budget", "3", "1e-5")
     shared = ["join", "study.toml", "--roster", "roster.toml", "--plan", "plan.json"]
     processes = []
     for name in NAMES:
         own = ["--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store", "--receipt", f"{name}.receipt.json"]
         charged = ["--ledger", "ada.ledger"] if name == "ada" else []
-        processes.append(quietmean(*shared, *own, *charged, folder=consortium))
+        processes.append(command(consortium, *shared, *own, *charged))
     for process in processes:
         output, errors = process.communicate(timeout=400)
         assert process.returncode == 3, errors
@@ -130,9 +117,9 @@ def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consor
     assert (receipt["gate"]["published"], receipt["gate"]["passes"]) == (False, False)
     assert "could cost" in receipt["gate"]["reason"]
     assert receipt["gate"]["mu_before_release"] == pytest.approx(before)
-    document = json.loads(called("certify", "ada.receipt.json", "--json", folder=consortium))
+    document = json.loads(called(consortium, "certify", "ada.receipt.json", "--json"))
     assert document["gate"]["published"] is False
-    account = json.loads(called("ledger", "--ledger", "ada.ledger", "--account", "ada", "--json", folder=consortium))
+    account = json.loads(called(consortium, "ledger", "--ledger", "ada.ledger", "--account", "ada", "--json"))
     text = json.dumps(account)
     assert "no result, the gate was closed" in text
     entry = (account["accounts"][0] if "accounts" in account else account)["entries"][0]
@@ -140,12 +127,12 @@ def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consor
     assert entry["mu"] == pytest.approx(before)
     assert entry["reserved_mu"] > entry["mu"]
     # Started again it says the same, without the others.
-    again = quietmean(*shared, "--data", "ada.csv", "--key", "ada.key", "--store", "ada.store", folder=consortium)
+    again = command(consortium, *shared, "--data", "ada.csv", "--key", "ada.key", "--store", "ada.store")
     assert "could cost a mu of" in again.communicate(timeout=300)[1]
     assert again.returncode == 3
     # A receipt that was changed is found out.
     receipt["gate"]["published"] = True
     (consortium / "forged.json").write_text(json.dumps(receipt))
-    forged = quietmean("certify", "forged.json", folder=consortium)
+    forged = command(consortium, "certify", "forged.json")
     assert "does not fit its history: published" in forged.communicate(timeout=300)[1]
     assert forged.returncode == 2

@@ -16,7 +16,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.ledger import Entry, Ledger
-from quietmean.node.net import Identity, Roster, RosterEntry
+from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 # q = 4 and T = 1 + 3: whoever is left of five without two can neither decide nor conclude.
@@ -62,16 +62,12 @@ main(sys.argv[2:])
 @pytest.fixture
 def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]], capsys: pytest.CaptureFixture[str]) -> Path:
     """Keys, data, a ledger for each party, study and roster."""
-    entries = []
-    for place, (name, port) in enumerate(zip(NAMES, free_ports(len(NAMES)), strict=True)):
-        identity = Identity.generate()
-        identity.save(tmp_path / f"{name}.key")
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(len(NAMES))))
+    for place, name in enumerate(NAMES):
         rows = [f"{(7 * row + place) % 100},{(3 * row) % 100},{row}" for row in range(40)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["one,two,three", *rows]))
         main(["ledger", "--ledger", str(tmp_path / f"{name}.ledger"), "--account", name, "--budget", "5", "1e-5"])
     capsys.readouterr()
-    (tmp_path / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
     (tmp_path / "study.toml").write_text(STUDY + "".join(COLUMN.format(name=name) for name in ("one", "two", "three")))
     return tmp_path
 

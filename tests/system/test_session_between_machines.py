@@ -27,9 +27,10 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
-from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node import Roster, RosterEntry
 from quietmean.studies.audit import AuditLog, Event, verify
 from support.relays import RelayProcess
+from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
@@ -51,12 +52,7 @@ TERMS: dict[str, Any] = {
 def consortium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
     monkeypatch.chdir(tmp_path)
     write_policy(largest_epsilon=25.0, budget={"epsilon": 25.0, "delta": 1e-4}, unattended=True)
-    entries = []
-    for name, port in zip(NAMES, free_ports(3), strict=True):
-        identity = Identity.generate()
-        identity.save(Path(f"{name}.key"))
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
 
 
 @pytest.fixture(autouse=True)

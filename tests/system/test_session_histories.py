@@ -23,7 +23,8 @@ from quietmean.api.sessions import AsyncRounds
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import ProtocolFailure
 from quietmean.ledger import Ledger
-from quietmean.node import Identity, Roster, RosterEntry, SeriesOver
+from quietmean.node import SeriesOver
+from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan")
 TERMS: dict[str, Any] = {
@@ -101,14 +102,10 @@ def test_a_random_history(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    entries = []
-    for name, port in zip(NAMES, free_ports(4), strict=True):
-        identity = Identity.generate()
-        identity.save(Path(f"{name}.key"))
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(4)))
+    for name in NAMES:
         with Ledger.open(Path(f"{name}.ledger"), create=True) as book:
             book.set_budget(name, 9.0, 1e-4, when=datetime.now(UTC), unit=PrivacyUnit.PARTY)
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
     history = History(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

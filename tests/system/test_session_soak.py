@@ -17,8 +17,8 @@ import pytest
 import quietmean as qm
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
-from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.sessions.agreed import SessionStudy
+from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 ROUNDS = 50
@@ -89,12 +89,7 @@ class Party:
 @pytest.mark.slow
 def test_fifty_rounds_with_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
     monkeypatch.chdir(tmp_path)
-    entries = []
-    for name, port in zip(NAMES, free_ports(5), strict=True):
-        identity = Identity.generate()
-        identity.save(Path(f"{name}.key"))
-        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(5)))
     parties = {name: Party(name) for name in NAMES}
     steady, steps = parties["ada"], [(8, "bob", 4), (15, "eve", None), (22, "cyd", 5), (33, "bob", 3)]
     back: list[tuple[int, str]] = []

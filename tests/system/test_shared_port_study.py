@@ -16,9 +16,9 @@ import pytest
 
 import quietmean as qm
 from quietmean.core.errors import InputError
-from quietmean.node import Identity, Roster, RosterEntry
 from support.meeting import meet
 from support.pages import commands
+from support.rosters import write_roster
 from support.shared_port import PortProcess, client_hello, short_folder
 from support.site_policy import write_policy
 
@@ -114,16 +114,6 @@ print(json.dumps(asyncio.run(run_party(settings)).mean.tolist()))
 STUDIES = {"a" * 64: (0.1, 0.3, 0.5), "b" * 64: (0.5, 0.4, 0.0)}
 
 
-def roster_of(folder: Path, ports: dict[str, PortProcess]) -> None:
-    """A key for each party, and the roster."""
-    entries = []
-    for name, port in ports.items():
-        identity = Identity.generate()
-        identity.save(folder / f"{name}.key")
-        entries.append(RosterEntry(name, port.address, identity.public_key))
-    (folder / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
-
-
 def part(
     folder: Path, digest: str, name: str, port: PortProcess, *, store: str = "", pauses: Sequence[int] = ()
 ) -> subprocess.Popen[str]:
@@ -135,7 +125,7 @@ def part(
 
 @pytest.mark.slow
 def test_two_studies_at_once_on_one_port_among_strangers(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
-    roster_of(tmp_path, ports)
+    write_roster(tmp_path, {name: port.address for name, port in ports.items()})
 
     async def among_strangers() -> tuple[dict[tuple[str, str], tuple[int, str, str]], int]:
         crowd = Crowd(ports["north"].address)
@@ -176,7 +166,7 @@ def test_two_studies_at_once_on_one_port_among_strangers(tmp_path: Path, ports: 
 
 def test_a_second_process_of_the_same_study_is_refused(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
     """With a store of its own, so that the port alone tells; without the port's process there is nobody to share with."""
-    roster_of(tmp_path, ports)
+    write_roster(tmp_path, {name: port.address for name, port in ports.items()})
     digest, port = next(iter(STUDIES)), ports["north"]
     first = part(tmp_path, digest, "north", port)
     try:
@@ -197,7 +187,7 @@ def test_a_second_process_of_the_same_study_is_refused(tmp_path: Path, ports: di
 
 
 def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
-    roster_of(tmp_path, ports)
+    write_roster(tmp_path, {name: port.address for name, port in ports.items()})
     PortProcess.start(ports.values())
     digest = next(iter(STUDIES))
     with contextlib.ExitStack() as stack:
@@ -294,7 +284,7 @@ def test_the_commands_of_the_page(tmp_path: Path, ports: dict[str, PortProcess])
 def test_a_session_of_many_rounds(tmp_path: Path, ports: dict[str, PortProcess], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_policy(unattended=True, largest_epsilon=100.0)
-    roster_of(tmp_path, ports)
+    write_roster(tmp_path, {name: port.address for name, port in ports.items()})
     PortProcess.start(ports.values())
     terms = {"name": "averaging", "dimension": 3, "rounds": 4, "epsilon": 20.0, "delta": 1e-5, "colluding": 1}
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
 from support.outside import HOST, Authority
+from support.rosters import write_roster
 from support.site_policy import write_policy
 
 PROGRAM = shutil.which("squid", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -107,13 +107,9 @@ def test_a_study_through_squid(squid: tuple[str, int, Path], tmp_path: Path, mon
     write_policy(unattended=True)
     authority = Authority(tmp_path, "authority")
     certificate, private_key = authority.leaf(HOST)
-    entries = []
+    write_roster(tmp_path, dict.fromkeys(NAMES, RelayAddress(HOST, port)))
     for place, name in enumerate(NAMES):
-        identity = Identity.generate()
-        identity.save(tmp_path / f"{name}.key")
-        entries.append(RosterEntry(name, RelayAddress(HOST, port), identity.public_key))
         Path(f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + place, 60 + place))))
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
     Path("study.toml").write_text(STUDY)
     command = [sys.executable, "-m", "quietmean.cli.main"]
     outside = os.environ | {"SSL_CERT_FILE": str(authority.file)}
@@ -160,14 +156,7 @@ def test_a_study_through_squid(squid: tuple[str, int, Path], tmp_path: Path, mon
 def test_a_wrong_password_is_said(squid: tuple[str, int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, port, _ = squid
     monkeypatch.chdir(tmp_path)
-    for name in NAMES[:2]:
-        identity = Identity.generate()
-        identity.save(tmp_path / f"{name}.key")
-    entries = [
-        RosterEntry(name, RelayAddress(HOST, port), Identity.load(tmp_path / f"{name}.key", bytes).public_key)
-        for name in NAMES[:2]
-    ]
-    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    write_roster(tmp_path, dict.fromkeys(NAMES[:2], RelayAddress(HOST, port)))
     Path("study.toml").write_text(STUDY)
     Path("north.csv").write_text("age\n30\n")
     told = subprocess.run(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from quietmean.core.folders import data_folder
-from support.joining import NAMES, Consortium, command, ending, join, results_though_one_dies
+from support.command_lines import command, ending
+from support.joining import NAMES, Consortium, join, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
 

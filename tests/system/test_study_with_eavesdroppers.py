@@ -11,7 +11,8 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.ledger import Ledger
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
-from support.joining import NAMES, Consortium, command, ending, results_though_one_dies
+from support.command_lines import command, ending
+from support.joining import NAMES, Consortium, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import COMMANDS, main
+from support.command_lines import refused
 
 MODULE = '''
 from cyclopts import App
@@ -48,17 +49,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     for module in set(sys.modules) - modules:
         if module.endswith("_module"):
             del sys.modules[module]
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one sentence on standard error, exit code 2."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    output = capsys.readouterr()
-    assert stop.value.code == 2
-    assert output.out == ""
-    assert output.err.count("\n") == 1, output.err
-    return output.err
 
 
 def test_it_is_listed_and_not_imported(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from quietmean.planning import Plan
 from quietmean.studies import Study
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.study_keys import StudyKeys, keys_path
+from support.command_lines import refused
 
 PARTIES = ("north", "south", "east")
 
@@ -34,17 +35,6 @@ def told(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
     capsys.readouterr()
     main([*arguments, "--json"])
     return json.loads(capsys.readouterr().out)
-
-
-def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The sentence on standard error of a command that ends with exit code 2."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    errors = capsys.readouterr().err
-    assert ended.value.code == 2, errors
-    assert errors.count("\n") == 1, errors
-    return errors
 
 
 def sealed_study(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -17,31 +17,15 @@ from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
-from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
+from quietmean.protocols.consensus.run import run_consensus
 from quietmean.protocols.execution import Execution
-from quietmean.randomness import BitStream, Seed
-from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation, insecure_seed
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_protocol
 from quietmean.testing.privacy import certificate_of
+from support.consensus_runs import make, normal_values, run
 
 GEOMETRIC = make_graph("geometric", 30, Seed.public("consensus test", 1))
-
-
-def make(parties: int, **raw: Any) -> Consensus:
-    return Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
-
-
-def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
-    schedule = parameters.fixed_schedule(parameters.parties)
-    seen: list[Vector] = []
-    noise = InsecurePopulationNoise(seed, parameters.parties)
-    trace, weights = ExecutionTrace.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
-    done = run_consensus(parameters, schedule, trace, values, weights, noise, lambda t, x: seen.append(x.copy()))
-    return done, seen
-
-
-def normal_values(parties: int, dimension: int, seed: int = 0) -> Vector:
-    return BitStream(insecure_seed(seed, "values")).standard_normal((parties, dimension))
 
 
 @pytest.mark.parametrize("mode", ["unicast", "broadcast"])

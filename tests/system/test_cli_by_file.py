@@ -7,7 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
 from quietmean.studies.audit import AuditLog, Event, verify
 from quietmean.studies.study_keys import write_private
+from support import command_lines
 from support.json_documents import faults
 from support.pages import commands
 
@@ -30,13 +31,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
 
-def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    errors = capsys.readouterr().err
-    assert ended.value.code == code, errors
-    return errors
+# Of who compared words, and of accounts that are made, is warned.
+refused = partial(command_lines.refused, warned=True)
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:

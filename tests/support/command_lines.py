@@ -1,0 +1,47 @@
+"""Lines that somebody types: as processes, and in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import main
+
+
+def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A process of ``quietmean`` with these arguments, in the folder."""
+    line = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+    return subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ending(process: subprocess.Popen[str], timeout: float = 240) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    output, errors = process.communicate(timeout=timeout)
+    return process.returncode, output, errors
+
+
+def called(folder: Path, *arguments: str) -> str:
+    """What a command prints that ends well."""
+    code, output, errors = ending(command(folder, *arguments), 300)
+    assert code == 0, errors
+    return output
+
+
+def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str], code: int = 2, *, warned: bool = False) -> str:
+    """What is said on standard error by a command that ends with this exit code.
+
+    With 2 it is one sentence and nothing else, after warnings where those are allowed.
+    """
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    output = capsys.readouterr()
+    assert ended.value.code == code, output.err
+    if code == 2 and not warned:
+        assert output.err.count("\n") == 1, output.err
+        assert output.out == ""
+    return output.err
