@@ -31,8 +31,14 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Once for all tests: there are many files."""
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -45,6 +51,8 @@ class Sources:
     def __init__(self, package: Path) -> None:
         self._root = package.parent
         self.package = package.name
+        self._imports: dict[tuple[str, bool], set[str]] = {}
+        self._used: dict[str, list[str]] = {}
 
     def path(self, module: str) -> Path | None:
         """Where a module's text is; None if it is none of this package."""
@@ -55,7 +63,7 @@ class Sources:
     def nodes(self, module: str, deep: bool) -> Iterator[ast.AST]:
         """All nodes but those for type checkers; without ``deep`` those only that run when the module is imported."""
         path = self.path(module)
-        waiting: list[ast.AST] = [ast.parse(path.read_text())] if path else []
+        waiting: list[ast.AST] = [parsed(path)] if path else []
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -67,6 +75,11 @@ class Sources:
 
     def imports(self, module: str, deep: bool) -> set[str]:
         """Full names: of modules, and of what is taken out of them, which may be modules too."""
+        if (module, deep) not in self._imports:
+            self._imports[module, deep] = self._found_imports(module, deep)
+        return self._imports[module, deep]
+
+    def _found_imports(self, module: str, deep: bool) -> set[str]:
         names: set[str] = set()
         for node in self.nodes(module, deep):
             if isinstance(node, ast.Import):
@@ -98,10 +111,17 @@ class Sources:
         for module in sorted(self.reached(start)):
             allowed = {"secrets"} if module.split(".")[1:2] == [RANDOMNESS] else set()
             deep = self.is_protocol(module)
-            parts = {name.split(".")[0] for name in self.imports(module, deep)} | self.imports(module, deep)
+            imports = self.imports(module, deep)
+            parts = {name.split(".")[0] for name in imports} | imports
             found += [f"{module} imports {name}" for name in sorted(parts & IMPURE - allowed)]
-            found += [f"{module} uses {use}" for use in sorted(self._uses(module))]
+            found += [f"{module} uses {use}" for use in self.uses(module)]
         return found
+
+    def uses(self, module: str) -> list[str]:
+        """What it calls that is impure."""
+        if module not in self._used:
+            self._used[module] = sorted(self._uses(module))
+        return self._used[module]
 
     def _uses(self, module: str) -> Iterator[str]:
         for node in self.nodes(module, deep=True):
@@ -116,6 +136,12 @@ class Sources:
         path = self.path(module)
         parts = module.split(".") + (["__init__"] if path and path.name == "__init__.py" else [])
         return ".".join([*parts[: -node.level], *([node.module] if node.module else [])])
+
+
+@cache
+def sources_of(package: Path) -> Sources:
+    """Read once for all protocols."""
+    return Sources(package)
 
 
 def machines_of(protocol: str) -> list[Any]:
@@ -150,7 +176,7 @@ def test_party_machines_are_pure(protocol: str) -> None:
     machines = machines_of(protocol)
     assert machines, protocol
     start = set[str]().union(*(modules_of(machine, seen) for machine in machines))
-    assert Sources(PACKAGE).impurities(start) == []
+    assert sources_of(PACKAGE).impurities(start) == []
 
 
 IMPURE_SOURCES = {
@@ -332,7 +358,7 @@ def _arrows(package: Path, *, with_types: bool = False) -> set[tuple[tuple[str, 
 
 def _imported_files(path: Path, names: set[tuple[str, ...]], with_types: bool) -> Iterator[tuple[str, ...]]:
     """Also of imports inside functions, which hide a circle from the interpreter only."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    waiting: list[ast.AST] = [parsed(path)]
     while waiting:
         node = waiting.pop()
         for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -374,14 +400,14 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def silent_refusals(texts: Iterable[tuple[str, str]]) -> list[str]:
-    """Public functions of these (file, text) that raise an InputError themselves, and neither they nor their class say so.
+def silent_refusals(trees: Iterable[tuple[str, ast.Module]]) -> list[str]:
+    """Public functions of these (file, its tree) that raise an InputError themselves, and neither they nor their class say so.
 
     A method without a docstring has that of the class that it overrides.
     """
     found, said = [], set[str]()
-    for place, text in texts:
-        for owner in ast.walk(ast.parse(text)):
+    for place, tree in trees:
+        for owner in ast.walk(tree):
             if not isinstance(owner, ast.Module | ast.ClassDef):
                 continue
             for function in (node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
@@ -400,8 +426,8 @@ def silent_refusals(texts: Iterable[tuple[str, str]]) -> list[str]:
 
 def test_public_functions_that_refuse_say_so() -> None:
     """But commands, whose docstrings are their help."""
-    texts = [(path.relative_to(PACKAGE).as_posix(), path.read_text()) for path in modules()]
-    assert [name for name in silent_refusals(texts) if not (name.startswith("cli/") and name.endswith(": command"))] == []
+    trees = [(path.relative_to(PACKAGE).as_posix(), parsed(path)) for path in modules()]
+    assert [name for name in silent_refusals(trees) if not (name.startswith("cli/") and name.endswith(": command"))] == []
 
 
 @pytest.mark.parametrize(
@@ -422,7 +448,7 @@ def test_public_functions_that_refuse_say_so() -> None:
     ],
 )
 def test_silent_refusals_are_found(text: str, silent: list[str]) -> None:
-    assert silent_refusals([("a.py", text)]) == silent
+    assert silent_refusals([("a.py", ast.parse(text))]) == silent
 
 
 # --- errors that nobody takes, and bytes of strangers -------------------------------------------------------------------
@@ -435,9 +461,9 @@ OWNERS = {
 MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor"}
 
 
-def made_in(text: str) -> set[str]:
+def made_in(tree: ast.Module) -> set[str]:
     """Names of the functions called in it that begin work beside their caller."""
-    calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
     return names & MAKERS
 
@@ -446,13 +472,13 @@ def test_every_task_has_an_owner() -> None:
     """What one raises would else be seen by nobody: the node lives on, and answers nobody."""
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()
-        assert made_in(path.read_text()) == OWNERS.get(place, set()), path
+        assert made_in(parsed(path)) == OWNERS.get(place, set()), path
 
 
 def test_tasks_without_an_owner_are_found() -> None:
-    assert made_in("async def f():\n    asyncio.create_task(g())") == {"create_task"}
-    assert made_in("from asyncio import ensure_future\nensure_future(g())") == {"ensure_future"}
-    assert made_in("loop.create_connection(g)") == set()
+    assert made_in(ast.parse("async def f():\n    asyncio.create_task(g())")) == {"create_task"}
+    assert made_in(ast.parse("from asyncio import ensure_future\nensure_future(g())")) == {"ensure_future"}
+    assert made_in(ast.parse("loop.create_connection(g)")) == set()
 
 
 def test_one_function_knows_the_errors_of_the_decoder() -> None:
@@ -460,7 +486,7 @@ def test_one_function_knows_the_errors_of_the_decoder() -> None:
     for path in modules():
         if path.relative_to(PACKAGE).as_posix() == "core/codec.py":
             continue
-        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
         assert not names & {"DecodeError", "ValidationError", "MsgspecError"}, path
         assert "RecursionError" not in path.read_text(), path
         text = path.read_text()

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from lifelines import KaplanMeierFitter
 
 import quietmean as qm
 from quietmean.cli.main import main
@@ -43,6 +42,9 @@ def followed(times: np.ndarray[Any, Any], events: np.ndarray[Any, Any], most: in
 
 
 def test_whole_years_of_follow_up_are_kaplan_and_meiers_own_curve() -> None:
+    # It takes longer to import than all tests of this file together.
+    from lifelines import KaplanMeierFitter
+
     rng = np.random.default_rng(5)
     times, events = rng.integers(1, 11, 600), rng.random(600) < 0.6
     estimates = followed(times, events, 10)
