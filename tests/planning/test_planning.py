@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
@@ -278,3 +280,12 @@ def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
     assert candidate.mse > 0
     assert candidate.to_json()["trust"] == "no privacy"
     assert "epsilon is infinite" in why_first([candidate])
+
+
+@pytest.mark.parametrize("protocol", ["cordp-dme", "inca", "local-dp", "muffliato", "packed-sharing"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(60, 1e-6), *(pytest.param(1, delta, marks=pytest.mark.slow) for delta in (1e-30, 1e-38))]
+)
+def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float) -> None:
+    with contextlib.suppress(InputError):
+        assert qm.plan(parties=10, epsilon=epsilon, delta=delta, protocol=protocol).epsilon_a_priori <= epsilon

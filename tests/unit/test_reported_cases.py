@@ -6,7 +6,6 @@ Those that need real processes are in tests/system/test_reported_cases.py.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +19,6 @@ import pytest
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.protocols import registry
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.studies.data import read_columns
@@ -156,15 +154,6 @@ def test_a_number_that_is_none_is_refused(option: str, capsys: pytest.CaptureFix
         main(["plan", "--parties", "4", option, "nan"])
     assert ended.value.code == 2
     assert option.strip("-") in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("protocol", ["cordp-dme", "inca", "local-dp", "muffliato", "packed-sharing"])
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(60, 1e-6), *(pytest.param(1, delta, marks=pytest.mark.slow) for delta in (1e-30, 1e-38))]
-)
-def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float) -> None:
-    with contextlib.suppress(InputError):
-        assert qm.plan(parties=10, epsilon=epsilon, delta=delta, protocol=protocol).epsilon_a_priori <= epsilon
 
 
 def test_which_protocols_keep_their_target_beforehand() -> None:
