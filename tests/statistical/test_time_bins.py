@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from lifelines import KaplanMeierFitter
 from numpy.typing import NDArray
+from statsmodels.duration.hazard_regression import PHReg
 
 from quietmean.statistics import Column, Columns
 from support.coverage import workload_of
@@ -61,3 +62,46 @@ def test_labels_at_the_wrong_end_are_found() -> None:
 
 def test_half_of_the_withdrawals_without_what_bins_leave_open_is_found() -> None:
     assert worst(whole=False, forget_bins=True) < LEAST
+
+
+RATIO, LEAST_OF_ONE = 0.6, 86
+
+
+def heaped(rng: np.random.Generator, count: int) -> Array:
+    """Days of two arms, hazards in proportion RATIO, where all events of ten days are on the first of them."""
+    arm = rng.integers(0, 2, count)
+    event = 10 * np.floor(rng.exponential(1 / np.where(arm == 1, 0.25 * RATIO, 0.25))) + 1
+    leaves = np.minimum(rng.integers(1, 160, count), 120)
+    return np.column_stack([np.minimum(event, leaves), event <= leaves, arm]).astype(np.float64)
+
+
+def ratio_of(records: Array, ties: str) -> float:
+    """As statsmodels has it from the days themselves."""
+    fit = PHReg(records[:, 0], records[:, 2:], status=records[:, 1], ties=ties).fit()
+    return math.exp(float(fit.params[0]))
+
+
+@pytest.mark.slow
+def test_hazard_ratios_hold_where_hazards_step_inside_bins() -> None:
+    """In 86 of 100 studies, seed 20 612, at least: a true coverage of 95 % has fewer in 1 of 1500 cases.
+
+    The interval of the population holds the ratio, that of the noise what Efron's likelihood gives for the exact days of these
+    records. What Breslow's gives is another number, and the same test finds it.
+    """
+    columns = Columns(
+        [Column(name="day", low=0, high=120, whole=True), Column(name="ill", boolean=True), Column(name="arm", levels=("a", "b"))]
+    )
+    workload, count = workload_of(columns, "hazard-ratio(day, ill, by=arm, horizon=120, bins=12)"), 10_000
+    noise, held = math.sqrt(1.2) * workload.sensitivity / MU / count, dict.fromkeys(("truth", "efron", "breslow"), 0)
+    for study in range(STUDIES):
+        rng = np.random.default_rng((SEED + 1, study))
+        records = heaped(rng, count)
+        mean = workload.of_records(records).mean(axis=0) + noise * rng.standard_normal(workload.dimension)
+        found = workload.decode(mean, noise, count)[0].estimates
+        assert found.of_population is not None
+        held["truth"] += bool(found.of_population[0, 0] <= RATIO <= found.of_population[0, 1])
+        for ties in ("efron", "breslow"):
+            held[ties] += bool(found.of_noise[0, 0] <= ratio_of(records, ties) <= found.of_noise[0, 1])
+    print(f"seed {SEED + 1}: of {STUDIES} hold {held}")
+    assert min(held["truth"], held["efron"]) >= LEAST_OF_ONE
+    assert held["breslow"] < LEAST_OF_ONE
