@@ -16,6 +16,7 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import PaymentOptions
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary, is_connected, survives
 from quietmean.node import Identity
@@ -218,7 +219,7 @@ def test_a_policy_allows_nats_only_by_name(contract: Contract, tmp_path: Path, r
 
 def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path: Path) -> None:
     policy = Policy.load(write_policy(tmp_path / "policy.toml", largest_nats=0.4))
-    payer = payer_for(policy, PrivacyUnit.PARTY, "ages", ledger=tmp_path / "ledger")
+    payer = payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(ledger=tmp_path / "ledger"))
     assert payer is not None
     payer = replace(payer, opening=payer.opening)
     said = "0.4 nats, which is no differential privacy, and no budget counts it: give --no-ledger"
@@ -227,7 +228,7 @@ def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path:
     with pytest.raises(InputError, match=said):
         payer.reserve_file("ages", contract.plan, "study", b"")
     assert not (tmp_path / "ledger").exists()
-    assert payer_for(policy, PrivacyUnit.PARTY, "ages", without=True) is None
+    assert payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(no_ledger=True)) is None
 
 
 def test_paths_say_whether_a_graph_survives_as_trying_all_does() -> None:

@@ -14,26 +14,13 @@ from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity
 from quietmean.node.monitor import event_json
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.outcome import receipt_at
-from quietmean.studies.party import (
-    Answer,
-    Contract,
-    Files,
-    OwnerApproval,
-    Policy,
-    Prepared,
-    Show,
-    agree,
-    payer_for,
-    prepare,
-    take_part,
-)
-from quietmean.studies.party.ending import origin_of
+from quietmean.studies.party import Contract, Files, Person, Policy, Preparation, Prepared, Show, take_part
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -57,8 +44,8 @@ def contract(
     read. Raises :class:`InputError` for a study that this site's ``policy`` refuses, with all rules that are broken.
     """
     files = _files(study, roster, key, store, passphrase)
-    found = Contract.of(files, files.plan(_path(plan), no_privacy))
-    Policy.load(_path(policy)).refuse(found)
+    found = Contract.of(files, files.plan(path_of(plan), no_privacy))
+    Policy.load(path_of(policy)).refuse(found)
     return found
 
 
@@ -100,49 +87,37 @@ async def ajoin(
     execution without a result.
     """
 
-    def make_ready() -> tuple[Prepared, Path]:
-        rules = Policy.load(_path(policy))
-        files = _files(study, roster, key, store, passphrase)
-        payer = payer_for(
-            rules,
-            files.study.unit,
-            _account(data, account, no_ledger),
-            ledger=_path(ledger),
-            account=account,
-            group=group,
-            without=no_ledger,
-            tell=warn,
-        )
-        asked, place = Contract.of(files, files.plan(_path(plan), no_privacy)), files.store(_path(store))
-        digest = accept.digest if isinstance(accept, Contract) else accept
-        answer = Answer(digest, tuple(compared), yes, [OwnerApproval.load(Path(path)) for path in approvals])
-        data_set = _account(data, account, no_ledger) if payer is None else payer.account
-        approval = agree(files, asked, rules, place, answer, _Nobody(), warn, data_set)
-        place_of_receipt = files.receipt(_path(receipt))
-        show = Show(lambda event: None if report is None else report(event_json(event)))
-        ready = prepare(
-            files,
-            asked,
-            rules,
-            approval,
-            data,
-            place,
-            payer,
-            _tell_owner,
-            show=show,
-            listen=listen,
-            listen_through=listen_through,
-            folder=folder,
-            once=once,
-            outputs=lambda settings: [receipt_at(place_of_receipt, origin_of(files, settings, approval))],
-        )
+    options = SiteOptions(
+        policy=path_of(policy),
+        ledger=path_of(ledger),
+        no_ledger=no_ledger,
+        account=account,
+        group=group,
+        accept=accept.digest if isinstance(accept, Contract) else accept,
+        yes=yes,
+        approval=[Path(approval) for approval in approvals],
+        compared=compared,
+        store=path_of(store),
+        receipt=path_of(receipt),
+        listen=listen,
+        listen_through=path_of(listen_through),
+        folder=folder,
+        once=once,
+    )
+    show = Show(lambda event: None if report is None else report(event_json(event)))
+
+    def make_ready() -> Prepared:
+        files = _files(study, roster, key, options.store, passphrase)
+        person = Person(_Nobody(), warn, warn, _tell_owner, show)
+        preparation = Preparation(files, options, _account(data, account, no_ledger), person)
+        asked = preparation.agree(files.plan(path_of(plan), no_privacy))
+        ready = preparation.prepare(data)
         for sentence in budget_warnings(asked.plan.target):
             warn(sentence)
-        return ready, place_of_receipt
+        return ready
 
     # A plan takes seconds of computing, in which other coroutines go on.
-    ready, place = await asyncio.to_thread(make_ready)
-    end = await take_part(ready, place)
+    end = await take_part(await asyncio.to_thread(make_ready))
     return StudyResult.of_party(end)
 
 
@@ -184,7 +159,7 @@ def _files(
         return identity_at(path, passphrase)
 
     if not isinstance(study, Study):
-        return Files.load(Path(study), _path(roster), Path(key), unlock, _path(store))
+        return Files.load(Path(study), path_of(roster), Path(key), unlock, path_of(store))
     if roster is None:
         raise InputError("this study does not say who takes part: give the roster with names, addresses and keys")
     return Files.of(study.terms, Path(roster), Path(key), unlock)
@@ -212,7 +187,7 @@ def _account(data: Source, account: str | None, no_ledger: bool) -> str:
     return account or ""
 
 
-def _path(given: str | Path | None) -> Path | None:
+def path_of(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 

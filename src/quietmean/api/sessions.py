@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -13,16 +14,17 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
-from quietmean.api.joining import identity_at, warn
+from quietmean.api.joining import identity_at, path_of, warn
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import Roster
 from quietmean.node.monitor import event_json
 from quietmean.sessions.agreed import SessionContract, SessionStudy
 from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, give_up, prepare
 from quietmean.studies.distrust import Distrusted
-from quietmean.studies.party import Answer, OwnerApproval, Policy, file_name, payer_for
+from quietmean.studies.party import file_name
 
 Result = TypeVar("Result")
 Kind = type[BaseException] | None
@@ -182,46 +184,37 @@ class session:  # noqa: N801 - it is called, like qm.join
         base = f"{stem}-{file_name(self.contract.own.name)}"
         self._store = folder / f"{base}.store" if store is None else Path(store)
         self._receipt = folder / f"{base}.receipt.json" if receipt is None else Path(receipt)
-        self._answer = Answer(accept, (), yes, [OwnerApproval.load(Path(path)) for path in approvals])
-        self._ledger, self._account, self._group = None if ledger is None else Path(ledger), account, group
-        self._no_ledger, self._most, self._records = no_ledger, most, records
-        self._policy = None if policy is None else Path(policy)
-        self._listen, self._listen_through, self._report = listen, listen_through, report
+        self._options = SiteOptions(
+            policy=path_of(policy),
+            ledger=path_of(ledger),
+            no_ledger=no_ledger,
+            account=account,
+            group=group,
+            accept=accept,
+            yes=yes,
+            approval=[Path(approval) for approval in approvals],
+            listen=listen,
+            listen_through=path_of(listen_through),
+        )
+        self._most, self._records, self._report = most, records, report
         self._running: tuple[_Loop, JoinedSession] | None = None
 
     @cached_property
     def _ready(self) -> Ready:
-        policy, account = Policy.load(self._policy), self._account
-        if account is None and not self._no_ledger:
-            raise InputError(
-                "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
-            )
-        payer = payer_for(
-            policy,
-            self._study.unit,
-            account or "",
-            ledger=self._ledger,
-            account=account,
-            group=self._group,
-            without=self._no_ledger,
-            tell=warn,
-        )
-        report = self._report
-        return prepare(
+        ready = prepare(
             self.contract,
             self._identity,
-            policy,
-            self._answer,
-            payer,
-            data_set=account or "" if payer is None else payer.account,
+            self._options,
+            warn,
             store=self._store,
             receipt=self._receipt,
             most=self._most,
             records=self._records,
-            listen=self._listen,
-            listen_through=self._listen_through,
-            report=None if report is None else lambda event: report(event_json(event)),
         )
+        report = self._report
+        if report is None:
+            return ready
+        return replace(ready, settings=replace(ready.settings, report=lambda event: report(event_json(event))))
 
     def give_up(self) -> Account | None:
         """End this party's part for good without another round; nothing is sent.

@@ -13,6 +13,7 @@ from quietmean.cli.console import err, print_json, printable, progress, tell_not
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import PaymentOptions, SiteOptions
 
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings
@@ -32,11 +33,7 @@ def command(
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
     store: Path | None = None,
-    ledger: Path | None = None,
-    no_ledger: Annotated[bool, Parameter(negative="")] = False,
-    account: str | None = None,
-    group: int | None = None,
-    policy: Path | None = None,
+    paying: Annotated[PaymentOptions, Parameter(name="*", negative="")] = PaymentOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
     listen: str | None = None,
     listen_through: Path | None = None,
@@ -64,16 +61,6 @@ def command(
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     store
         Where this party will keep its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
-    ledger
-        Check that the budget in this ledger allows the study; by default the one that join would charge.
-    no_ledger
-        Nothing will be charged, as for join.
-    account
-        The ledger's account for these data; by default the name of the data file without its ending.
-    group
-        Charge for so many units that change together, by default one, as for join.
-    policy
-        What this site takes part in, as for join.
     wait
         Seconds to wait for the others.
     listen
@@ -95,10 +82,8 @@ def command(
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key, load_identity, store)
-    rules = Policy.load(policy)
-    payer = payer_for(
-        rules, files.study.unit, account_name(data), ledger=ledger, account=account, group=group, without=no_ledger, tell=warn
-    )
+    rules = Policy.load(paying.policy)
+    payer = payer_for(rules, files.study.unit, account_name(data), paying, warn)
     with progress("calibrating the noise"):
         choice = files.plan(plan, no_privacy)
     shared = choice.plan
@@ -138,7 +123,7 @@ def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Paye
         records = files.records(data)
         rules.refuse_records(len(records), files.study.count)
         encoded = files.encode(records, plan)
-        settings = files.settings(plan, encoded, store, smaller=brought(files, contract.choice, records))
+        settings = files.settings(plan, encoded, SiteOptions(store=store), brought(files, contract.choice, records))
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, output, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.core.readable import epsilon_text
+from quietmean.core.site_options import ConsentOptions
 
 
 def command(
@@ -21,15 +22,7 @@ def command(
     key: Path = Path("quietmean.key"),
     out_: Annotated[Path | None, Parameter(name="--out")] = None,
     store: Path | None = None,
-    ledger: Path | None = None,
-    no_ledger: Annotated[bool, Parameter(negative="")] = False,
-    account: str | None = None,
-    group: int | None = None,
-    policy: Path | None = None,
-    accept: str | None = None,
-    compared: list[str] | None = None,
-    yes: Annotated[bool, Parameter(negative="")] = False,
-    approval: list[Path] | None = None,
+    site: Annotated[ConsentOptions, Parameter(name="*", negative="")] = ConsentOptions(),  # noqa: B008 - it is frozen
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
@@ -48,25 +41,6 @@ def command(
         Where to write the contribution; by default NAME.contribution. No other file is overwritten.
     store
         The folder of this study's keys, as for accept; by default beside the private key.
-    ledger
-        Charge the study to this ledger, and refuse it if the budget does not allow it; by default the policy's, or this user's
-        own, where an account is made at the first study of a data set.
-    no_ledger
-        Charge nothing: for rehearsals, and where something else keeps account.
-    account
-        The ledger's account for these data; by default the name of the data file without its ending.
-    group
-        Charge for so many units that change together, by default one.
-    policy
-        What this site takes part in; by default policy.toml in the user's folder for settings.
-    accept
-        Say yes by the digest of the study, or the first 32 digits of it or more, instead of at the terminal.
-    compared
-        A party with whom the words were compared; repeat for several. The others count as colluders.
-    yes
-        Say yes without naming the digest: only for a site whose policy lets its studies run unattended.
-    approval
-        A yes that was signed by who answers for the data, from approve; repeat for several.
     json
         One JSON document on standard output.
     """
@@ -83,7 +57,6 @@ def command(
     from quietmean.studies.party import (
         Answer,
         Contract,
-        OwnerApproval,
         Policy,
         approve,
         auditor_for,
@@ -105,10 +78,8 @@ def command(
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
     if joined.exists():
         raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
-    rules = Policy.load(policy)
-    payer = payer_for(
-        rules, sealed.study.unit, account_name(data), ledger=ledger, account=account, group=group, without=no_ledger, tell=warn
-    )
+    rules = Policy.load(site.policy)
+    payer = payer_for(rules, sealed.study.unit, account_name(data), site, warn)
     choice = sealed.study.choice(len(sealed.entries))
     plan = choice.plan
     require_by_file(plan)
@@ -121,9 +92,8 @@ def command(
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
-    data_set = account or account_name(data) if payer is None else payer.account
-    approved = approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
+    data_set = site.account or account_name(data) if payer is None else payer.account
+    approved = approve(contract, rules, Answer.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
@@ -22,9 +22,9 @@ from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.pages import Pages
 from quietmean.core.output import Output, has_fields
+from quietmean.core.site_options import SiteOptions
 
 if TYPE_CHECKING:
-    from quietmean.node import NodeSettings
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -41,6 +41,8 @@ _RESULT_EVENT = (
     "receipt",
 )
 
+Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*", negative="")]
+
 
 def command(
     study: Path,
@@ -49,22 +51,8 @@ def command(
     roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
-    store: Path | None = None,
-    receipt: Path | None = None,
-    ledger: Path | None = None,
-    no_ledger: Annotated[bool, Parameter(negative="")] = False,
-    account: str | None = None,
-    group: int | None = None,
+    site: Site = SiteOptions(),  # noqa: B008 - it is frozen
     events: Annotated[bool | Path, Parameter(negative="")] = False,
-    policy: Path | None = None,
-    accept: str | None = None,
-    yes: Annotated[bool, Parameter(negative="")] = False,
-    approval: list[Path] | None = None,
-    compared: list[str] | None = None,
-    listen: str | None = None,
-    listen_through: Path | None = None,
-    folder: str | None = None,
-    once: Annotated[bool, Parameter(negative="")] = False,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -84,43 +72,8 @@ def command(
         This party's private key, from quietmean keygen.
     plan
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
-    store
-        Where this party keeps its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
-    receipt
-        Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
-    ledger
-        Charge the study to this ledger before the first message leaves, and refuse it if the budget does not allow it; by default
-        the policy's, or this user's own, where an account is made at the first study of a data set.
-    no_ledger
-        Charge nothing: for rehearsals, and where something else keeps account.
-    account
-        The ledger's account for these data; by default the name of the data file without its ending.
-    group
-        Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
-        for an account that counts per party.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
-    policy
-        What this site takes part in (docs/how-to/policy.md); by default policy.toml in the user's folder for settings.
-    accept
-        Say yes to the study by the digest of its contract, or the first 32 digits of it or more, instead of at the terminal.
-    yes
-        Say yes without naming the digest: only for a site whose policy says unattended = true.
-    approval
-        A yes that was signed by who answers for the data, from approve; repeat for several.
-    compared
-        A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
-    listen
-        HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
-        port. A party that nobody can dial takes part too, as long as it can dial the others.
-    listen_through
-        The runtime folder of quietmean port, where several studies of this site share one port: its connections for this study
-        are taken from there, and nothing is listened on here.
-    folder
-        Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
-    once
-        Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
-        as cron, that runs the same command again and again.
     no_privacy
         Take part although the study's protocol protects nothing; refused otherwise.
     json
@@ -133,62 +86,29 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
-    from quietmean.studies.outcome import receipt_at
-    from quietmean.studies.party import Answer, Contract, Files, OwnerApproval, Policy, Show, agree, payer_for, prepare, take_part
-    from quietmean.studies.party.ending import origin_of
+    from quietmean.studies.party import Files, Person, Preparation, Show, take_part
 
     forbid_core_dumps()
     forbid_tracing()
-    rules = Policy.load(policy)
     with display(events) as shown:
         with shown.asking():
-            files = Files.load(study, roster, key, load_identity, store)
-        path = files.receipt(receipt)
+            files = Files.load(study, roster, key, load_identity, site.store)
+        path = files.receipt(site.receipt)
         pages = Pages.beside(path)
         # Before minutes of calibration: it is no receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
         if shown.stream is not None:
             shown.stream.party = files.name
-        payer = payer_for(
-            rules,
-            files.study.unit,
-            account_name(data),
-            ledger=ledger,
-            account=account,
-            group=group,
-            without=no_ledger,
-            tell=lambda sentence: shown.warn([sentence]),
-        )
+        show = Show(shown.report, shown.observe)
+        person = Person(AtTerminal(), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
+        preparation = Preparation(files, site, account_name(data), person)
         shown.say("calibrating the noise")
         choice = files.plan(plan, no_privacy)
-        contract, place = Contract.of(files, choice), files.store(store)
         with shown.asking():
-            answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
-            data_set = account or account_name(data) if payer is None else payer.account
-            agreed = agree(files, contract, rules, place, answer, AtTerminal(), warn, data_set)
-
-        def outputs(settings: NodeSettings) -> list[Output]:
-            belongs = origin_of(files, settings, agreed)
-            return [receipt_at(path, belongs), *pages.outputs(belongs)]
-
-        ready = prepare(
-            files,
-            contract,
-            rules,
-            agreed,
-            data,
-            place,
-            payer,
-            shown.tell_owner,
-            show=Show(shown.report, shown.observe),
-            listen=listen,
-            listen_through=listen_through,
-            folder=folder,
-            once=once,
-            outputs=outputs,
-        )
+            contract = preparation.agree(choice)
+        ready = preparation.prepare(data, pages.outputs)
         shown.warn(budget_warnings(contract.plan.target))
-        end = asyncio.run(take_part(ready, path, shown.say))
+        end = asyncio.run(take_part(ready, shown.say))
         document = {
             **end.to_json(),
             **choice_document(choice),
@@ -196,7 +116,7 @@ def command(
             **pages.to_json(),
         }
         shown.result({name: document[name] for name in _RESULT_EVENT})
-    outcome, charged = end.outcome, end.account
+    outcome, charged, payer = end.outcome, end.account, preparation.payer
     if payer is not None and charged is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
     if json:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +20,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.party import Vector
 from quietmean.core.readable import counted_text
+from quietmean.core.site_options import SiteOptions
 from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
 from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
-from quietmean.node.monitor import Report, status_at, status_path
+from quietmean.node.monitor import status_at, status_path
 from quietmean.node.net import Address, Seal, listening_place
 from quietmean.node.preflight import package_version
 from quietmean.planning import Admitted
@@ -35,10 +36,10 @@ from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.party import (
     Answer,
     ChargedStudy,
-    Payer,
     Policy,
     charge_of,
     execution_id,
+    payer_for,
     require_approvals,
     require_digest,
     require_unattended,
@@ -118,37 +119,39 @@ class Ready:
 def prepare(
     contract: SessionContract,
     identity: Identity,
-    policy: Policy,
-    answer: Answer,
-    payer: Payer | None,
+    options: SiteOptions,
+    warn: Callable[[str], None],
     *,
-    data_set: str,
     store: Path,
     receipt: Path,
     most: int | None = None,
     records: int | None = None,
-    listen: str | None = None,
-    listen_through: Path | str | None = None,
-    report: Report | None = None,
 ) -> Ready:
     """The yes, and the charge for all rounds, before anything leaves this machine.
 
     ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
     records are protected. Raises :class:`InputError` without a yes, for a session that the policy or the budget does not allow.
     """
+    policy, account = Policy.load(options.policy), options.account
+    if account is None and not options.no_ledger:
+        raise InputError(
+            "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
+        )
+    payer = payer_for(policy, contract.study.unit, account or "", options, warn)
     places = [receipt_at(receipt, contract), status_at(store)]
     require_apart(places, store)
     for place in places:
         place.require_free()
     auditor = Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
     begun = store.exists() and store.stat().st_size > 0
+    data_set = account or "" if payer is None else payer.account
     with auditor.refusals():
-        approval = _agree(contract, policy, answer, data_set, begun, auditor)
+        approval = _agree(contract, policy, Answer.of(options), data_set, begun, auditor)
     rounds = contract.study.rounds
     most = rounds if most is None else most
     if not 1 <= most <= rounds:
         raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-    settings = _settings(contract, identity, store, records, listening_place(listen, listen_through), report)
+    settings = _settings(contract, identity, store, records, listening_place(options.listen, options.listen_through))
     if approvals := approval.get("approvals", ()):
         auditor.use(approvals, execution_id(settings))
     charge = None
@@ -186,7 +189,6 @@ def _settings(
     store: Path,
     records: int | None,
     listen: Address | Path | None,
-    report: Report | None,
 ) -> NodeSettings:
     study, roster = contract.study, contract.roster
     if study.unit == PrivacyUnit.RECORD:
@@ -194,7 +196,7 @@ def _settings(
             raise InputError("this session protects records: give records, how many this party has in every round")
     elif records is not None:
         raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
-    settings = NodeSettings(
+    return NodeSettings(
         identity=identity,
         # With the digest of all that was agreed on in every label.
         roster=Roster(roster.entries, Seal(contract.digest, tuple(range(len(roster))))),
@@ -208,7 +210,6 @@ def _settings(
         status=status_path(store),
         listen=listen,
     )
-    return settings if report is None else replace(settings, report=report)
 
 
 class JoinedSession:

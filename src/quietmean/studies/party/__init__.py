@@ -8,7 +8,7 @@ from quietmean.studies.party.owner_approval import OwnerApproval, require_approv
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Prepared, agree, auditor_for, brought, charge_of, prepare
+from quietmean.studies.party.preparing import Person, Preparation, Prepared, auditor_for, brought, charge_of
 
 __all__ = [
     "Answer",
@@ -19,12 +19,13 @@ __all__ = [
     "Finished",
     "OwnerApproval",
     "Payer",
+    "Person",
     "Policy",
+    "Preparation",
     "Prepared",
     "Questions",
     "Show",
     "Signatory",
-    "agree",
     "agreed_files",
     "agreed_terms",
     "approve",
@@ -36,7 +37,6 @@ __all__ = [
     "notes_of",
     "own_keys",
     "payer_for",
-    "prepare",
     "relays_of",
     "require_approvals",
     "require_digest",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party.contract import Asked, Contract
@@ -48,6 +49,12 @@ class Answer:
     compared: Sequence[str] = ()
     yes: bool = False
     approvals: Sequence[OwnerApproval] = ()
+
+    @classmethod
+    def of(cls, options: ConsentOptions) -> Answer:
+        """With the approvals that are in files. Raises :class:`InputError` for one that cannot be read."""
+        approvals = [OwnerApproval.load(path) for path in options.approval or ()]
+        return cls(options.accept, tuple(options.compared or ()), options.yes, approvals)
 
 
 def approve(

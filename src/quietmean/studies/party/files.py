@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
+from quietmean.core.site_options import SiteOptions
 from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
@@ -171,25 +172,21 @@ class Files:
         self,
         plan: Plan,
         encoded: Encoded,
-        store: Path,
-        show: Show | None = None,
-        listen: str | None = None,
+        options: SiteOptions,
         smaller: Mapping[int, Brought] | None = None,
-        folder: str | None = None,
-        once: bool = False,
-        listen_through: Path | str | None = None,
+        usual_folder: str | None = None,
     ) -> NodeSettings:
-        """``listen``: where to listen here, as text, if not on the address in the roster; ``listen_through``: the runtime folder
-        of a port that several studies share. ``folder``: where messages are files.
+        """Of this party's node. ``usual_folder``: the policy's, for a study whose messages are files.
 
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
+        store = self.store(options.store)
         quorum = None
         if self.study.start_by is not None:
             minimum = self.study.minimum_of(len(self.roster))
             asked = start_request(store).exists
             quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
-        settings = NodeSettings(
+        return NodeSettings(
             identity=self.identity,
             roster=self.roster,
             plan=plan,
@@ -199,41 +196,39 @@ class Files:
             round_timeout=self.study.round_timeout if self.study.deadlines is None else self.study.deadlines.interval,
             start_timeout=self.study.start_timeout,
             status=status_path(store),
-            listen=listening_place(listen, listen_through),
-            folder=self.folder(folder, plan, once=once),
+            listen=listening_place(options.listen, options.listen_through),
+            folder=self.folder(options.folder or usual_folder, plan, once=options.once),
             quorum=quorum,
         )
-        return settings if show is None else replace(settings, report=show.report, observe=show.observe)
 
     def forget_mailbox(self) -> None:
         """After the result nothing opens any more what the folder may keep for ever."""
         if self.study.by_folder and self.keys is not None and self.keys.mailbox is not None:
             StudyKeys.load(self.keys.path).without_mailbox()
 
-    def folder_of(self, given: str | None, usual: str | None, store: Path, *, once: bool) -> str | None:
-        """Where this site has the folder of a study whose messages are files: what was given, or else the site's own.
+    def require_folder(self, options: SiteOptions, usual: str | None) -> None:
+        """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.
 
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
-        in which this party has no ``store`` yet, cannot begin any more.
+        in which this party has no store yet, cannot begin any more.
         """
         if not self.study.by_folder:
-            if given is not None or once:
+            if options.folder is not None or options.once:
                 raise InputError(
                     'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
                 )
-            return None
-        found = given or usual
-        if found is None:
+            return
+        place = options.folder or usual
+        if place is None:
             raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
-        parse_folder(found)
+        parse_folder(place)
         self._require_mailboxes()
-        if not store.exists():
+        if not self.store(options.store).exists():
             self.study.required_deadlines.require_ahead(datetime.now(UTC))
-        return found
 
     def folder(self, place: str | None, plan: Plan, *, once: bool = False) -> FolderSettings | None:
-        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`folder_of`."""
-        if place is None:
+        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
+        if place is None or not self.study.by_folder:
             return None
         sealed, keys = self._require_mailboxes()
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}

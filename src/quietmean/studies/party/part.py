@@ -66,13 +66,14 @@ class Finished:
         return {"messages": self.result.transfers, "bytes": self.result.bytes_sent, "seconds": self.seconds}
 
 
-async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] = lambda text: None) -> Finished:
-    """Run this party's node, certify what happened, settle what was charged, and write ``receipt``.
+async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: None) -> Finished:
+    """Run this party's node, certify what happened, settle what was charged, and write the receipt.
 
     ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
     all the same.
     """
     files, settings, charge, auditor = ready.files, ready.settings, ready.charge, ready.auditor
+    receipt = ready.receipt
     head = auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
     # The others keep it: who can write the log cannot change their receipts.
     settings = replace(settings, audit=head.to_bytes())

@@ -14,6 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.folders import data_folder
+from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import Account, Ledger
 from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
@@ -264,22 +265,20 @@ def payer_for(
     policy: Policy,
     unit: PrivacyUnit,
     data_name: str,
-    *,
-    ledger: Path | None = None,
-    account: str | None = None,
-    group: int | None = None,
-    without: bool = False,
+    options: PaymentOptions,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Payer | None:
-    """Who pays for a study of ``data_name``: an account of ``ledger``, of the policy's, or of this user's; None ``without``.
+    """Who pays for a study of ``data_name``: an account of the ledger in ``options``, of the policy's, or of this user's.
+
+    None where nothing is to be charged.
 
     In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's they are made at
     the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
     """
-    budget = policy.budget
+    budget, ledger, account, group = policy.budget, options.ledger, options.account, options.group
     if group is not None:
         require_members(group)
-    if without:
+    if options.no_ledger:
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
         if ledger is not None or account is not None or group is not None:

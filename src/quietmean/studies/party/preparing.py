@@ -1,4 +1,4 @@
-"""From the yes to the charge: one party's vector is made and paid for, and nothing has been sent."""
+"""From the options of a site to the charge: one party says yes, its vector is made and paid for, and nothing has been sent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
+from quietmean.core.site_options import SiteOptions
 from quietmean.node import Brought, Identity, NodeSettings
 from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
@@ -22,10 +23,12 @@ from quietmean.statistics import Encoded
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
+from quietmean.studies.outcome import receipt_at
 from quietmean.studies.party.approval import Answer, Questions, approve
 from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, Show
-from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id
+from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
 
 
@@ -42,88 +45,104 @@ class Prepared:
     approval: Mapping[str, Any]
     charge: ChargedStudy | None
     auditor: Auditor
+    receipt: Path
 
 
-def agree(
-    files: Files,
-    contract: Contract,
-    policy: Policy,
-    store: Path,
-    answer: Answer,
-    questions: Questions,
-    warn: Callable[[str], None],
-    account: str,
-) -> Mapping[str, Any]:
-    """The yes to a study in which parties connect; ``account``: what the ledger calls the data.
+@dataclass(frozen=True)
+class Person:
+    """Who takes part for a party: whom ``questions`` are put to, and who is told what.
 
-    Raises :class:`InputError` without one, and as :func:`approve` does.
+    ``warn`` gets sentences that do not depend on the data, and ``note`` those that may be left out; ``tell_owner`` what was done
+    to values that did not fit; ``show`` what the node does.
     """
-    if files.keys is not None and files.keys.given is not None:
-        raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
-    begun = store.exists() and store.stat().st_size > 0
-    return approve(
-        contract,
-        policy,
-        answer,
-        questions,
-        warn,
-        account=account,
-        keys=files.keys,
-        begun=begun,
-        auditor=auditor_for(policy, files.identity, contract),
-    )
+
+    questions: Questions
+    warn: Callable[[str], None]
+    note: Callable[[str], None]
+    tell_owner: Callable[[Encoded, Sequence[str]], None]
+    show: Show
 
 
-def prepare(
-    files: Files,
-    contract: Contract,
-    policy: Policy,
-    approval: Mapping[str, Any],
-    data: Source,
-    store: Path,
-    payer: Payer | None,
-    tell_owner: Callable[[Encoded, Sequence[str]], None],
-    *,
-    show: Show | None = None,
-    listen: str | None = None,
-    folder: str | None = None,
-    once: bool = False,
-    listen_through: Path | str | None = None,
-    outputs: Callable[[NodeSettings], Iterable[Output]] = lambda settings: (),
-) -> Prepared:
-    """Read the data, and charge the study to ``payer`` before anything leaves.
+class Preparation:
+    """One party's way into a study: rules and payer are known at once, then :meth:`agree`, then :meth:`prepare`.
 
-    ``tell_owner`` gets what was done to values that did not fit. Nothing of the data is kept but this party's vector. Raises
-    :class:`InputError` for data that do not fit, too few records, a hopeless study, a budget that does not allow it, or an
-    approval that another execution used up; or for one of the ``outputs`` that cannot be written.
+    ``data_name``: what the ledger calls the data by default. Raises :class:`InputError` for a policy or a ledger that cannot be.
     """
-    plan = contract.plan
-    # What is missing for it is said before anything is read.
-    folder = files.folder_of(folder, policy.folder, store, once=once)
-    records = files.records(data)
-    auditor = auditor_for(policy, files.identity, contract)
-    with auditor.refusals():
-        policy.refuse_records(len(records), files.study.count)
-    forecast = files.forecast(plan, records)
-    encoded = files.encode(records, plan)
-    tell_owner(encoded, files.owner_notes)
-    smaller = brought(files, contract.choice, records)
-    settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once, listen_through)
-    # Before the charge: what it is paid for has to be kept.
-    places = [*outputs(settings), status_at(store)]
+
+    def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
+        self._files, self._options, self._person = files, options, person
+        self._policy = Policy.load(options.policy)
+        self.payer = payer_for(self._policy, files.study.unit, data_name, options, person.note)
+        self._account = options.account or data_name if self.payer is None else self.payer.account
+
+    def agree(self, choice: Choice) -> Contract:
+        """The yes to a study in which parties connect, by this plan. Raises :class:`InputError` without one.
+
+        Raises :class:`InputError`, too, as :func:`approve` does.
+        """
+        files, store = self._files, self._files.store(self._options.store)
+        if files.keys is not None and files.keys.given is not None:
+            raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
+        self._contract = Contract.of(files, choice)
+        self._auditor = auditor_for(self._policy, files.identity, self._contract)
+        self.approval = approve(
+            self._contract,
+            self._policy,
+            Answer.of(self._options),
+            self._person.questions,
+            self._person.warn,
+            account=self._account,
+            keys=files.keys,
+            begun=store.exists() and store.stat().st_size > 0,
+            auditor=self._auditor,
+        )
+        return self._contract
+
+    def prepare(self, data: Source, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> Prepared:
+        """Read the data, and charge the study before anything leaves.
+
+        Nothing of the data is kept but this party's vector. ``pages``: what is written beside the receipt, by what the receipt
+        says of the execution. Raises :class:`InputError` for data that do not fit, too few records, a hopeless study, a budget
+        that does not allow it, or an approval that another execution used up; or for a file that cannot be written.
+        """
+        files, contract, options = self._files, self._contract, self._options
+        # What is missing for it is said before anything is read.
+        files.require_folder(options, self._policy.folder)
+        records = files.records(data)
+        with self._auditor.refusals():
+            self._policy.refuse_records(len(records), files.study.count)
+        forecast = files.forecast(contract.plan, records)
+        encoded = files.encode(records, contract.plan)
+        self._person.tell_owner(encoded, files.owner_notes)
+        smaller = brought(files, contract.choice, records)
+        settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
+        settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
+        receipt = files.receipt(options.receipt)
+        origin = origin_of(files, settings, self.approval)
+        _require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
+        charge = self._charge(settings, records)
+        if charge is not None:
+            settings = _bound_in_ledger(settings, charge)
+        return Prepared(files, settings, forecast, self.approval, charge, self._auditor, receipt)
+
+    def _charge(self, settings: NodeSettings, records: NDArray[np.float64]) -> ChargedStudy | None:
+        # Before the charge: an approval that was used up pays nothing.
+        if approvals := self.approval.get("approval", {}).get("approvals", ()):
+            self._auditor.use(approvals, execution_id(settings))
+        if self.payer is None:
+            return None
+        contract = self._contract
+        charge = self.payer.of(records).reserve(self._files.study.name, settings, contract.charge)
+        self._auditor.write(Event.CHARGED, charge_of(contract.plan, self.payer, contract.epsilon_a_priori))
+        return charge
+
+
+def _require_places(places: Sequence[Output], store: Path) -> None:
+    """Before the charge: what it is paid for has to be kept."""
     require_apart(places, store)
     require_store(store)
     for place in places:
         place.require_free()
-    # Before the charge: an approval that was used up pays nothing.
-    if approvals := approval.get("approval", {}).get("approvals", ()):
-        auditor.use(approvals, execution_id(settings))
-    charge = None
-    if payer is not None:
-        charge = payer.of(records).reserve(files.study.name, settings, contract.charge)
-        auditor.write(Event.CHARGED, charge_of(plan, payer, contract.epsilon_a_priori))
-        settings = _bound_in_ledger(settings, charge)
-    return Prepared(files, settings, forecast, approval, charge, auditor)
 
 
 def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:

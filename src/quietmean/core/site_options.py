@@ -1,0 +1,90 @@
+"""What a site chooses for itself when its party takes part, from the command line or from Python; no other party needs to know.
+
+Each class has the options of a way to take part, and the ones before it those that more ways have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaymentOptions:
+    """Who pays, and under which rules.
+
+    Parameters
+    ----------
+    ledger
+        The ledger that is charged before the first message leaves, and that refuses a study which its budget does not allow; by
+        default the policy's, or this user's own, where an account is made at the first study of a data set.
+    no_ledger
+        Charge nothing: for rehearsals, and where something else keeps account.
+    account
+        The ledger's account for these data; by default the name of the data file without its ending.
+    group
+        Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
+        for an account that counts per party.
+    policy
+        What this site takes part in (docs/how-to/policy.md); by default policy.toml in the user's folder for settings.
+    """
+
+    ledger: Path | None = None
+    no_ledger: bool = False
+    account: str | None = None
+    group: int | None = None
+    policy: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsentOptions(PaymentOptions):
+    """The yes, where it is said in advance.
+
+    Parameters
+    ----------
+    accept
+        Say yes to the study by the digest of its contract, or the first 32 digits of it or more, instead of at the terminal.
+    yes
+        Say yes without naming the digest: only for a site whose policy says unattended = true.
+    approval
+        A yes that was signed by who answers for the data, from approve; repeat for several.
+    compared
+        A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
+    """
+
+    accept: str | None = None
+    yes: bool = False
+    approval: Sequence[Path] | None = None
+    compared: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteOptions(ConsentOptions):
+    """All of a party whose node runs: where it keeps what it has, and how the others reach it.
+
+    Parameters
+    ----------
+    store
+        Where this party keeps its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
+    receipt
+        Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
+    listen
+        HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
+        port. A party that nobody can dial takes part too, as long as it can dial the others.
+    listen_through
+        The runtime folder of quietmean port, where several studies of this site share one port: its connections for this study
+        are taken from there, and nothing is listened on here.
+    folder
+        Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
+    once
+        Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
+        as cron, that runs the same command again and again.
+    """
+
+    store: Path | None = None
+    receipt: Path | None = None
+    listen: str | None = None
+    listen_through: Path | None = None
+    folder: str | None = None
+    once: bool = False

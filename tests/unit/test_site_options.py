@@ -1,0 +1,72 @@
+"""What a site may choose is the same list from the command line and from Python, and reaches the party."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+import quietmean as qm
+from quietmean.cli import check, contribute, join
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
+from quietmean.studies.party import Answer, Policy, payer_for
+
+# An option of the command line that is repeated is a plural in Python.
+PLURAL = {"approval": "approvals"}
+
+
+def in_python(options: type[PaymentOptions]) -> set[str]:
+    return {PLURAL.get(each.name, each.name) for each in fields(options)}
+
+
+def test_python_has_every_option_of_a_site() -> None:
+    assert in_python(SiteOptions) <= set(inspect.signature(qm.join).parameters)
+    # A session has no folder and no words yet.
+    beyond = {"compared", "folder", "once"}
+    assert in_python(SiteOptions) - beyond <= set(inspect.signature(qm.session.__init__).parameters)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [(join, SiteOptions), (check, PaymentOptions), (contribute, ConsentOptions)],
+    ids=lambda one: one.__name__,
+)
+def test_commands_explain_every_option(command: object, options: type, capsys: pytest.CaptureFixture[str]) -> None:
+    app = App()
+    app.command(command.command, name="it")  # type: ignore[attr-defined]
+    app(["it", "--help"], exit_on_error=False, result_action="return_value")
+    told = capsys.readouterr().out
+    for each in fields(options):
+        flag = f"--{each.name.replace('_', '-')}"
+        (line,) = [line for line in told.splitlines() if f"{flag} " in f"{line} " and line.lstrip("│ *").startswith(flag)]
+        # A text stands behind it, and flags have no second form.
+        assert len(line.split()) > 3, line
+    assert "--no-no-" not in told
+    assert "--no-yes" not in told
+
+
+def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
+    read: list[SiteOptions] = []
+    app = App()
+
+    def command(study: Path, *, site: join.Site = SiteOptions()) -> None:  # noqa: B008 - it is frozen
+        read.append(site)
+
+    app.command(command, name="it")
+    text = "it s --compared north --compared south --approval a --approval b --no-ledger --group 3 --listen-through run --once"
+    app(text.split(), result_action="return_value")
+    (site,) = read
+    assert list(site.compared or ()) == ["north", "south"]
+    assert list(site.approval or ()) == [Path("a"), Path("b")]
+    assert (site.no_ledger, site.group, site.listen_through, site.once, site.yes) == (True, 3, Path("run"), True, False)
+    with pytest.raises(qm.InputError):
+        Answer.of(site)
+
+
+def test_options_that_contradict_each_other_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
+    with pytest.raises(qm.InputError, match="--account stands beside --no-ledger"):
+        payer_for(Policy(), PrivacyUnit.RECORD, "wards", PaymentOptions(no_ledger=True, account="wards"))
