@@ -91,3 +91,13 @@ def test_everything_is_closed_whenever_the_second_cancellation_comes(
 
     for steps in range(STEPS):
         asyncio.run(cancel_twice(steps))
+
+
+def test_a_check_that_listens_and_never_runs_gives_its_port_back(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
+    """What is printed between both may fail, as on a closed terminal."""
+    ports = free_ports(5)
+    first, *_ = make_settings(tmp_path, ports, None)
+    check = CheckSession(first.identity, first.roster, Agreed.of(first.roster, first.plan))
+    check.listen()
+    check.close()
+    open_socket(("127.0.0.1", ports[0])).close()

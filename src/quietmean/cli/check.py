@@ -73,6 +73,7 @@ def command(
         One JSON document on standard output.
     """
     import asyncio
+    from contextlib import closing
 
     from quietmean.cli.identity import load_identity
     from quietmean.node.preflight import Agreed, CheckSession, package_version
@@ -94,11 +95,12 @@ def command(
     findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
-        findings.append(_listen(files, session, listen, listen_through))
-        for finding in findings:
-            if not finding.passed:
-                err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
-        asyncio.run(session.run(wait))
+        with closing(session):
+            findings.append(_listen(files, session, listen, listen_through))
+            for finding in findings:
+                if not finding.passed:
+                    err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
+            asyncio.run(session.run(wait))
     passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
     if json:
         about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": files.roster.digest}

@@ -89,6 +89,11 @@ class Mesh:
         """
         self._listening = place if isinstance(place, socket.socket) else self._reach.open_socket(place)
 
+    def unbind(self) -> None:
+        """Give back a place that was taken where nobody ever listened at it: what should follow has not begun."""
+        if self._listener is None and self._listening is not None:
+            self._listening.close()
+
     def start(self, role: Role = "attend") -> None:
         """From now on the others reach this party. ``role``: with "visit", a study of it that has begun goes first at a relay."""
         member = self._member
@@ -127,6 +132,7 @@ class Mesh:
             if self._listener is not None:
                 closing.push_async_callback(self._listener.close)
             closing.push_async_callback(self._reach.leave)
+            self.unbind()
             for link in self.links.values():
                 link.stop()
 

@@ -83,6 +83,10 @@ class CheckSession:
         self._mesh.bind(place)
         self._answers = True
 
+    def close(self) -> None:
+        """Listen no more where :meth:`run` did not come to it; after that nothing is left to be done."""
+        self._mesh.unbind()
+
     async def run(self, wait: float) -> None:
         """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""
         if not (math.isfinite(wait) and wait >= 0):
