@@ -123,7 +123,7 @@ def test_each_statistic_with_every_cell_emptied_in_turn(text: str) -> None:
 
 def published(plan: Plan, workload: Workload, parts: list[Array]) -> tuple[Any, ...]:
     """All that is seen of a study but the numbers in its vectors, with the same noise for the same plan."""
-    encoded = [workload.encode(part, step=plan.grid) for part in parts]
+    encoded = [workload.encode(part, step=plan.value_step) for part in parts]
     weights = np.array([one.weight for one in encoded])
     values = np.array([plan.admit(one.vector, one.weight) for one in encoded])
     trace = ExecutionTrace.everyone(plan.protocol.rounds, len(parts))
