@@ -99,7 +99,7 @@ def attack_private(records: Array, study: Study, pairs: int = STUDIES) -> Attack
 
 def answer(plan: Plan, study: Study, records: Array, number: int) -> tuple[Array, float]:
     """The means of one study, shape (3,), and the standard deviation of their noise, as a part of the widths of the bounds."""
-    encoded = [study.workload.encode(part) for part in np.array_split(records, PARTIES)]
+    encoded = [study.workload.encode(part, step=plan.value_step) for part in np.array_split(records, PARTIES)]
     weights = np.array([part.weight for part in encoded])
     values = np.array([plan.admit(part.vector, part.weight) for part in encoded])
     execution = plan.execution(insecure_seed(number), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES), weights)

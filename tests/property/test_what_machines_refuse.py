@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import towards_zero
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.planning.automatic import Choice
@@ -46,8 +47,10 @@ def asked(name: str, options: dict[str, Any], protects: str) -> Study:
 
 
 def corner(plan: Plan, place: int, weight: float, units: float) -> Any:
-    domain = plan.input_domain
-    return plan.admit(np.full(plan.target.dimension, units * (domain.low if place % 2 else domain.high)), weight)
+    """As sums over rounded records: what was not rounded before is refused."""
+    domain, step = plan.input_domain, plan.value_step
+    vector = np.full(plan.target.dimension, units * (domain.low if place % 2 else domain.high))
+    return plan.admit(towards_zero(vector, step) if step else vector, weight)
 
 
 def test_every_option_is_tried() -> None:
