@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from quietmean.report.explain import Explanation, explain, has_static_neighbours
 from quietmean.report.words import rounded_up
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of
+from support.pages import words_of
 
 DELTA = 1e-6
 INCA = example_execution("inca", 9, rounds=5, sigma_star=1.0, sigma_delta=2.5, permanent=0.12, temporary=0.1)
@@ -29,18 +29,6 @@ RING = example_execution("inca", 10, rounds=5, sigma_star=1.5, sigma_delta=3.0, 
 def epsilon_of(execution: Execution, adversary: Adversary, party: int) -> float:
     certificate = certificate_of(execution.transcript(), adversary, execution.sensitivity)
     return epsilon_of_mu(float(certificate.mu_upper[certificate.honest.index(party)]), DELTA)
-
-
-def words_of(page: str) -> str:
-    """What a reader sees, without markup."""
-    seen: list[str] = []
-
-    class Collector(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            seen.append(data)
-
-    Collector().feed(page)
-    return " ".join(" ".join(seen).split())
 
 
 def page_of(execution: Execution, folder: Path, *, size: int = 1, adversary: Adversary | None = None) -> str:

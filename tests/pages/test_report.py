@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
+from support.pages import words_of
 
 DELTA = 1e-6
 HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
@@ -70,25 +70,13 @@ def _page(report: StudyReport, folder: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _words(page: str) -> str:
-    """What a reader sees, without markup."""
-    seen: list[str] = []
-
-    class Collector(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            seen.append(data)
-
-    Collector().feed(page)
-    return " ".join(" ".join(seen).split())
-
-
 @pytest.fixture(scope="module")
 def usual() -> StudyReport:
     return _report(_execution(away=True, lost=True))
 
 
 def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> None:
-    words = _words(_page(usual, tmp_path))
+    words = words_of(_page(usual, tmp_path))
     promised = usual.certificate.epsilon_a_priori
     assert promised is not None
     ex_post = rounded_up(usual.certificate.max_epsilon)
@@ -103,14 +91,14 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
 
 
 def test_gives_the_answer_in_the_units_of_each_column(usual: StudyReport, tmp_path: Path) -> None:
-    words = _words(_page(usual, tmp_path))
+    words = words_of(_page(usual, tmp_path))
     assert "age 48.31 0.62 47.09 to 49.53 47.07 +2.0 s.e. 0 to 100" in words
     assert "weight 71 12 48 to 95 80 −0.7 s.e. −20 to 2,000" in words
     assert "within 2 standard errors of the truth" in words
 
 
 def test_says_who_left_and_what_was_lost(usual: StudyReport, tmp_path: Path) -> None:
-    words = _words(_page(usual, tmp_path))
+    words = words_of(_page(usual, tmp_path))
     assert "Dropped out for good clinic 5" in words
     assert "Stopped by force clinic 5" in words
     assert "Parties counted 7 of 8" in words
@@ -122,15 +110,15 @@ def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:
     # Before it had sent anything: of whoever leaves later, a part is in the result.
     online[1:, 5] = False
     silent = replace(usual, execution=usual.execution.with_trace(ExecutionTrace(online)))
-    page = _words(_page(replace(silent, stamps=Stamps(absent=("clinic <8>",))), tmp_path))
+    page = words_of(_page(replace(silent, stamps=Stamps(absent=("clinic <8>",))), tmp_path))
     assert "clinic <8> and clinic 5" in page
     assert "7 of 9 parties" in page
     assert "of those who began is left out. It began without 1 party, of whose records nothing is known" in page
-    assert "began without" not in _words(_page(usual, tmp_path))
+    assert "began without" not in words_of(_page(usual, tmp_path))
 
 
 def test_without_truth_says_nothing_of_it(tmp_path: Path) -> None:
-    words = _words(_page(_report(_execution(), truth=False), tmp_path))
+    words = words_of(_page(_report(_execution(), truth=False), tmp_path))
     assert "true mean" not in words
     assert "truth" not in words
     assert "age 48.31 0.62 47.09 to 49.53 0 to 100" in words
@@ -145,12 +133,12 @@ def test_one_column_is_named_in_the_heading(usual: StudyReport, tmp_path: Path) 
         standard_error=np.array([0.62]),
         truth=None,
     )
-    assert "The private mean of age is 48.31 ± 0.62" in _words(_page(single, tmp_path))
+    assert "The private mean of age is 48.31 ± 0.62" in words_of(_page(single, tmp_path))
 
 
 def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
     report = replace(_report(_execution("gossip"), colluding=1), standard_error=np.zeros(2))
-    words = _words(_page(report, tmp_path))
+    words = words_of(_page(report, tmp_path))
     assert "does not protect everybody" in words
     assert "given away exactly" in words
     assert "ε = ∞" in words
@@ -160,12 +148,12 @@ def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
 
 def test_a_run_above_its_target_says_so(tmp_path: Path) -> None:
     report = _report(_execution(), target=0.01)
-    assert "above the target" in _words(_page(report, tmp_path))
+    assert "above the target" in words_of(_page(report, tmp_path))
 
 
 @pytest.mark.parametrize(("protocol", "expected"), [("local-dp", "Nobody sends anything"), ("central-dp", "curator sees every")])
 def test_protocols_without_mixing_have_a_report(protocol: str, expected: str, tmp_path: Path) -> None:
-    assert expected in _words(_page(_report(_execution(protocol), colluding=0), tmp_path))
+    assert expected in words_of(_page(_report(_execution(protocol), colluding=0), tmp_path))
 
 
 def test_hostile_names_are_text(usual: StudyReport, tmp_path: Path) -> None:
@@ -179,7 +167,7 @@ def test_hostile_names_are_text(usual: StudyReport, tmp_path: Path) -> None:
     )
     page = _page(report, tmp_path)
     assert "<script" not in page
-    assert HOSTILE in _words(page).replace("’", "'")
+    assert HOSTILE in words_of(page).replace("’", "'")
 
 
 def test_needs_nothing_else(usual: StudyReport, tmp_path: Path) -> None:
@@ -207,7 +195,7 @@ def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_values_far_outside_the_bounds_are_drawn(usual: StudyReport, tmp_path: Path) -> None:
     noisy = replace(usual, estimate=np.array([9000.0, -9e6]), standard_error=np.array([4000.0, 1e3]))
-    assert "standard errors of the truth" in _words(_page(noisy, tmp_path))
+    assert "standard errors of the truth" in words_of(_page(noisy, tmp_path))
 
 
 def test_traffic_counts_what_the_transcript_says() -> None:
@@ -244,7 +232,7 @@ def test_large_populations_show_sixty_parties_with_the_coalition(tmp_path: Path)
     report = _report(_execution(parties=12))
     names = [f"clinic {party}" for party in range(80)]
     large = replace(report, execution=execution, party_names=names, certificate=replace(report.certificate, mu=np.full(80, 0.1)))
-    assert "60 of 80 parties are drawn" in _words(_page(large, tmp_path))
+    assert "60 of 80 parties are drawn" in words_of(_page(large, tmp_path))
 
 
 def test_the_figure_stands_on_its_own(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.leakage import mutual_information
-from quietmean.protocols.consensus.party import ConsensusParty
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
@@ -155,7 +154,7 @@ def test_the_figure_ex_post_is_at_most_the_one_a_priori(execution: Execution, si
 
 def test_a_party_that_tells_before_its_edges_are_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine itself: without the edges that did not open it tells of its value with less noise."""
-    monkeypatch.setattr(ConsensusParty, "_holds_back", lambda party, edges: False)
+    monkeypatch.setattr("quietmean.protocols.consensus.party.holds_back", lambda parameters, edges: False)
     assert any(more > 0.1 for more in excesses(consensus(3, TRIANGLE), all_openings(consensus(3, TRIANGLE))))
     assert any(more > 0.1 for more in excesses(consensus(3, TRIANGLE), all_absences(consensus(3, TRIANGLE))))
 

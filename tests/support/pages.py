@@ -1,8 +1,9 @@
-"""What a page of the documentation tells its reader to type."""
+"""What a page tells its reader: of the documentation what to type, of a report all words."""
 
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -16,3 +17,15 @@ def blocks(page: str, language: str) -> list[str]:
 def commands(page: str) -> list[str]:
     """The lines of its shell blocks."""
     return [line for block in blocks(page, "sh") for line in block.splitlines() if line]
+
+
+def words_of(page: str) -> str:
+    """What a reader sees, without markup."""
+    seen: list[str] = []
+
+    class Collector(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            seen.append(data)
+
+    Collector().feed(page)
+    return " ".join(" ".join(seen).split())

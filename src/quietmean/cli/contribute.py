@@ -58,6 +58,7 @@ def command(
         Answer,
         Contract,
         Policy,
+        account_of,
         approve,
         auditor_for,
         charge_of,
@@ -92,7 +93,7 @@ def command(
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    data_set = site.account or account_name(data) if payer is None else payer.account
+    data_set = account_of(payer, account_name(data), site)
     approved = approve(contract, rules, Answer.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)

@@ -87,8 +87,19 @@ def mesh_of(settings: NodeSettings, member: Member, monitor: Monitor) -> Mesh:
 
 def _endpoint(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
     credentials = Credentials(settings.identity, settings.roster, settings.study)
-    hooks = member.refused, member.heard, traffic, fields, member.fail, member.answered
-    return Endpoint(settings.party, settings.roster, settings.study, credentials, settings.limits, *hooks)
+    return Endpoint(
+        party=settings.party,
+        roster=settings.roster,
+        study=settings.study,
+        credentials=credentials,
+        limits=settings.limits,
+        refusal=member.refused,
+        heard=member.heard,
+        traffic=traffic,
+        fields=fields,
+        fail=member.fail,
+        answered=member.answered,
+    )
 
 
 class _SessionMember:

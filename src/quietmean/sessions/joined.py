@@ -37,6 +37,7 @@ from quietmean.studies.party import (
     Answer,
     ChargedStudy,
     Policy,
+    account_of,
     charge_of,
     execution_id,
     payer_for,
@@ -144,7 +145,7 @@ def prepare(
         place.require_free()
     auditor = Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
     begun = store.exists() and store.stat().st_size > 0
-    data_set = account or "" if payer is None else payer.account
+    data_set = account_of(payer, "", options)
     with auditor.refusals():
         approval = _agree(contract, policy, Answer.of(options), data_set, begun, auditor)
     rounds = contract.study.rounds

@@ -122,13 +122,9 @@ class ConsensusParty:
         for slot, (other, rules) in enumerate(zip(self._neighbours, self._rules, strict=True)):
             both = other in delivered and other in inbox and inbox[other].vector.size == self._dimension
             edges.append(rules.opened(self._perturbation(slot), inbox[other].vector if both else None))
-        if not self._holds_back(edges):
+        if not holds_back(self._parameters, edges):
             return tuple(edges)
         return tuple(rules.opened(self._perturbation(slot), None) for slot, rules in enumerate(self._rules))
-
-    def _holds_back(self, edges: Sequence[Edge]) -> bool:
-        """Is there an edge without which nothing may be told? What it shares hides the value from the other neighbours."""
-        return self._parameters.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in edges)
 
     def _estimate(self, state: ConsensusState) -> tuple[Vector, float]:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
@@ -146,7 +142,7 @@ class ConsensusParty:
         x, weight = self._estimate(state)
         if state.round > self.rounds:
             # Of a party that holds back the result would be its value.
-            return Step(state, release=None if self._holds_back(state.edges) else Release(x, weight))
+            return Step(state, release=None if holds_back(self._parameters, state.edges) else Release(x, weight))
         active = [slot for slot, edge in enumerate(state.edges) if edge.silent != GIVEN_UP]
         groups = self._together(state, active) if self._parameters.broadcast else [[slot] for slot in active]
         sent = []
@@ -164,3 +160,8 @@ class ConsensusParty:
             copy = state.edges[slot].told
             groups.setdefault(b"" if copy is None else copy.tobytes(), []).append(slot)
         return list(groups.values())
+
+
+def holds_back(parameters: ConsensusParameters, edges: Sequence[Edge]) -> bool:
+    """Is there an edge without which nothing may be told? What it shares hides the value from the other neighbours."""
+    return parameters.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in edges)

@@ -19,8 +19,7 @@ from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
-from quietmean.protocols.consensus.edge import GIVEN_UP
-from quietmean.protocols.consensus.party import ConsensusParty
+from quietmean.protocols.consensus.party import ConsensusParty, holds_back
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
@@ -104,7 +103,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return round_ > 1
 
     def warnings(self, state: Any) -> tuple[str, ...]:
-        if self.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in state.edges):
+        if holds_back(self, state.edges):
             return (HELD_BACK,)
         if not state.overloads:
             return ()

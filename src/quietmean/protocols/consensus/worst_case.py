@@ -55,8 +55,8 @@ def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int
     worst = np.zeros(parties)
     for corrupt in itertools.combinations(range(parties), size):
         honest = np.setdiff1d(np.arange(parties), corrupt)
-        found = np.diag(np.linalg.inv(hiding_covariance(parameters, corrupt)))
-        worst[honest] = np.maximum(worst[honest], found)
+        by_party = np.diag(np.linalg.inv(hiding_covariance(parameters, corrupt)))
+        worst[honest] = np.maximum(worst[honest], by_party)
     # What linear algebra may be off.
     return CoalitionBound(sensitivity * np.sqrt(worst) * (1 + _MARGIN), "the graph that is left, coalition by coalition")
 

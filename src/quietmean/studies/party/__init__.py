@@ -6,7 +6,7 @@ from quietmean.studies.party.ending import notes_of
 from quietmean.studies.party.files import Files, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
-from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for, twins_text
+from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import Person, Preparation, Prepared, auditor_for, brought, charge_of
 
@@ -26,6 +26,7 @@ __all__ = [
     "Questions",
     "Show",
     "Signatory",
+    "account_of",
     "agreed_files",
     "agreed_terms",
     "approve",

@@ -293,3 +293,8 @@ def payer_for(
         return Payer(ledger, account or data_name, group, tell=tell)
     place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
     return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or Budget(), tell=tell)
+
+
+def account_of(payer: Payer | None, data_name: str, options: PaymentOptions) -> str:
+    """What the ledger calls the data; also where nothing is charged, for the audit log and for approvals."""
+    return options.account or data_name if payer is None else payer.account

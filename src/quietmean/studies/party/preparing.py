@@ -28,7 +28,7 @@ from quietmean.studies.party.approval import Answer, Questions, approve
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, Show
-from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for
+from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
 
 
@@ -73,12 +73,12 @@ class Preparation:
         self._files, self._options, self._person = files, options, person
         self._policy = Policy.load(options.policy)
         self.payer = payer_for(self._policy, files.study.unit, data_name, options, person.note)
-        self._account = options.account or data_name if self.payer is None else self.payer.account
+        self._account = account_of(self.payer, data_name, options)
 
     def agree(self, choice: Choice) -> Contract:
-        """The yes to a study in which parties connect, by this plan. Raises :class:`InputError` without one.
+        """The yes to a study in which parties connect, by this plan.
 
-        Raises :class:`InputError`, too, as :func:`approve` does.
+        Raises :class:`InputError` without one, and as :func:`approve` does.
         """
         files, store = self._files, self._files.store(self._options.store)
         if files.keys is not None and files.keys.given is not None:
