@@ -22,7 +22,8 @@ from quietmean.ledger import Account
 from quietmean.node import Roster
 from quietmean.node.monitor import event_json
 from quietmean.sessions.agreed import SessionContract, SessionStudy
-from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, give_up, prepare
+from quietmean.sessions.joined import JoinedSession, Ready, give_up, prepare
+from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.party import file_name
 
@@ -102,7 +103,7 @@ class _Rounds:
         """The ledger's account, once the session has ended here."""
         return self._joined.account
 
-    def last(self, clip: float | None = None) -> RoundMean | None:
+    def last(self, clip: float | None = None) -> RoundMean[str] | None:
         """The mean of the last round, also of one before a restart; None if there is none. ``clip``: that of the round."""
         return self._joined.last(clip)
 
@@ -110,7 +111,7 @@ class _Rounds:
 class Rounds(_Rounds):
     """The rounds of a session, as calls that block."""
 
-    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
         return _wait(self._loop.start(self._joined.mean(vector, clip=clip)))
 
@@ -118,7 +119,7 @@ class Rounds(_Rounds):
 class AsyncRounds(_Rounds):
     """The rounds of a session, as coroutines."""
 
-    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
         return await asyncio.wrap_future(self._loop.start(self._joined.mean(vector, clip=clip)))
 

@@ -15,7 +15,7 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId
 from quietmean.learning.shared import SharedModel
 from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine, RoundResult, Session
+from quietmean.sessions import Engine, RoundMean, Session
 
 # The standard deviation that the fraction of differences within C may have.
 MOST_ERROR = 0.1
@@ -78,7 +78,7 @@ class ModelAveraging:
         )
         if adaptive:
             self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
-        self.last: RoundResult | None = None
+        self.last: RoundMean[PartyId] | None = None
 
     @property
     def model(self) -> Any:

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, eye_array
 from scipy.sparse.linalg import spsolve_triangular
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript
 
 
@@ -44,6 +45,13 @@ def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> floa
     """
     values, noise = _influence(transcript)
     return float(((noise * transcript.noise_scale) ** 2).sum()) / float(values @ weights) ** 2
+
+
+def stated_variance(execution: Execution) -> float:
+    """Of the noise in each coordinate of the mean that an execution released: as its protocol states it, or by its transcript."""
+    used = execution.in_result
+    stated = used.error_variance()
+    return noise_variance(used.transcript(), used.weights) if stated is None else stated
 
 
 def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> LinearEstimate:

@@ -5,7 +5,8 @@
 
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.engine import Engine, Exchange, MemoryEngine
-from quietmean.sessions.session import RoundResult, Session
+from quietmean.sessions.round_mean import RoundMean
+from quietmean.sessions.session import Session
 from quietmean.sessions.terms import SessionTerms
 
-__all__ = ["Engine", "Exchange", "MemoryEngine", "RoundResult", "Session", "SessionAccount", "SessionTerms"]
+__all__ = ["Engine", "Exchange", "MemoryEngine", "RoundMean", "Session", "SessionAccount", "SessionTerms"]

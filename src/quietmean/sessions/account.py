@@ -45,7 +45,7 @@ class SessionAccount:
     @property
     def epsilon(self) -> float:
         """The same at the session's delta; rounded up."""
-        return self.spent.epsilon(self.terms.delta) if self._begun else 0.0
+        return self.terms.spent_epsilon(self._begun)
 
     def begin(self) -> int:
         """Pay for one more round, and its number from 1. Raises :class:`InputError` if the budget has no more rounds."""

@@ -152,7 +152,7 @@ class SessionContract:
 
     def spent_epsilon(self, rounds: int) -> float:
         """What so many rounds cost at most at the session's delta; rounded up."""
-        return self.terms.charge(rounds).epsilon(self.study.delta) if rounds else 0.0
+        return self.terms.spent_epsilon(rounds)
 
     @property
     def fewest(self) -> int:

@@ -1,4 +1,4 @@
-"""How one round of a session is carried out: an interface, and all parties in this process with real noise."""
+"""How one round of a session is carried out where all parties are in this process, with real noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace
-from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.protocols.execution import Execution
@@ -35,13 +35,11 @@ class Exchange:
     @property
     def variance(self) -> float:
         """Of the noise in each coordinate of the mean."""
-        used = self.execution.in_result
-        stated = used.error_variance()
-        return noise_variance(used.transcript(), used.weights) if stated is None else stated
+        return stated_variance(self.execution)
 
 
 class Engine(Protocol):
-    """Carries out rounds. One for all parties in memory is here; one for a single party between machines can take its place."""
+    """Carries out rounds of all parties in this process; of one party between machines see :mod:`.joined`."""
 
     def exchange(
         self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]

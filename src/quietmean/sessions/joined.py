@@ -6,32 +6,28 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, json_object, require_apart
-from quietmean.core.party import Vector
-from quietmean.core.readable import counted_text
 from quietmean.core.site_options import SiteOptions
-from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
 from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
 from quietmean.node.monitor import status_at, status_path
 from quietmean.node.net import Address, Seal, listening_place
 from quietmean.node.preflight import package_version
 from quietmean.planning import Admitted
-from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import Charge
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
+from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.party import (
     Answer,
@@ -47,61 +43,6 @@ from quietmean.studies.party import (
 )
 
 FORMAT = "quietmean-session-receipt-1"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RoundMean(Tabular):
-    """``mean``: shape (d,), in the units of the vectors. ``counted``: names of the parties whose vectors are in it.
-
-    Two parties may count different ones, where one was late. ``not_heard``: whose releases did not arrive here. ``missed``: how
-    many rounds this party missed just before.
-    """
-
-    round: int
-    mean: Vector
-    counted: tuple[str, ...]
-    not_heard: tuple[str, ...]
-    missed: int
-    _begun: int
-    _contract: SessionContract
-    _end: RoundEnd
-    _scale: float
-
-    @cached_property
-    def epsilon(self) -> float:
-        """What the session has cost this party up to this round, at most, at its delta; rounded up."""
-        return self._contract.spent_epsilon(self._begun)
-
-    @cached_property
-    def standard_error(self) -> float:
-        """Of the noise in the mean, per coordinate, in the units of the vectors."""
-        used = self._end.execution.in_result
-        stated = used.error_variance()
-        variance = noise_variance(used.transcript(), used.weights) if stated is None else stated
-        return math.sqrt(variance) * self._scale
-
-    @cached_property
-    def in_part(self) -> dict[str, float]:
-        """Who counts in part, and in which: the mean is of vectors so weighted, which ``standard_error`` knows nothing of."""
-        return {self._contract.parties[party].name: part for party, part in self._end.execution.in_part.items()}
-
-    @property
-    def bytes_sent(self) -> int:
-        """By this party in this round."""
-        return self._end.bytes_sent
-
-    def __repr__(self) -> str:
-        missed = f", {self.missed} missed before" if self.missed else ""
-        counted = counted_text(len(self.counted), len(self.in_part))
-        return f"RoundMean(round {self.round}{missed}, {counted}, epsilon so far {self.epsilon:.4g})"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One for each coordinate."""
-        error = self.standard_error
-        return [{"coordinate": place, "mean": float(one), "standard_error": error} for place, one in enumerate(self.mean)]
 
 
 @dataclass(frozen=True)
@@ -269,7 +210,7 @@ class JoinedSession:
         """What the rounds so far cost at most at the session's delta; rounded up."""
         return self.contract.spent_epsilon(self.begun)
 
-    def last(self, clip: float | None = None) -> RoundMean | None:
+    def last(self, clip: float | None = None) -> RoundMean[str] | None:
         """The mean of the last round, also after a restart; None if there is none, or a round without one came after it.
 
         ``clip``: that of the round, if it was not the session's.
@@ -277,7 +218,7 @@ class JoinedSession:
         end = self._series.last
         return None if end is None else self._mean_of(end, self._bound(clip), 0)
 
-    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
         """Take part in the next round, and its mean.
 
         ``vector``: (d,), shortened to the L2 norm ``clip``; where records are protected (N, d), a row for each of this party's
@@ -314,11 +255,22 @@ class JoinedSession:
             )
         return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
 
-    def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean:
+    def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean[str]:
         inside = end.execution.contributors().tolist()
-        names = tuple(party.name for party, counted in zip(self.contract.parties, inside, strict=True) if counted)
-        not_heard = tuple(self.contract.parties[party].name for party in end.not_heard)
-        return RoundMean(end.number, end.result.mean * scale, names, not_heard, missed, self.begun, self.contract, end, scale)
+        names = tuple(party.name for party in self.contract.parties)
+        return RoundMean(
+            end.number,
+            end.result.mean * scale,
+            tuple(name for name, counted in zip(names, inside, strict=True) if counted),
+            end.execution,
+            tuple(names[party] for party in end.not_heard),
+            missed,
+            end.bytes_sent,
+            _parties=names,
+            _scale=scale,
+            _terms=self.contract.terms,
+            _begun=self.begun,
+        )
 
     def _finish(self) -> None:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""

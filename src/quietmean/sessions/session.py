@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,54 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import counted_text
-from quietmean.core.tables import Tabular
+from quietmean.core.party import PartyId
 from quietmean.planning.automatic import AUTO
-from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import colluding_count
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.engine import Engine, MemoryEngine
+from quietmean.sessions.round_mean import RoundMean
 from quietmean.sessions.terms import SessionTerms
 
 # A party's vector (d,), or its records (N, d); None for a party that misses the round.
 Given = ArrayLike | None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RoundResult(Tabular):
-    """``mean``: shape (d,), in the units of the vectors. ``standard_error``: of its noise, per coordinate, in the same units.
-
-    ``counted``: the parties whose vectors are in it. ``epsilon``: what the session has cost so far, at most, at its delta.
-    """
-
-    round: int
-    mean: Vector
-    standard_error: float
-    counted: tuple[PartyId, ...]
-    epsilon: float
-    execution: Execution
-
-    @property
-    def in_part(self) -> dict[PartyId, float]:
-        """Who counts in part, and in which: the mean is of vectors so weighted, which ``standard_error`` knows nothing of."""
-        return self.execution.in_part
-
-    def __repr__(self) -> str:
-        error = f"standard error {self.standard_error:.3g}"
-        counted = counted_text(len(self.counted), len(self.in_part))
-        return f"RoundResult(round {self.round}, {counted}, {error}, epsilon so far {self.epsilon:.4g})"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One for each coordinate."""
-        return [
-            {"coordinate": place, "mean": float(one), "standard_error": self.standard_error}
-            for place, one in enumerate(self.mean)
-        ]
 
 
 class Session:
@@ -147,8 +108,7 @@ class Session:
 
     def noise(self, clip: float | None = None) -> float:
         """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
-        predicted = float(self.terms.plan.prediction["mse_noise"])
-        return math.sqrt(predicted) * (self.clip if clip is None else checked_clip(clip))
+        return self.terms.noise(self.clip if clip is None else checked_clip(clip))
 
     @refuses_unknown_keywords
     def mean(
@@ -157,7 +117,7 @@ class Session:
         *,
         clip: float | None = None,
         leaves: Mapping[PartyId, int] | None = None,
-    ) -> RoundResult:
+    ) -> RoundMean[PartyId]:
         """One round: the mean of the parties' vectors, each shortened to ``clip``, with noise.
 
         ``vectors``: one (d,) for each party in order, as an array (n, d) or a list with None for who misses this round, or by
@@ -185,13 +145,15 @@ class Session:
         if terms.unit == PrivacyUnit.PARTY:
             parts = found.execution.parts
             scale *= float(parts.sum() / (parts @ self._shares))
-        return RoundResult(
+        return RoundMean(
             number,
             found.mean * scale,
-            math.sqrt(found.variance) * scale,
             tuple(np.nonzero(found.counted)[0].tolist()),
-            self.account.epsilon,
             found.execution,
+            _parties=tuple(range(terms.parties)),
+            _scale=scale,
+            _terms=terms,
+            _begun=self.account.begun,
         )
 
     def _require_enough(self, there: int) -> None:

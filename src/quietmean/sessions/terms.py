@@ -104,6 +104,14 @@ class SessionTerms:
         """What so many rounds cost at most, whatever happens in them."""
         return compose([self.plan.charge] * rounds)
 
+    def spent_epsilon(self, rounds: int) -> float:
+        """The same at the session's delta; rounded up."""
+        return self.charge(rounds).epsilon(self.delta) if rounds else 0.0
+
+    def noise(self, clip: float) -> float:
+        """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
+        return math.sqrt(float(self.plan.prediction["mse_noise"])) * clip
+
     @property
     def whole_target(self) -> Target:
         """Of all rounds together."""
