@@ -28,7 +28,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.information import one_thread
-from quietmean.protocols import Protocol, get_protocol, registry
+from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
@@ -80,7 +80,7 @@ def with_noise(dropouts: float) -> Plan:
     return calibrate(target, SecAggPlus.from_options(options))
 
 
-def run_machines(protocol: Protocol, dropped: int, label: str, epsilon: float = math.inf) -> Cost:
+def run_machines(protocol: Mechanism, dropped: int, label: str, epsilon: float = math.inf) -> Cost:
     """All machines in one process. The aggregator is a client too: a client's mean time is taken off its own."""
     data = values()
     schedule, noise = protocol.draw_schedule(PARTIES, Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)

@@ -30,10 +30,10 @@ from joins import Joined, Kill, Machine
 from scipy import stats
 
 from quietmean.planning import Plan
-from quietmean.protocols import Protocol, get_protocol, registry
+from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.kinds import SelfCalibrating
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 
 PAGE = Path(__file__).parent.parent / "docs" / "joined-errors.md"
 SEED, STUDIES = 20_260, 60
@@ -148,7 +148,7 @@ def planned(asked: Asked, name: str, dropouts: float, parties: int) -> Plan:
     return asked.study(name, dropouts).plan(parties, no_privacy=not get_protocol(name).private)
 
 
-def troubles(kind: type[Protocol], study: int) -> str:
+def troubles(kind: type[Mechanism], study: int) -> str:
     if study % 3 == 1:
         return RESTARTED
     return GONE if study % 6 == 2 and kind.tolerates_dropouts else NOBODY
@@ -188,7 +188,7 @@ async def one_study(machine: Machine, asked: Asked, name: str, study: int, usual
     return replace(story, counted=counted, parts=parts, values=tuple(values), unknown=unknown, failed=failed)
 
 
-def _unbounded(kind: type[Protocol]) -> list[str]:
+def _unbounded(kind: type[Mechanism]) -> list[str]:
     """No budget holds what is not known beforehand."""
     return [] if kind.keeps_target else ["--no-ledger"]
 
@@ -212,7 +212,7 @@ def _lost(end: Joined, kill: Kill | None) -> tuple[str, ...]:
     return tuple(said.strip().splitlines()[-1] for party, said in end.failures.items() if party not in gone)
 
 
-def _counted(end: Joined, kind: type[Protocol]) -> tuple[tuple[int, ...], tuple[float, ...], bool]:
+def _counted(end: Joined, kind: type[Mechanism]) -> tuple[tuple[int, ...], tuple[float, ...], bool]:
     """Who, and in which part, as the first receipt says; and whether all say the same where the result is one for all."""
     loaded = [Execution.load(end.receipts[party]) for party in sorted(end.documents)]
     receipts = [one for one in loaded if isinstance(one, Execution)]

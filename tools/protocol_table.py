@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from quietmean.protocols import Protocol, Server, registry
+from quietmean.protocols import Mechanism, Server, registry
 from quietmean.protocols.literature import Publication
 
 ROOT = Path(__file__).parent.parent
@@ -126,11 +126,11 @@ def main() -> None:
     CITATION.write_text(citation())
 
 
-def _trust(kind: type[Protocol]) -> str:
+def _trust(kind: type[Mechanism]) -> str:
     return kind.trust if kind.private else f"{kind.trust}; **no differential privacy**"
 
 
-def _section(kind: type[Protocol]) -> str:
+def _section(kind: type[Mechanism]) -> str:
     server = {Server.NONE: "none", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
     lines = [f"## {kind.name}", "", f"{_sentence(kind.summary)}", ""]
     lines += [f"- *Source*: {source.citation}" for source in kind.sources]

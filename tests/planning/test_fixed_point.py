@@ -22,7 +22,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.privacy import Adversary
-from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
@@ -44,7 +44,7 @@ def chosen(star: float, delta: float, largest: float = 0.0, target: Target = TAR
     return replace(parameters, grid=grid, largest_value=room, dimension=target.dimension)
 
 
-def inca(protocol: Protocol) -> IncA:
+def inca(protocol: Mechanism) -> IncA:
     assert isinstance(protocol, IncA)
     return protocol
 

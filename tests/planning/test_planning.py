@@ -24,7 +24,7 @@ from quietmean.planning.explain import why_first
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.inca import IncA
@@ -37,7 +37,7 @@ TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
 
 
 @cache
-def planned(protocol: Protocol) -> Plan:
+def planned(protocol: Mechanism) -> Plan:
     """For TARGET: calibrated once for all tests."""
     return calibrate(TARGET, protocol)
 
@@ -169,7 +169,7 @@ def test_options_of_some_protocols_are_used_by_those() -> None:
         (SecAgg(granularity=0.5), "granularity"),
     ],
 )
-def test_given_noise_is_refused(given: Protocol, name: str) -> None:
+def test_given_noise_is_refused(given: Mechanism, name: str) -> None:
     with pytest.raises(InputError, match=f"^{name} is given, but calibration chooses it: leave it out$"):
         calibrate(TARGET, given)
 
@@ -202,7 +202,7 @@ def test_linear_estimate_equals_the_eliminated_transcript() -> None:
     np.testing.assert_allclose(parts.weights, total * weights / (total @ weights), atol=1e-12)
 
 
-def fresh_error(plan: Plan, protocol: Protocol) -> float:
+def fresh_error(plan: Plan, protocol: Mechanism) -> float:
     """The mean noise variance per coordinate of ten fresh executions of ``plan`` with its ``protocol`` replaced."""
     found = []
     for number in range(10):

@@ -22,7 +22,7 @@ from quietmean.planning import Plan
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.kinds import SelfCalibrating
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.protocols.secagg import encoding
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise

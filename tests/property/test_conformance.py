@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.protocols import Protocol, registry
+from quietmean.protocols import Mechanism, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -19,7 +19,7 @@ from quietmean.testing.strategies import executions, values
     "examples", [pytest.param(40, id="some examples"), pytest.param(150, id="more examples", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_every_registered_protocol_conforms(protocol: type[Protocol], examples: int) -> None:
+def test_every_registered_protocol_conforms(protocol: type[Mechanism], examples: int) -> None:
     @settings(max_examples=examples)
     @given(st.data(), st.integers(0, 2**16))
     def conforms(data: st.DataObject, seed: int) -> None:

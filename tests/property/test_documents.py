@@ -14,7 +14,7 @@ from quietmean import statistics
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.core.schema import Configured, parameter
-from quietmean.protocols import Protocol, get_protocol, registry
+from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.testing.documents import documents
 from quietmean.testing.strategies import PARAMETERS
 
@@ -25,7 +25,7 @@ MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_m
 
 @pytest.mark.parametrize("name", registry())
 def test_every_protocol_survives_its_json(name: str) -> None:
-    protocol, drawn = get_protocol(name), set[Protocol]()
+    protocol, drawn = get_protocol(name), set[Mechanism]()
 
     @MANY
     @given(PARAMETERS[name](PARTIES) if name in PARAMETERS else documents(protocol, PARTIES))

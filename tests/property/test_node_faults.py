@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols import Protocol, registry
+from quietmean.protocols import Mechanism, registry
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from support.fault_plans import fault_plans, short_fault_plans
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
@@ -188,7 +188,7 @@ PARAMETERS = {
 }
 
 
-def plan_of(protocol: type[Protocol], parties: int) -> Plan:
+def plan_of(protocol: type[Mechanism], parties: int) -> Plan:
     """Any protocol with some noise and values that it accepts; few rounds where it mixes."""
     options: dict[str, Any] = {"rounds": 4} if "rounds" in protocol.options() else {}
     if protocol.name == "consensus":
@@ -205,7 +205,7 @@ def accepted_values(plan: Plan, parties: int) -> Vector:
     return plan.protocol.project_to_domain(values_of(parties) / 4, np.ones(parties))
 
 
-def every_protocol(protocol: type[Protocol], examples: int) -> None:
+def every_protocol(protocol: type[Mechanism], examples: int) -> None:
     parties = 4
     plan = plan_of(protocol, parties)
     values = accepted_values(plan, parties)
@@ -220,11 +220,11 @@ def every_protocol(protocol: type[Protocol], examples: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_the_invariant_for_every_protocol(protocol: type[Protocol]) -> None:
+def test_the_invariant_for_every_protocol(protocol: type[Mechanism]) -> None:
     every_protocol(protocol, 12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_the_invariant_for_every_protocol_at_length(protocol: type[Protocol]) -> None:
+def test_the_invariant_for_every_protocol_at_length(protocol: type[Mechanism]) -> None:
     every_protocol(protocol, 80)

@@ -16,7 +16,7 @@ import pytest
 from property.test_node_faults import MEMORY, accepted_values, assert_faultless, inca, plan_of, tell, values_of
 from quietmean.core.party import Vector
 from quietmean.planning import Plan
-from quietmean.protocols import Protocol, registry
+from quietmean.protocols import Mechanism, registry
 from support.disk import KINDS, Machine, Trouble, failing_disk, failing_handlers
 from support.faults import FaultOutcome, FaultPlan, check_run, run_with_faults
 
@@ -117,7 +117,7 @@ def test_a_disk_that_stays_full() -> None:
     assert len(outcome.stalled[2]) > 1
 
 
-def each_protocol(protocol: type[Protocol], most: int) -> None:
+def each_protocol(protocol: type[Mechanism], most: int) -> None:
     """At ``most`` places of each kind, or so."""
     parties = 4
     plan = plan_of(protocol, parties)
@@ -140,11 +140,11 @@ def _tell(plan: Plan, values: Vector) -> FaultOutcome:
 
 
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_one_error_in_every_protocol(protocol: type[Protocol]) -> None:
+def test_one_error_in_every_protocol(protocol: type[Mechanism]) -> None:
     each_protocol(protocol, most=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_one_error_at_every_place_of_every_protocol(protocol: type[Protocol]) -> None:
+def test_one_error_at_every_place_of_every_protocol(protocol: type[Mechanism]) -> None:
     each_protocol(protocol, most=200)

@@ -27,7 +27,7 @@ from quietmean.core.party import Message
 from quietmean.node.net import vectors, wire
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions

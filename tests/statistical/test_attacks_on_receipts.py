@@ -20,7 +20,7 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Vector
 from quietmean.core.schema import parameters_of
 from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary
-from quietmean.protocols import Protocol, get_protocol, registry
+from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.simulation import attack
@@ -57,7 +57,7 @@ def receipt_of(name: str, options: tuple[tuple[str, Any], ...]) -> Execution:
     return Execution.from_json(plan.execution(Seed.public("receipt"), everyone, WEIGHTS).to_json())
 
 
-def with_half_of_all_noise(protocol: Protocol, coordinates: int) -> Protocol:
+def with_half_of_all_noise(protocol: Mechanism, coordinates: int) -> Mechanism:
     """For so many coordinates."""
     levels = [key for key in parameters_of(type(protocol)) if key.startswith("sigma")]
     size = {"dimension": coordinates} if getattr(protocol, "dimension", None) is not None else {}

@@ -240,7 +240,7 @@ def test_impure_modules_are_found(tmp_path: Path, files: dict[str, str], expecte
 
 
 def test_every_protocol_folder_is_a_protocol_with_machines_for_every_party() -> None:
-    folders = {path.name for path in (PACKAGE / "protocols").iterdir() if (path / "__init__.py").is_file()}
+    folders = {path.name for path in (PACKAGE / "protocols").iterdir() if (path / "__init__.py").is_file()} - {"mechanism"}
     defined = {protocol.__module__.split(".")[2] for protocol in registry().values()}
     assert folders == defined
     for name in registry():
@@ -500,3 +500,18 @@ def test_what_starts_imports_nothing_that_is_slow() -> None:
     code = "import sys, quietmean.cli.join, quietmean.cli.run, quietmean.studies.party; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert {"matplotlib", "pandas", "scipy.stats", "seaborn", "sklearn"}.isdisjoint(done.stdout.split())
+
+
+def test_who_writes_a_protocol_reads_one_short_class_and_fills_in_few_methods(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    core = PACKAGE / "protocols" / "mechanism" / "mechanism.py"
+    assert len(core.read_text().splitlines()) <= 200
+    methods = [node.name for node in ast.walk(parsed(core)) if isinstance(node, ast.FunctionDef)]
+    assert len(methods) <= 22
+    for capability in core.parent.glob("*.py"):
+        assert len(capability.read_text().splitlines()) <= (200 if capability == core else 80), capability
+    # One that was written from outside, by the page that tells how.
+    path = pytestconfig.rootpath / "tests" / "thirdparty" / "quietmean_groups" / "protocol.py"
+    (written,) = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    assert len([one for one in written.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]) <= 8

@@ -32,7 +32,7 @@ class Clash(Mean):
     name = "mean"
 """
 UNFINISHED = {
-    "protocol": "\nfrom quietmean.protocols import Protocol as Base\n",
+    "protocol": "\nfrom quietmean.protocols import Mechanism as Base\n",
     "statistic": "\nfrom quietmean.statistics import Statistic as Base\n",
 }
 SOURCES = {"protocol": PROTOCOL, "statistic": STATISTIC}

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import configured
-from quietmean.protocols import Protocol, configure, get_protocol, registry, resolve
+from quietmean.protocols import Mechanism, configure, get_protocol, registry, resolve
 from quietmean.sessions.terms import SessionTerms
 from quietmean.studies import Study
 from quietmean.studies.party import Policy
@@ -36,7 +36,7 @@ def test_the_names_of_the_papers_are_known() -> None:
 
 @pytest.mark.parametrize(("alias", "kind", "implied"), ALIASES, ids=[alias for alias, *_ in ALIASES])
 def test_another_name_stands_for_the_protocol_wherever_one_is_given(
-    alias: str, kind: type[Protocol], implied: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    alias: str, kind: type[Mechanism], implied: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert get_protocol(alias) is kind
     assert resolve(alias, {}) == (kind.name, implied)
@@ -63,7 +63,7 @@ def test_another_name_stands_for_the_protocol_wherever_one_is_given(
     assert json.loads(capsys.readouterr().out)["digest"] == owns.plan(4).digest
 
 
-def _both(alias: str, kind: type[Protocol], implied: dict[str, Any]) -> list[dict[str, Any]]:
+def _both(alias: str, kind: type[Mechanism], implied: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"protocol": alias}, {"protocol": kind.name, "options": dict(implied)}]
 
 

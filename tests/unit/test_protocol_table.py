@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from quietmean.protocols import Protocol, registry
+from quietmean.protocols import Mechanism, registry
 
 TOOL = Path(__file__).parent.parent.parent / "tools" / "protocol_table.py"
 
@@ -60,7 +60,7 @@ def test_references_and_citation_file_are_those_of_the_protocols(tool: ModuleTyp
 
 
 @pytest.mark.parametrize("kind", registry().values(), ids=list(registry()))
-def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: ModuleType, kind: type[Protocol]) -> None:
+def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: ModuleType, kind: type[Mechanism]) -> None:
     package = importlib.import_module(kind.__module__.rsplit(".", 1)[0])
     assert kind.sources
     for source in kind.sources[:1]:

@@ -12,7 +12,7 @@ import pytest
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, Configured, given_value, nearest, parameter, parameters_of
-from quietmean.protocols import Protocol, Target, get_protocol, registry
+from quietmean.protocols import Mechanism, Target, get_protocol, registry
 
 
 class Shape(StrEnum):
@@ -71,7 +71,7 @@ RAW: dict[str, dict[str, Any]] = {
 PARTIES = 8
 
 
-def example(name: str, **changes: Any) -> Protocol:
+def example(name: str, **changes: Any) -> Mechanism:
     return get_protocol(name).parse(RAW[name] | changes, PARTIES)
 
 

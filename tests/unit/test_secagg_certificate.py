@@ -20,7 +20,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.loss import EXACT, UPPER_BOUND
-from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.random_rounding import conditional_norm
 from quietmean.protocols.secagg import SecAgg
@@ -158,7 +158,7 @@ def planned(name: str, **changes: float) -> Plan:
     return calibrate(Target(**{**target, **changes}), get_protocol(name).from_options({}))  # type: ignore[arg-type]
 
 
-def secagg(protocol: Protocol) -> SecAgg:
+def secagg(protocol: Mechanism) -> SecAgg:
     assert isinstance(protocol, SecAgg)
     return protocol
 

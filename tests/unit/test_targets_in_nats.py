@@ -23,7 +23,7 @@ from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.privacy.mutual_information import of_sum
-from quietmean.protocols import Protocol, Target, configure, registry
+from quietmean.protocols import Mechanism, Target, configure, registry
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
@@ -150,7 +150,7 @@ def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in registry().values() if kind is not Consensus], ids=lambda kind: kind.name)
-def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Protocol]) -> None:
+def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Mechanism]) -> None:
     with pytest.raises(InputError, match="none in nats"):
         calibrate(target(5, 2, 0.4), kind())
 

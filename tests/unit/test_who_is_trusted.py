@@ -6,7 +6,7 @@ import pytest
 
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import Protocol, Server, Target, configure, registry
+from quietmean.protocols import Mechanism, Server, Target, configure, registry
 from quietmean.protocols.kinds import Aggregated
 from quietmean.studies import Study
 from quietmean.studies.party.contract import Contract, Signatory
@@ -16,7 +16,7 @@ BY_CHOICE = [kind.name for kind in GATHERED if kind.server == Server.NONE]
 
 
 @pytest.mark.parametrize("kind", GATHERED, ids=lambda kind: kind.name)
-def test_a_party_that_gathers_is_named(kind: type[Protocol]) -> None:
+def test_a_party_that_gathers_is_named(kind: type[Mechanism]) -> None:
     key = "curator" if kind.server == Server.CURATOR else "aggregator"
     told = kind.from_options({key: 1}).trusts
     assert "no server" not in told

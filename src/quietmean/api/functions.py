@@ -20,7 +20,7 @@ from quietmean.planning.automatic import AUTO, choose
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Certificate
-from quietmean.protocols import Protocol
+from quietmean.protocols import Mechanism
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot
@@ -44,7 +44,7 @@ def plan(
     dimension: int = 1,
     sensitivity: float | None = None,
     domain: InputDomain | None = None,
-    protocol: Protocol | str = AUTO,
+    protocol: Mechanism | str = AUTO,
     no_privacy: bool = False,
 ) -> Plan:
     """The calibrated plan of a protocol, given configured or by name; "auto" takes packed secret sharing where its conditions

@@ -1,7 +1,7 @@
 """What figures about an execution take for granted: one typed list, which certificates, receipts, reports and commands print.
 
 An :class:`Assumption` has a key that stays, for programs, and one sentence, for people. Those that hold for every protocol stand
-here; protocols add their own (:meth:`quietmean.protocols.Protocol.assumptions`), loss conversions say what the numbers are, and
+here; protocols add their own (:meth:`quietmean.protocols.Mechanism.assumptions`), loss conversions say what the numbers are, and
 a certificate says who colludes.
 """
 

@@ -30,7 +30,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED, exceed_bound, most_tried
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.information import one_thread
-from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
+from quietmean.protocols import Design, Mechanism, SelfCalibrating, Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness import Seed
@@ -74,7 +74,7 @@ _ROUNDED, _LARGEST_POWER, _MOST_HALVES = 1e-9, -3, 8
 
 def calibrate(
     target: Target,
-    protocol: Protocol,
+    protocol: Mechanism,
     *,
     calibration: Calibration | str = Calibration.EXACT,
     dissemination: ResultBroadcast | None = None,
@@ -111,7 +111,7 @@ def calibrate(
 
 def _calibrated(
     target: Target,
-    protocol: Protocol,
+    protocol: Mechanism,
     calibration: Calibration,
     dissemination: ResultBroadcast | None,
     executions: int | None,
@@ -189,12 +189,12 @@ class _Levels:
     estimates: Sequence[LinearEstimate]
     certified: Mapping[str, Any]
 
-    def apply(self, template: Protocol) -> Protocol:
+    def apply(self, template: Mechanism) -> Mechanism:
         """The template with these levels."""
         return template.with_noise(self.star, self.delta).guarded(self.hidden)
 
 
-def _levels(target: Target, template: Protocol, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
+def _levels(target: Target, template: Mechanism, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
     count = executions or _trials(target, tried)
     scenarios = [draw_scenario(target, template, seed.derive(number), tried) for number in range(count)]
@@ -209,7 +209,7 @@ def _levels(target: Target, template: Protocol, calibration: Calibration, execut
     return _Levels(star, delta, guards.variance if guards else 0.0, estimates, _certified(target, scenarios, choices))
 
 
-def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, seed: Seed) -> _Levels:
+def _passing(target: Target, template: Mechanism, levels: _Levels, trials: int, seed: Seed) -> _Levels:
     """These levels, or higher ones, with which the release of every one of ``trials`` fresh histories passes the gate."""
     for attempt in range(1, _ATTEMPTS + 1):
         protocol = levels.apply(template)
@@ -227,7 +227,7 @@ def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, s
     )
 
 
-def gate_trials(target: Target, protocol: Protocol, seed: Seed) -> int:
+def gate_trials(target: Target, protocol: Mechanism, seed: Seed) -> int:
     """On how many histories a plan tries its gate by default: on none where coalitions are too many to try them all.
 
     There a bound for all of them asks for more noise, up to several times as much, which a user has to want.
@@ -248,7 +248,7 @@ def _trials(target: Target, coalitions: int) -> int:
     return int(np.clip(max(_BUDGET // cost, min(_EFFORT // target.parties, 16)), _FEWEST, _MOST))
 
 
-def _levels_of_many(target: Target, protocol: Protocol, template: Protocol, seed: Seed) -> _Levels:
+def _levels_of_many(target: Target, protocol: Mechanism, template: Mechanism, seed: Seed) -> _Levels:
     """See :mod:`quietmean.planning.large`."""
     estimates = _estimates(target, template, seed)
     ratio = 0.0
@@ -280,7 +280,7 @@ class Guards:
     A guard is further independent noise: what was calibrated without it holds all the more.
     """
 
-    def __init__(self, template: Protocol, target: Target) -> None:
+    def __init__(self, template: Mechanism, target: Target) -> None:
         self._template = template
         self.variance = _BELOW_TARGET * (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
 
@@ -290,7 +290,7 @@ class Guards:
         return float(getattr(guarded, "sigma_guard", 0.0))
 
 
-def _estimates(target: Target, template: Protocol, seed: Seed) -> list[LinearEstimate]:
+def _estimates(target: Target, template: Mechanism, seed: Seed) -> list[LinearEstimate]:
     count = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
     # With a guard wherever there can be one, to see what it does to the result.
     observed = template.guarded(2.0 * template.variance_before_release())
@@ -306,7 +306,7 @@ def _designed(design: Design) -> dict[str, Any]:
     }
 
 
-def draw_guards(target: Target, template: Protocol, seed: Seed, tried: int, count: int) -> list[Scenario]:
+def draw_guards(target: Target, template: Mechanism, seed: Seed, tried: int, count: int) -> list[Scenario]:
     """Executions in which fewer parties drop out than planned, from none upwards.
 
     The noise that dropouts leave behind hides the sum as well; a plan must not count on it.
@@ -420,7 +420,7 @@ def _where_read(target: Target) -> str:
     return "" if target.eavesdropping is None else f", where {eavesdropping_text(target.eavesdropping)}"
 
 
-def _predicted_error(target: Target, template: Protocol, levels: _Levels) -> dict[str, float]:
+def _predicted_error(target: Target, template: Mechanism, levels: _Levels) -> dict[str, float]:
     """Per coordinate: noise, and lost values that are spread uniformly over the domain. Means over executions."""
     guard = float(getattr(levels.apply(template), "sigma_guard", 0.0))
     noise = np.mean([estimate.noise_variance(levels.star, levels.delta, guard) for estimate in levels.estimates])

@@ -15,8 +15,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import Protocol, Server, Target, configure, get_protocol, registry
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols import Mechanism, Server, Target, configure, get_protocol, registry
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 
 # Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
@@ -151,7 +151,7 @@ class Ranking(Tabular, Sequence[Candidate]):
 @refuses_unknown_keywords
 def rank(
     target: Target,
-    protocols: Sequence[Protocol | str] | None = None,
+    protocols: Sequence[Mechanism | str] | None = None,
     *,
     calibration: Calibration = Calibration.EXACT,
     server: Server = Server.NONE,
@@ -203,7 +203,7 @@ def general_protocols(server: Server = Server.NONE) -> list[str]:
     ]
 
 
-def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> list[Protocol]:
+def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> list[Mechanism]:
     """Protocols by name with ``options``, each for those that have it; ``offered`` ones go to the protocols that have them.
 
     Raises :class:`InputError` for an option that none of them has, with the nearest one that is known.
@@ -224,7 +224,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     ]
 
 
-def _within(protocol: Protocol, target: Target, most: int | None) -> Protocol:
+def _within(protocol: Mechanism, target: Target, most: int | None) -> Mechanism:
     """With no more rounds than there are messages to send."""
     if most is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
         return protocol

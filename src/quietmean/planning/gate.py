@@ -1,6 +1,6 @@
 """The gate before the release: what a history lets every coalition know must stay below the target, or nothing is released.
 
-A protocol with a gate (:attr:`~quietmean.protocols.Protocol.gated`) hides every value before the release, in every history, as
+A protocol with a gate (:attr:`~quietmean.protocols.Mechanism.gated`) hides every value before the release, in every history, as
 its ``variance_before_release`` says. What the releases add depends on who was online and on which shares arrived. So the parties
 certify the history that they have, releases included, against every coalition of the planned size, and release only if its mu is
 below that of the target. A release that is missing afterwards only takes something away from the view. So the mu of any history
@@ -40,7 +40,7 @@ from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound, most_tried
 from quietmean.privacy.information import one_thread
-from quietmean.protocols import Protocol, Target
+from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
 
 # Digits to which all parties compute the same number.
@@ -135,12 +135,12 @@ def _counted(execution: Execution, target: Target, view: NDArray[np.float64] | N
     return conversion.mu_against_any(target.colluding, view, execution.sensitivity)
 
 
-def mu_before_release(protocol: Protocol, sensitivity: float) -> float:
+def mu_before_release(protocol: Mechanism, sensitivity: float) -> float:
     """mu of what all others together know of a party before it releases anything, at most, in every history."""
     return sensitivity / math.sqrt(protocol.variance_before_release())
 
 
-def a_priori_at_gate(target: Target, protocol: Protocol) -> APriori:
+def a_priori_at_gate(target: Target, protocol: Mechanism) -> APriori:
     """What a study costs at most whose parties hold the gate; never more than without it."""
     promised = protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
     mu = a_priori_mu(target, protocol)
@@ -155,7 +155,7 @@ def kept_at_gate(target: Target, execution: Execution) -> Execution:
     return replace(execution, kept={target.colluding: a_priori_at_gate(target, execution.protocol)})
 
 
-def a_priori_mu(target: Target, protocol: Protocol) -> float:
+def a_priori_mu(target: Target, protocol: Mechanism) -> float:
     """The mu that no history exceeds, against any coalition of the planned size, if all honest parties keep to the gate."""
     return max(mu_before_release(protocol, target.sensitivity), mu_of_budget(target.epsilon, target.delta))
 

@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import bound_mu
-from quietmean.protocols import Protocol, Target
+from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 
@@ -22,7 +22,7 @@ WATCHED = 16
 _WIDTH = 5e-3
 
 
-def worst_mu(target: Target, protocol: Protocol, seed: Seed, dropouts: float) -> float:
+def worst_mu(target: Target, protocol: Mechanism, seed: Seed, dropouts: float) -> float:
     """An upper bound of mu, at unit sensitivity, of the worst of some parties in one simulated execution.
 
     The coalition holds everybody who received from them or shares noise with them, as far as there are colluders enough. Raises

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,11 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Ve
 from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.eavesdropping import Interception, is_random
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -45,7 +44,7 @@ _ABOVE = 1e-6
 _PLACES = ("centre", "clip", "radius", "domain", "bound", "largest_value")
 
 
-class Integers(typing.Protocol):
+class Integers(Protocol):
     """A source of random whole numbers, such as a numpy Generator."""
 
     def integers(self, low: int, /) -> Any:
@@ -89,7 +88,7 @@ class Plan:
     """
 
     target: Target
-    protocol: Protocol
+    protocol: Mechanism
     dissemination: ResultBroadcast = field(default_factory=ResultBroadcast)
     prediction: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -139,7 +138,7 @@ class Plan:
 
     @property
     def input_domain(self) -> InputDomain:
-        """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:meth:`Protocol.input_domain`)."""
+        """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:meth:`Mechanism.input_domain`)."""
         return self.protocol.input_domain(self.target) if self.domain is None else self.domain
 
     def with_domain(self, domain: InputDomain) -> Plan:
@@ -378,7 +377,7 @@ class Plan:
 
     @property
     def refunds(self) -> bool:
-        """Whether an execution that cost less than was reserved gives the difference back; see :attr:`Protocol.refunds`.
+        """Whether an execution that cost less than was reserved gives the difference back; see :attr:`Mechanism.refunds`.
 
         What a random eavesdropper cost is known of one draw only.
         """
@@ -404,6 +403,6 @@ def require_foreseen(target: Target) -> None:
         )
 
 
-def _where_values_lie(protocol: Protocol) -> str:
+def _where_values_lie(protocol: Mechanism) -> str:
     """The options of a protocol that say it, by their names."""
     return ", ".join(one.named for key, one in protocol.options().items() if key in _PLACES) or "none of this protocol"

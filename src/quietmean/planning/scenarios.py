@@ -16,7 +16,7 @@ from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
 from quietmean.privacy.information import CoalitionSolver
-from quietmean.protocols import Protocol, Target
+from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.eavesdropping import Interception
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
@@ -45,7 +45,7 @@ class Scenario:
         return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
 
 
-def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dropouts: float | None = None) -> Scenario:
+def draw_scenario(target: Target, template: Mechanism, seed: Seed, tried: int, dropouts: float | None = None) -> Scenario:
     """Schedule, dropouts (by default as planned) and up to ``tried`` coalitions from a public seed.
 
     ``template``: complete, with unit noise.
@@ -67,13 +67,13 @@ def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dr
     return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate, dropouts)
 
 
-def draw_estimates(target: Target, template: Protocol, seed: Seed, count: int) -> list[LinearEstimate]:
+def draw_estimates(target: Target, template: Mechanism, seed: Seed, count: int) -> list[LinearEstimate]:
     """How noise and values enter the result in ``count`` simulated executions, dropouts as planned."""
     executions = (draw_execution(target, template, seed.derive(number), target.dropouts) for number in range(count))
     return [linear_estimate(execution.transcript(), execution.weights) for execution in executions]
 
 
-def draw_execution(target: Target, template: Protocol, seed: Seed, dropouts: float) -> Execution:
+def draw_execution(target: Target, template: Mechanism, seed: Seed, dropouts: float) -> Execution:
     """Schedule, dropouts and what is intercepted, from a public seed; who is indispensable stays."""
     schedule = template.draw_schedule(target.parties, seed.derive("schedule"))
     permanent = dropouts if schedule.rounds else 0.0

@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
@@ -20,7 +20,7 @@ from quietmean.protocols.target import Target
 __all__ = [
     "Aggregated",
     "Design",
-    "Protocol",
+    "Mechanism",
     "Releases",
     "SelfCalibrating",
     "Server",
@@ -35,14 +35,14 @@ GROUP = "quietmean.protocols"
 
 
 @cache
-def registry() -> dict[str, type[Protocol]]:
-    """All protocols by name: a folder of this package each, as ``PROTOCOL``, and those that other distributions bring.
+def registry() -> dict[str, type[Mechanism]]:
+    """All protocols by name: a folder of this package each but ``mechanism``, as ``PROTOCOL``, and those of other distributions.
 
     Raises :class:`InputError` for a distribution whose protocol cannot be loaded or has the name of another one.
     """
-    folders = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-    kinds: list[type[Protocol]] = [importlib.import_module(f"{__name__}.{folder}").PROTOCOL for folder in folders]
-    return with_extensions({kind.name: kind for kind in kinds}, GROUP, "protocol", Protocol)
+    folders = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name != "mechanism")
+    kinds: list[type[Mechanism]] = [importlib.import_module(f"{__name__}.{folder}").PROTOCOL for folder in folders]
+    return with_extensions({kind.name: kind for kind in kinds}, GROUP, "protocol", Mechanism)
 
 
 @cache
@@ -69,13 +69,13 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     return own, {**options, **implied}
 
 
-def get_protocol(name: str) -> type[Protocol]:
+def get_protocol(name: str) -> type[Mechanism]:
     """The protocol of that name, or of that other name. Raises :class:`InputError` for an unknown one."""
     known = _aliases()
     return registry()[known[name][0] if name in known else require_known("protocol", name, [*registry(), *known])]
 
 
-def configure(name: str, options: Mapping[str, Any] | None = None) -> Protocol:
+def configure(name: str, options: Mapping[str, Any] | None = None) -> Mechanism:
     """The protocol of that name with these options and those that the name implies; all other fields are open.
 
     Raises :class:`InputError` for an unknown name, and for options that it has not or that contradict it.

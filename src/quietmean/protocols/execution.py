@@ -22,7 +22,7 @@ from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
-from quietmean.protocols import Protocol, Releases, get_protocol
+from quietmean.protocols import Mechanism, Releases, get_protocol
 from quietmean.protocols.eavesdropping import Interception, is_random
 from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_choice, optional_field, required_field
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
@@ -74,7 +74,7 @@ class Execution:
     ``interception``: the messages between parties that are read, where the target says so and that tells anything.
     """
 
-    protocol: Protocol
+    protocol: Mechanism
     schedule: Schedule
     trace: ExecutionTrace
     sensitivity: float
@@ -187,7 +187,7 @@ class Execution:
         return {}
 
     def a_priori(self, size: int, delta: float) -> APriori:
-        """What could have been promised before the start, against ``size`` colluders; see :meth:`Protocol.a_priori`."""
+        """What could have been promised before the start, against ``size`` colluders; see :meth:`Mechanism.a_priori`."""
         promised = self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
         if self.interception is not None:
             promised = self.protocol.whichever_are_read(promised, self.interception.eavesdropping)

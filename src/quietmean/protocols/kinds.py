@@ -9,7 +9,7 @@ from typing import ClassVar
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import parameters_of
-from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 
@@ -18,13 +18,13 @@ from quietmean.protocols.target import Target
 class Design:
     """A protocol made for a target, the predicted mean squared error per coordinate (noise; lost values), and its certificate."""
 
-    protocol: Protocol
+    protocol: Mechanism
     mse_noise: float
     mse_dropout_bias: float
     certificate: str
 
 
-class SelfCalibrating(Protocol):
+class SelfCalibrating(Mechanism):
     """A protocol that finds its noise by itself; others are calibrated on simulated executions.
 
     ``keeps_nats``: it can be planned for a target in nats.
@@ -42,7 +42,7 @@ class SelfCalibrating(Protocol):
         """The complete value for a target, computed directly. Raises :class:`InputError` where there is none."""
 
 
-class Aggregated(Protocol):
+class Aggregated(Mechanism):
     """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish.
 
     ``trust_with_collector``: who is trusted where there is one though there need not be.

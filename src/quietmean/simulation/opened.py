@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Units, Vector
 from quietmean.privacy import Adversary
-from quietmean.protocols import Protocol
+from quietmean.protocols import Mechanism
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.opening import Opening, Sent
 from quietmean.randomness.insecure import InsecureSilence, InsecureStackedNoise, insecure_seed
@@ -51,7 +51,7 @@ class OpenedView:
 
     execution: Execution
     adversary: Adversary
-    opening: Opening[Protocol]
+    opening: Opening[Mechanism]
     # By default the machines of the execution's protocol.
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
 

@@ -17,7 +17,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
-from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
@@ -205,7 +205,7 @@ UNNOTICED = frozenset({"consensus", "muffliato"})
 
 @st.composite
 def executions(
-    draw: st.DrawFn, protocol: str | type[Protocol], parameters: Parameters | None = None, max_parties: int = 9
+    draw: st.DrawFn, protocol: str | type[Mechanism], parameters: Parameters | None = None, max_parties: int = 9
 ) -> Execution:
     """Random executions of a protocol: 2 to ``max_parties`` parties, every schedule, dropouts, lost messages, weights.
 
@@ -231,7 +231,7 @@ def executions(
     return Execution(parsed, schedule, trace, draw(st.floats(0.1, 10.0)), weights)
 
 
-def _parsed(draw: st.DrawFn, protocol: type[Protocol], parties: int, parameters: Parameters | None) -> Protocol:
+def _parsed(draw: st.DrawFn, protocol: type[Mechanism], parties: int, parameters: Parameters | None) -> Mechanism:
     grid = draw(_grids()) if issubclass(protocol, DiscreteNoise) else {}
     if parameters is not None:
         chosen = draw(parameters(parties))

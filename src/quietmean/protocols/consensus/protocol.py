@@ -25,7 +25,7 @@ from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.protocol import NOTHING_BOUNDS
+from quietmean.protocols.mechanism.mechanism import NOTHING_BOUNDS
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript

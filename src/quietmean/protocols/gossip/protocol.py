@@ -29,7 +29,7 @@ from quietmean.protocols.inca.spec import (
     Injection,
     check_fixed_point,
 )
-from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.numbers import Arithmetic, divisible_rows
@@ -37,7 +37,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Gossip(Protocol):
+class Gossip(Mechanism):
     """Push-sum averaging without any protection, for comparison. Fields as those of IncA."""
 
     name = "gossip"

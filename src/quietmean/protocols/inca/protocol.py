@@ -22,7 +22,7 @@ from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_f
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import contributing, parts_released, population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.numbers import Arithmetic, divisible_rows
@@ -51,7 +51,7 @@ def default_rounds(parties: int, eavesdropping: Eavesdropping | None = None) -> 
     return math.ceil(usual * min(1 / (1 - eavesdropping), _MOST_TIMES))
 
 
-class IncA(IncaParameters, Protocol):
+class IncA(IncaParameters, Mechanism):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"

@@ -18,7 +18,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
-from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
@@ -31,7 +31,7 @@ from quietmean.transcript import Transcript
 _MOST_RECORDS = 2.0**20
 
 
-class SecretSharing(SecretSharingParameters, Protocol):
+class SecretSharing(SecretSharingParameters, Mechanism):
     """Consensus on additive shares over the integers modulo p: exact sums, no noise."""
 
     name = "secret-sharing"
