@@ -13,7 +13,7 @@ import pytest
 
 from quietmean.planning import Target
 from quietmean.planning.calibrate import choose_levels, draw_guards
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -35,7 +35,7 @@ def draw(dropouts: float, schedule: str, guards: int = 0) -> list[Scenario]:
     return planned + draw_guards(target, template, guard_seed, 1, guards)
 
 
-def evaluate(scenarios: list[Scenario], dropouts: float, calibration: Calibration) -> tuple[float, float, float]:
+def evaluate(scenarios: list[Scenario], dropouts: float, calibration: CalibrationMethod) -> tuple[float, float, float]:
     """(sigma_star^2, sigma_delta^2, mean noise MSE over the executions)."""
     star, delta = choose_levels(make_target(dropouts), scenarios, calibration)
     planned = [scenario.estimate for scenario in scenarios if scenario.dropouts == dropouts]
@@ -49,10 +49,10 @@ def test_figure_3b_table(dropouts: float, table: Callable[[str], None]) -> None:
     guarded, permutation = draw(dropouts, "uniform", guards=20), draw(dropouts, "permutation", guards=20)
     uniform = guarded[:EXECUTIONS]
     rows = {
-        "paper, uniform": evaluate(uniform, dropouts, Calibration.PAPER),
-        "exact-view, uniform": evaluate(uniform, dropouts, Calibration.EXACT_VIEW),
-        "exact, uniform": evaluate(guarded, dropouts, Calibration.EXACT),
-        "exact, permutation": evaluate(permutation, dropouts, Calibration.EXACT),
+        "paper, uniform": evaluate(uniform, dropouts, CalibrationMethod.PAPER),
+        "exact-view, uniform": evaluate(uniform, dropouts, CalibrationMethod.EXACT_VIEW),
+        "exact, uniform": evaluate(guarded, dropouts, CalibrationMethod.EXACT),
+        "exact, permutation": evaluate(permutation, dropouts, CalibrationMethod.EXACT),
     }
     table(f"dropouts {dropouts:g}{'':22s} sigma_star^2 sigma_delta^2          MSE  paper/this")
     for name, (star, delta, mse) in rows.items():

@@ -15,7 +15,7 @@ from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
-from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, shown_parties, statement
+from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
 from support.pages import words_of
 
@@ -200,7 +200,7 @@ def test_values_far_outside_the_bounds_are_drawn(usual: StudyReport, tmp_path: P
 
 def test_traffic_counts_what_the_transcript_says() -> None:
     execution = _execution(away=True, lost=True)
-    traffic = Traffic.of(execution, {0, 3})
+    traffic = MessageTraffic.of(execution, {0, 3})
     delivered = execution.trace.delivered(execution.schedule)
     assert traffic.arrived == delivered.sum()
     assert traffic.arrived == traffic.seen + traffic.sent.sum() + traffic.quiet.sum()
@@ -218,7 +218,7 @@ def test_of_what_might_be_sent_only_what_came_is_drawn() -> None:
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[3:] = True
     early = execution.with_trace(replace(execution.trace, lost=lost))
-    traffic = Traffic.of(early, {0})
+    traffic = MessageTraffic.of(early, {0})
     assert rounds_used(early) == traffic.table[:, 0].max() == 3
     assert traffic.kept == 0
     assert rounds_used(_execution(lost=True)) == _execution(lost=True).schedule.rounds

@@ -19,7 +19,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
 from quietmean.planning.calibrate import calibrate, gate_trials, required_delta
 from quietmean.planning.candidates import configured, general_protocols, rank
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.explain import why_first
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
@@ -223,7 +223,7 @@ def test_the_papers_calibrations_in_one_table() -> None:
     target = Target(parties=40, epsilon=0.2, delta=1e-5, colluding=4, dropouts=0.1)
     paper, view, exact = (
         calibrate(target, IncA(rounds=20, schedule="uniform"), calibration=mode, executions=6)
-        for mode in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT)
+        for mode in (CalibrationMethod.PAPER, CalibrationMethod.EXACT_VIEW, CalibrationMethod.EXACT)
     )
     best = calibrate(target, IncA(rounds=20), executions=6)
     assert isinstance(paper.protocol, IncA)
@@ -249,15 +249,15 @@ def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
     for number in range(10):
         scenario = draw_scenario(target, IncA().template(target), Seed.public("theorem 4.7", number), 50)
         mu, star = classical_mu(0.5, 1e-5), 9.0
-        paper = required_delta(scenario, star, mu, Calibration.PAPER)
-        exact = required_delta(scenario, star, mu, Calibration.EXACT_VIEW)
+        paper = required_delta(scenario, star, mu, CalibrationMethod.PAPER)
+        exact = required_delta(scenario, star, mu, CalibrationMethod.EXACT_VIEW)
         assert exact <= paper * (1 + 1e-9)
         assert scenario.worst_information(paper / star) <= (star * mu) ** 2 * (1 + 1e-9)
 
 
 def test_the_classical_constant_is_refused_where_it_is_void() -> None:
     with pytest.raises(InputError, match="void for epsilon >= 1"):
-        calibrate(TARGET, IncA(), calibration=Calibration.PAPER)
+        calibrate(TARGET, IncA(), calibration=CalibrationMethod.PAPER)
 
 
 @pytest.mark.slow

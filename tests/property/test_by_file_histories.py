@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
 from quietmean.studies.by_file import Giver
-from quietmean.studies.study_keys import Given, StudyKeys, write_private
+from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
 from support.meeting import meet
 
 STUDY: dict[str, Any] = {
@@ -84,7 +84,7 @@ class _Giver(Giver):
         if self.__dict__["crash"] == "register":
             raise _CrashError
 
-    def _spend(self, keys: StudyKeys, given: Given) -> None:
+    def _spend(self, keys: StudyKeys, given: GivenContribution) -> None:
         super()._spend(keys, given)
         if self.__dict__["crash"] == "keys":
             raise _CrashError

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import cells, database, delimited, read_columns
 from quietmean.studies.data.numerals import Numerals
@@ -40,7 +40,7 @@ DAY = Column.model_validate({"name": "day", "low": "2001-01-01", "high": "2001-1
 COLUMNS = Columns([*NUMBERS_AND_LEVELS, DAY])
 STATISTICS = [*all_statistics(), *(parse_statistic(read_text(text)) for text in ("mean(day)", "histogram(day, bins=4)"))]
 REPLACED = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD) for one in STATISTICS]
-ONE_MORE = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD, count=Count.PRIVATE, most_records=9) for one in STATISTICS]
+ONE_MORE = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD, count=CountVisibility.PRIVATE, most_records=9) for one in STATISTICS]
 
 TELLING = ["13/04/2001", "04/13/2001", "01/12/2001", "61,5", "1.234", "0,123", "0.9", "0,9", "ja", "ä", 0.9, 20010203]
 

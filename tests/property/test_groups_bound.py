@@ -64,8 +64,8 @@ def _of_any(shares: HiddenShares, party: int, divided: list[list[int]]) -> NDArr
 
 
 def test_a_coalition_that_takes_one_group_less_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    worst = groups.Columns.worst
-    monkeypatch.setattr(groups.Columns, "worst", lambda columns, size: worst(columns, size - 1))
+    worst = groups.GroupProducts.worst
+    monkeypatch.setattr(groups.GroupProducts, "worst", lambda columns, size: worst(columns, size - 1))
     assert attack(15, SEED) < 1 - 1e-3
 
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import Account, Budget, Entry, Freeze, Ledger, Refund
-from quietmean.ledger.filter import Request, reserved, settled
+from quietmean.ledger import Account, Budget, Freeze, Ledger, LedgerEntry, Refund
+from quietmean.ledger.filter import SpendingRequest, reserved, settled
 from quietmean.privacy import Charge, mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STAMP = "2030-01-02T12:00:00+00:00"
 DIGITS = 60
-Reserve = Callable[[Account, Entry | None, Request, str, str], Entry]
-Settle = Callable[[Account, Entry, Charge, str, str], tuple[Entry, Freeze | None]]
+Reserve = Callable[[Account, LedgerEntry | None, SpendingRequest, str, str], LedgerEntry]
+Settle = Callable[[Account, LedgerEntry, Charge, str, str], tuple[LedgerEntry, Freeze | None]]
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Adversary:
                 self.violated |= not (self.truth.holds() or self.account.frozen)
 
     def ask(self, study: str) -> None:
-        request = Request(study, study, self.wish(), refund=self.rng.random() < 0.9)
+        request = SpendingRequest(study, study, self.wish(), refund=self.rng.random() < 0.9)
         try:
             entry = self.reserve(self.account, None, request, STAMP, "")
         except InputError:
@@ -178,25 +178,31 @@ def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path) -> None:
 # --- wrong filters -----------------------------------------------------------------------------------------------------------
 
 
-def refunds_upwards(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+def refunds_upwards(
+    account: Account, entry: LedgerEntry, charge: Charge, stamp: str, note: str
+) -> tuple[LedgerEntry, Freeze | None]:
     """Takes whatever a study says that it cost, as the first ledgers did."""
     fresh, _ = settled(account, entry, charge, stamp, note)
     return fresh, None
 
 
-def forgets(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+def forgets(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, note: str) -> tuple[LedgerEntry, Freeze | None]:
     """The last answer holds, not the worst."""
     return replace(entry, certified=charge, charged=charge, status="spent"), None
 
 
-def gives_back_what_is_not_settled(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+def gives_back_what_is_not_settled(
+    account: Account, known: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str
+) -> LedgerEntry:
     """Counts a study only once it is settled."""
     return reserved(
         replace(account, entries=tuple(one for one in account.entries if one.settled)), known, request, stamp, command
     )
 
 
-def counts_only_mu(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+def counts_only_mu(
+    account: Account, known: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str
+) -> LedgerEntry:
     """Takes beta and tv as they come, as the first ledgers did."""
     entry = reserved(account, known, replace(request, charge=Charge(request.charge.mu)), stamp, command)
     return replace(entry, reserved=request.charge, charged=Charge(request.charge.mu))

@@ -15,7 +15,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
-from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
+from quietmean.ledger import RESERVED, SPENT, Ledger, LedgerEntry
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import Study
@@ -60,7 +60,7 @@ def arguments(folder: Path, name: str, *extra: str) -> list[str]:
     return ["join", *study, "--yes", "--data", str(folder / f"{name}.csv"), "--key", str(folder / f"{name}.key"), *extra]
 
 
-def entries(folder: Path, account: str) -> tuple[Entry, ...]:
+def entries(folder: Path, account: str) -> tuple[LedgerEntry, ...]:
     with Ledger.open(folder / "ledger") as ledger:
         return ledger.trace(account)
 

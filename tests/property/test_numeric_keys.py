@@ -26,7 +26,7 @@ from quietmean.protocols import registry
 from quietmean.statistics import Column
 from quietmean.studies.deadlines import Deadlines
 from quietmean.studies.party import Policy
-from quietmean.studies.party.policy import Rules
+from quietmean.studies.party.policy import PolicyRules
 from quietmean.studies.study import Study
 from support.hostile_numbers import NUMBERS, kinds, named_by, within
 
@@ -105,9 +105,9 @@ def toml(value: float) -> str:
     return str(value) if isinstance(value, int) or math.isfinite(value) else str(value).replace("infinity", "inf")
 
 
-@pytest.mark.parametrize("key", numeric(Rules))
+@pytest.mark.parametrize("key", numeric(PolicyRules))
 def test_each_number_of_a_policy(key: str, tmp_path: Path) -> None:
-    many = "tuple" in str(Rules.model_fields[key].annotation)
+    many = "tuple" in str(PolicyRules.model_fields[key].annotation)
 
     def loaded(value: float) -> object:
         place = tmp_path / "policy.toml"

@@ -11,7 +11,7 @@ import pytest
 from numpy.polynomial.polynomial import polyder, polyval2d
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments
 from quietmean.statistics.features.higher import PART_IF_PRIVATE
@@ -31,7 +31,7 @@ ROBUST = {"linear-regression(y ~ x)": False, "linear-regression(x ~ y)": False, 
 ROBUST |= {"linear-regression(y ~ arm)": True}
 
 
-def moments(text: str, *others: str, count: Count = Count.PUBLIC) -> Moments:
+def moments(text: str, *others: str, count: CountVisibility = CountVisibility.PUBLIC) -> Moments:
     """The feature that is released for these statistics together."""
     statistics = tuple(parse_statistic(read_text(one)) for one in (text, *others))
     (found,) = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=count).scales
@@ -179,7 +179,7 @@ def test_lengths_and_missing_values(text: str) -> None:
     axis = np.linspace(-1, 1, 201)
     first = np.array([-1.0, 1.0]) if ROBUST[text] else np.linspace(0, 1, 101)
     points = np.array(np.meshgrid(first, axis)).reshape(2, -1)
-    public, private = moments(text), moments(text, count=Count.PRIVATE)
+    public, private = moments(text), moments(text, count=CountVisibility.PRIVATE)
     assert private.higher_weights == public.higher_weights
     assert public.proven is not None
     assert float((Forms.of(public).at(*points) ** 2).sum(axis=0).max()) <= public.proven * 0.99
@@ -196,13 +196,13 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("texts", OTHERS.values(), ids=OTHERS)
-@pytest.mark.parametrize("count", Count)
-def test_several_statistics_of_a_pair_together(texts: tuple[str, ...], count: Count) -> None:
+@pytest.mark.parametrize("count", CountVisibility)
+def test_several_statistics_of_a_pair_together(texts: tuple[str, ...], count: CountVisibility) -> None:
     statistics = tuple(parse_statistic(read_text(text)) for text in texts)
     workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=count)
     assert len(workload.scales) == 1
     assert check_sensitivity(workload, restarts=4, seed=3) > 0.9
-    if count == Count.PUBLIC:
+    if count == CountVisibility.PUBLIC:
         assert workload.sensitivity <= len(texts) ** 0.5 * (1 + 1e-12)
 
 

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.party import Message, PartyId
-from quietmean.protocols.packed_sharing.ballots import Proposal, is_valid
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, is_valid
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, leads
 from quietmean.protocols.packed_sharing.messages import Said
 from quietmean.protocols.packed_sharing.schedule import leaders_of
@@ -29,7 +29,7 @@ FULL = (1 << PARTIES) - 1
 LEADERS = leaders_of(ITS.draw_schedule(PARTIES, Seed.public("lies", 0)))
 SETS = st.integers(0, FULL)
 PROPOSALS = st.builds(
-    lambda ballot, inputs, members: Proposal(ballot, RULES.pack(inputs), RULES.pack(members)), st.integers(1, 3), SETS, SETS
+    lambda ballot, inputs, members: BallotProposal(ballot, RULES.pack(inputs), RULES.pack(members)), st.integers(1, 3), SETS, SETS
 )
 # For each receiver and each round from 3 on, what is proposed and voted for; None: nothing.
 TALES = st.lists(
@@ -41,7 +41,7 @@ TALES = st.lists(
 class Liar:
     """Tells each receiver its own tale, with everything else as it should be; votes in the first rounds of votes too."""
 
-    tales: Mapping[PartyId, list[list[tuple[Proposal | None, Proposal | None]]]]
+    tales: Mapping[PartyId, list[list[tuple[BallotProposal | None, BallotProposal | None]]]]
 
     def __call__(self, message: Message, receiver: int) -> bytes | None:
         if message.round < FIRST_PROPOSAL:
@@ -54,7 +54,7 @@ class Liar:
         return CODEC.write(message.round, Said(FULL, vote, proposal if proposes and message.round > FIRST_VOTES else None))
 
 
-def votes_of(run: Run) -> list[Proposal]:
+def votes_of(run: Run) -> list[BallotProposal]:
     found = [run.steps[party].state.member.vote for party in run.honest]
     return [vote for vote in found if vote is not None]
 
@@ -83,7 +83,7 @@ def test_two_proposals_at_once(data: st.DataObject) -> None:
     leader = LEADERS[0]
     sets = data.draw(st.lists(SETS.filter(lambda one: one.bit_count() >= RULES.least), min_size=2, max_size=2, unique=True))
     told = data.draw(st.lists(st.sampled_from([0, 1]), min_size=PARTIES, max_size=PARTIES))
-    made = [Proposal(1, RULES.pack(inputs), RULES.pack(FULL)) for inputs in sets]
+    made = [BallotProposal(1, RULES.pack(inputs), RULES.pack(FULL)) for inputs in sets]
 
     def change(message: Message, receiver: int) -> bytes | None:
         if message.round < FIRST_PROPOSAL:
@@ -110,7 +110,7 @@ def test_votes_that_change(data: st.DataObject) -> None:
     """Two members vote with everybody at first, then for another valid set: the first vote counts, the result stays."""
     liars = set(data.draw(st.permutations(range(PARTIES)))[:2])
     assume(LEADERS[0] not in liars)
-    other = Proposal(1, RULES.pack(data.draw(SETS.filter(lambda one: one.bit_count() >= 4))), RULES.pack(FULL))
+    other = BallotProposal(1, RULES.pack(data.draw(SETS.filter(lambda one: one.bit_count() >= 4))), RULES.pack(FULL))
     turn = data.draw(st.integers(FIRST_VOTES, 6))
 
     def change(message: Message, receiver: int) -> bytes | None:
@@ -130,7 +130,7 @@ def test_votes_that_change(data: st.DataObject) -> None:
 @pytest.mark.parametrize("as_votes", [False, True])
 def test_what_is_not_valid_is_ignored_by_everybody(inputs: int, members: int, as_votes: bool) -> None:
     """As a proposal of the first leader, or in the votes of two members: 3 inputs are below u_min = 4, 3 members below T = 4."""
-    bad = Proposal(1, RULES.pack(inputs), RULES.pack(members))
+    bad = BallotProposal(1, RULES.pack(inputs), RULES.pack(members))
     assert not is_valid(RULES, bad)
     liars = set(LEADERS[3:5]) if as_votes else {LEADERS[0]}
 

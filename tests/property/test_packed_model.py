@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from quietmean.protocols.packed_sharing.ballots import Rules, ballots_needed
-from quietmean.protocols.packed_sharing.member import Member, MemberState
+from quietmean.protocols.packed_sharing.ballots import BallotRules, ballots_needed
+from quietmean.protocols.packed_sharing.member import CommitteeMember, MemberState
 from support.packed_model import (
     Ended,
     Model,
@@ -80,7 +80,7 @@ def test_a_second_vote_is_found_out() -> None:
 # --- at random ----------------------------------------------------------------------------------------------------------------
 
 
-def some_rules(seed: int, largest: int) -> tuple[Rules, int]:
+def some_rules(seed: int, largest: int) -> tuple[BallotRules, int]:
     """Of n = 4..largest members, c lie and f may be gone, as q <= n - f and T <= n - f allow; and how many die."""
     parties = 4 + seed % (largest - 3)
     liars = seed // 7 % (parties // 3 + 1)
@@ -91,8 +91,8 @@ def some_rules(seed: int, largest: int) -> tuple[Rules, int]:
 
 
 def runs(
-    count: int, largest: int, kind: type[Member] = Member, restart: Restart = durable, weaker: int = 0
-) -> Iterator[tuple[int, Rules, Ended]]:
+    count: int, largest: int, kind: type[CommitteeMember] = CommitteeMember, restart: Restart = durable, weaker: int = 0
+) -> Iterator[tuple[int, BallotRules, Ended]]:
     for seed in range(count):
         rules, gone = some_rules(seed, largest)
         weak = replace(rules, quorum=rules.quorum - weaker)
@@ -154,7 +154,7 @@ class Away(RandomRun):
         return True
 
 
-def undecided(kind: type[Member]) -> int:
+def undecided(kind: type[CommitteeMember]) -> int:
     """Of 20 such runs of five members, of which one is gone and nobody lies, those in which one that stays has no result."""
     rules = rules_of(5, 0, 2, 1)
     without = 0
@@ -167,7 +167,7 @@ def undecided(kind: type[Member]) -> int:
 
 def test_a_leader_that_votes_when_it_proposes_is_found_out() -> None:
     """Nobody is split by it; but it is left alone with its vote, and then the others are too few."""
-    assert undecided(Member) == 0
+    assert undecided(CommitteeMember) == 0
     assert undecided(VotesWhenItProposes) == 20
 
 

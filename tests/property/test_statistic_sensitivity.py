@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks, prefix_diameter, prefix_root
 from quietmean.randomness import BitStream
@@ -81,7 +81,7 @@ MENU = [
 ROWS = {"table-1(by=sex)": 6, "table-1(age, glu, by=race)": 3, "table-1(age, race, smoker)": 3}
 
 
-def study(texts: list[str], shares: list[float] | None = None, count: Count = Count.PUBLIC) -> Workload:
+def study(texts: list[str], shares: list[float] | None = None, count: CountVisibility = CountVisibility.PUBLIC) -> Workload:
     statistics = [parse_statistic(read_text(text)) for text in texts]
     given_shares = shares or [1.0] * len(statistics)
     shared: tuple[Statistic, ...] = tuple(replace(one, share=share) for one, share in zip(statistics, given_shares, strict=True))
@@ -95,10 +95,10 @@ def study(texts: list[str], shares: list[float] | None = None, count: Count = Co
     # Tables of prefixes by groups refuse a coarser grid.
     step=st.sampled_from([0.0, 2.0**-16, 2.0**-13]),
     seed=st.integers(0, 100),
-    count=st.sampled_from(Count),
+    count=st.sampled_from(CountVisibility),
 )
 def test_no_two_records_are_further_apart_than_the_sensitivity(
-    texts: list[str], shares: list[float], step: float, seed: int, count: Count
+    texts: list[str], shares: list[float], step: float, seed: int, count: CountVisibility
 ) -> None:
     workload = study(texts, shares[: len(texts)], count)
     reached = check_sensitivity(workload, restarts=3, seed=seed, step=step)
@@ -114,7 +114,7 @@ def test_each_sensitivity_is_reached(text: str) -> None:
 
 @pytest.mark.parametrize("text", MENU)
 def test_each_length_is_reached_where_counts_are_private(text: str) -> None:
-    assert check_sensitivity(study([text], count=Count.PRIVATE), restarts=8) >= 0.99
+    assert check_sensitivity(study([text], count=CountVisibility.PRIVATE), restarts=8) >= 0.99
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_each_length_is_reached_where_counts_are_private(text: str) -> None:
 )
 def test_lengths_where_counts_are_private(text: str, length: float) -> None:
     """Of the details' table: 1 for tables, 1.394 for 16 cells of prefixes, which three of 13 bins are outside of the edges."""
-    (feature,) = study([text], count=Count.PRIVATE).scales
+    (feature,) = study([text], count=CountVisibility.PRIVATE).scales
     assert feature.length == pytest.approx(length, abs=5e-4)
 
 
 def test_the_length_of_moments_where_counts_are_private() -> None:
     """All weights, and their mean for the count: sqrt(1 + d (d + 1) / 2) where all are 1, as in the details' table."""
-    (joined,) = study(["correlation(age, bmi)"], count=Count.PRIVATE).scales
+    (joined,) = study(["correlation(age, bmi)"], count=CountVisibility.PRIVATE).scales
     assert isinstance(joined, Moments)
     assert joined.length / joined.weights[0] == pytest.approx(math.sqrt(1 + 2 * 3 / 2))
 
@@ -150,7 +150,7 @@ def test_one_record_more_changes_what_enters_by_the_sensitivity_at_most(
 ) -> None:
     """Even of a party that has more records than there is room for, whose sums are cut."""
     statistics = tuple(parse_statistic(read_text(text)) for text in texts)
-    workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=Count.PRIVATE, most_records=20)
+    workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=CountVisibility.PRIVATE, most_records=20)
     rng = np.random.default_rng(seed)
     cells = [searches.candidates(column, BitStream(insecure_seed(seed, "cells"))) for column in COLUMNS]
     records = np.column_stack([rng.choice(values, rows + 1) for values in cells])
@@ -175,7 +175,7 @@ class Short(ColumnBlock):
 
 
 def test_a_length_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = study(["mean(age)"], count=Count.PRIVATE)
+    workload = study(["mean(age)"], count=CountVisibility.PRIVATE)
     monkeypatch.setattr(type(workload.statistics[0]), "features", lambda *_: (Short(COLUMNS["age"]),))
     with pytest.raises(AssertionError, match="long, not"):
         check_sensitivity(workload)

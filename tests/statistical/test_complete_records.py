@@ -12,7 +12,7 @@ import statsmodels.api as statsmodels
 from lifelines.datasets import load_lung
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.table_1 import Table1
 from support.every_kind import COLUMNS, all_statistics
@@ -141,11 +141,11 @@ def test_nothing_read_at_all_is_null_with_a_reason(text: str) -> None:
 
 def test_what_noise_adds_to_the_number_present_is_what_is_stated() -> None:
     """400 draws: their spread is within 15 % of what is stated, four standard errors of a spread from so many."""
-    for count, unit_rows in ((Count.PUBLIC, ROWS), (Count.PRIVATE, ROWS)):
+    for count, unit_rows in ((CountVisibility.PUBLIC, ROWS), (CountVisibility.PRIVATE, ROWS)):
         workload = Workload(
             COLUMNS, tuple(STATISTICS[text] for text in ("mean(age)",)), PrivacyUnit.RECORD, None, count, 2 * ROWS
         )
-        weight = float(unit_rows if count == Count.PUBLIC else 2 * ROWS)
+        weight = float(unit_rows if count == CountVisibility.PUBLIC else 2 * ROWS)
         mean = workload.of_records(holed("0.4")).sum(axis=0) / weight
         rng = np.random.default_rng(1)
         found = []
@@ -156,7 +156,7 @@ def test_what_noise_adds_to_the_number_present_is_what_is_stated() -> None:
             found.append((complete.present, complete.missing, complete.present_error, complete.missing_error))
         drawn = np.array(found)
         assert drawn[:, 0].std() == pytest.approx(drawn[0, 2], rel=0.15)
-        if count == Count.PUBLIC:
+        if count == CountVisibility.PUBLIC:
             assert drawn[:, 1].std() == pytest.approx(drawn[0, 3], rel=0.15)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, Neighbouring
+from quietmean.core.domain import CountVisibility, Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Encoded
 from quietmean.studies import Study
-from quietmean.studies.party.policy import Policy, Rules
+from quietmean.studies.party.policy import Policy, PolicyRules
 
 Array = NDArray[np.float64]
 
@@ -167,10 +167,10 @@ def test_refusals(changes: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_rule_on_numbers_of_records_does_not_tell_them() -> None:
-    strict = Policy(rules=Rules(smallest_records=20))
+    strict = Policy(rules=PolicyRules(smallest_records=20))
     for records in (3, 300):
         with pytest.raises(InputError, match="smallest_records: the study keeps numbers of records private"):
-            strict.refuse_records(records, Count.PRIVATE)
-    strict.refuse_records(300, Count.PUBLIC)
+            strict.refuse_records(records, CountVisibility.PRIVATE)
+    strict.refuse_records(300, CountVisibility.PUBLIC)
     with pytest.raises(InputError, match="fewer than 20 records"):
-        strict.refuse_records(3, Count.PUBLIC)
+        strict.refuse_records(3, CountVisibility.PUBLIC)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.codec import digest
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments, Vertex
@@ -48,13 +48,15 @@ def records(seed: int = 3) -> Array:
     return found
 
 
-def workload_of(text: str, count: Count = Count.PUBLIC) -> Workload:
+def workload_of(text: str, count: CountVisibility = CountVisibility.PUBLIC) -> Workload:
     return Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD, count=count, most_records=2 * ROWS)
 
 
-def answered(text: str, rows: Array, noise: float = 0.0, seed: int = 0, count: Count = Count.PUBLIC) -> Estimates:
+def answered(
+    text: str, rows: Array, noise: float = 0.0, seed: int = 0, count: CountVisibility = CountVisibility.PUBLIC
+) -> Estimates:
     workload = workload_of(text, count)
-    weight = float(len(rows)) if count == Count.PUBLIC else 2.0 * ROWS
+    weight = float(len(rows)) if count == CountVisibility.PUBLIC else 2.0 * ROWS
     mean = workload.of_records(rows).sum(axis=0) / weight
     drawn = noise * np.random.default_rng(seed).standard_normal(len(mean))
     return workload.decode(mean + drawn, noise, weight)[0].estimates
@@ -65,9 +67,9 @@ def complete(rows: Array, *places: int) -> Array:
     return np.asarray(kept[~np.isnan(kept).any(axis=1)])
 
 
-@pytest.mark.parametrize("count", Count)
+@pytest.mark.parametrize("count", CountVisibility)
 @pytest.mark.parametrize(("text", "place"), [("linear-regression(y ~ x)", 0), ("linear-regression(y ~ arm)", 2)])
-def test_slopes_without_noise_have_the_errors_of_statsmodels(text: str, place: int, count: Count) -> None:
+def test_slopes_without_noise_have_the_errors_of_statsmodels(text: str, place: int, count: CountVisibility) -> None:
     found, (x, y) = answered(text, records(), count=count), complete(records(), place, 1).T
     oracle = statsmodels.OLS(y, statsmodels.add_constant(x)).fit(cov_type="HC1", use_t=True)
     np.testing.assert_allclose(found.value, oracle.params, rtol=1e-7)

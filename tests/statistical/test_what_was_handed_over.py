@@ -20,7 +20,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Charge
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secagg.batch import Outcome
+from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.report.certificate import certificate_page
 from quietmean.testing import example_execution
 from support.handed_over import LinearTruth, SumTruth, epsilon_of
@@ -221,6 +221,6 @@ def test_a_run_without_a_result_that_its_aggregator_can_open_with_another_one(mo
     assert truth.tolist() == pytest.approx([0, np.sqrt(2), 0, np.sqrt(2)])
     assert (execution.privacy(DELTA).against({0, 2}).mu_upper >= truth[[1, 3]]).all()
     # Certified as if what has no result had shown nothing, it is found out.
-    nothing = Outcome.of(np.zeros(4, dtype=np.bool_))
+    nothing = SecAggOutcome.of(np.zeros(4, dtype=np.bool_))
     monkeypatch.setattr("quietmean.protocols.secagg.protocol.follow", lambda *run: nothing)
     assert too_low(everybody.with_trace(execution.trace).privacy(DELTA).against({0, 2}).mu_upper, truth[[1, 3]])

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from statsmodels.datasets import randhie
 
-from quietmean.core.domain import Count
+from quietmean.core.domain import CountVisibility
 from quietmean.statistics import Column, Columns, Estimates, random_effects
 from quietmean.statistics.kinds import rates
 from support.coverage import released, workload_of
@@ -117,7 +117,7 @@ def test_a_coin_of_events_has_the_rates_of_a_poisson_process(private: bool) -> N
     time = rng.exponential(4.0, 200_000)
     records = np.column_stack([np.minimum(time, 5), time <= 5])
     if private:
-        workload = type(workload)(workload.columns, workload.statistics, workload.unit, None, Count.PRIVATE, 400_000)
+        workload = type(workload)(workload.columns, workload.statistics, workload.unit, None, CountVisibility.PRIVATE, 400_000)
     encoded = workload.encode(records)
     (answer,) = workload.decode(encoded.vector / encoded.weight, 1e-12, encoded.weight)
     low, high = np.asarray(answer.estimates.of_population)[0]

@@ -16,17 +16,25 @@ from typing import Any
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.core.party import PartyId
-from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, decided, unpack
-from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS, Heard, Member, MemberState, leads
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, decided, unpack
+from quietmean.protocols.packed_sharing.member import (
+    FIRST_PROPOSAL,
+    FIRST_VOTES,
+    STATUS,
+    CommitteeMember,
+    Heard,
+    MemberState,
+    leads,
+)
 
 # A member each, by number.
 Joint = tuple[int, ...]
 Restart = Callable[[MemberState], MemberState]
 
 
-def rules_of(parties: int, liars: int, gone: int, least: int, secrets: int = 1, ballots: int = 3) -> Rules:
+def rules_of(parties: int, liars: int, gone: int, least: int, secrets: int = 1, ballots: int = 3) -> BallotRules:
     """Everybody is a member, with the quorum of the protocol."""
-    return Rules(parties, liars, secrets, (parties + liars) // 2 + 1, least, gone, 0, ballots)
+    return BallotRules(parties, liars, secrets, (parties + liars) // 2 + 1, least, gone, 0, ballots)
 
 
 @functools.lru_cache(200_000)
@@ -42,7 +50,7 @@ def forgets_its_vote(state: MemberState) -> MemberState:
     return replace(state, vote=None, votes=())
 
 
-class SecondVote(Member):
+class SecondVote(CommitteeMember):
     """A wrong implementation: a new leader's proposal gets a new vote."""
 
     def end_round(self, state: MemberState, heard: Heard) -> MemberState:
@@ -55,7 +63,7 @@ class SecondVote(Member):
         return super().end_round(state, heard)
 
 
-class VotesWhenItProposes(Member):
+class VotesWhenItProposes(CommitteeMember):
     """A wrong implementation: the leader's proposal is its vote, whether or not anybody hears of it."""
 
     def end_round(self, state: MemberState, heard: Heard) -> MemberState:
@@ -71,8 +79,8 @@ class Told:
     """What one member tells in a round, to whoever it reaches."""
 
     holds: Mask | None = None
-    vote: Proposal | None = None
-    proposal: Proposal | None = None
+    vote: BallotProposal | None = None
+    proposal: BallotProposal | None = None
 
 
 def told(state: MemberState, round_: int) -> Told:
@@ -85,7 +93,7 @@ def told(state: MemberState, round_: int) -> Told:
 
 def heard(messages: Mapping[PartyId, Told], leader: PartyId | None, reached: bool) -> Heard:
     """As in the machine."""
-    votes: dict[Proposal, Mask] = {}
+    votes: dict[BallotProposal, Mask] = {}
     for sender, message in messages.items():
         if message.vote is not None:
             votes[message.vote] = votes.get(message.vote, 0) | 1 << sender
@@ -140,12 +148,12 @@ class _Numbers:
 class Model:
     """``holds``: of each member after dealing. ``liar``: who lies, if anybody. ``candidates``: sets that the liar names."""
 
-    rules: Rules
+    rules: BallotRules
     leaders: tuple[PartyId, ...]
     holds: tuple[Mask, ...]
     liar: PartyId | None = None
     candidates: tuple[Mask, ...] = ()
-    kind: type[Member] = Member
+    kind: type[CommitteeMember] = CommitteeMember
     restart: Restart = durable
 
     def explore(self) -> Explored:
@@ -165,7 +173,7 @@ class Model:
                 self._check([numbers.known[one] for one in joint], found)
         return found
 
-    def _first(self, members: Sequence[Member], numbers: _Numbers) -> Joint:
+    def _first(self, members: Sequence[CommitteeMember], numbers: _Numbers) -> Joint:
         return tuple(
             numbers.of(None if party == self.liar else Known(member.after_dealing(member.start(), self.holds[party])))
             for party, member in enumerate(members)
@@ -173,7 +181,7 @@ class Model:
 
     def _options(
         self,
-        members: Sequence[Member],
+        members: Sequence[CommitteeMember],
         joint: Sequence[Known | None],
         round_: int,
         memory: dict[Any, list[int]],
@@ -190,7 +198,7 @@ class Model:
         return options
 
     def _after(
-        self, member: Member, party: PartyId, known: Known, said: Mapping[PartyId, Told], round_: int
+        self, member: CommitteeMember, party: PartyId, known: Known, said: Mapping[PartyId, Told], round_: int
     ) -> set[Known | None]:
         state, before = known.state, known.told
         if round_ >= FIRST_VOTES and state.vote is not None:
@@ -220,7 +228,7 @@ class Model:
         if self.liar is None:
             return [None]
         everybody = self.rules.pack((1 << self.rules.parties) - 1)
-        made = [Proposal(1, self.rules.pack(inputs), everybody) for inputs in self.candidates]
+        made = [BallotProposal(1, self.rules.pack(inputs), everybody) for inputs in self.candidates]
         known = {one for message in said.values() for one in (message.vote, message.proposal) if one is not None}
         ballot = leads(self.rules, round_)
         mine = self.leaders[(ballot - 1) % len(self.leaders)] == self.liar if ballot else False
@@ -244,7 +252,9 @@ class Model:
                 voters[inputs] = voters.get(inputs, 0) | 1 << party
         liars = 0 if self.liar is None else 1 << self.liar
         everybody = self.rules.pack((1 << self.rules.parties) - 1)
-        sets = [inputs for inputs, mask in voters.items() if decided(self.rules, {Proposal(1, inputs, everybody): mask | liars})]
+        sets = [
+            inputs for inputs, mask in voters.items() if decided(self.rules, {BallotProposal(1, inputs, everybody): mask | liars})
+        ]
         found.states += 1
         found.decisive += bool(sets)
         found.split += len(sets) > 1
@@ -285,12 +295,12 @@ class RandomRun:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: BallotRules,
         seed: int,
         liars: int,
         dying: Mapping[PartyId, int],
         weather: Weather,
-        kind: type[Member] = Member,
+        kind: type[CommitteeMember] = CommitteeMember,
         restart: Restart = durable,
     ) -> None:
         self._rules = rules
@@ -303,7 +313,7 @@ class RandomRun:
         self.leaders = tuple(order)
         self._liars = frozenset(self._chance.sample(order, liars))
         self._members = [kind(rules, self.leaders, party) for party in range(rules.parties)]
-        self._seen: list[Proposal] = []
+        self._seen: list[BallotProposal] = []
 
     def run(self) -> Ended:
         states = [self._dealt(party) for party in range(self._rules.parties)]
@@ -369,17 +379,17 @@ class RandomRun:
             # Also invalid ones: too few inputs, too few members.
             inputs = chance.choice([full & ~left_out, full, left_out])
             members = chance.choice([full, left_out])
-            vote = Proposal(chance.randint(1, rules.ballots), rules.pack(inputs), rules.pack(members))
+            vote = BallotProposal(chance.randint(1, rules.ballots), rules.pack(inputs), rules.pack(members))
         proposal = None
         if leads_now and chance.random() < 0.9:
             inputs = full & ~(1 << chance.randrange(rules.parties))
-            proposal = Proposal(leads(rules, round_), rules.pack(inputs), rules.pack(full))
+            proposal = BallotProposal(leads(rules, round_), rules.pack(inputs), rules.pack(full))
         if round_ == FIRST_PROPOSAL:
             return Told(proposal=proposal)
         return Told(full, vote if round_ >= FIRST_VOTES else None, proposal)
 
 
-def dying_at_random(rules: Rules, seed: int, count: int) -> dict[PartyId, int]:
+def dying_at_random(rules: BallotRules, seed: int, count: int) -> dict[PartyId, int]:
     """Who is gone for good, from which round on."""
     chance = random.Random(seed)
     return {party: chance.randint(1, rules.rounds) for party in chance.sample(range(rules.parties), count)}

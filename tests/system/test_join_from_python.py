@@ -17,7 +17,7 @@ from quietmean.api.result import StudyResult
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.studies.audit import AuditLog, Event, Head, heads_in, verify
+from quietmean.studies.audit import AuditLog, Event, LogHead, heads_in, verify
 from support.json_documents import faults
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
@@ -60,7 +60,7 @@ def test_three_parties_in_one_process() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         results = asyncio.run(all_three())
-    heads: dict[str, list[Head]] = {}
+    heads: dict[str, list[LogHead]] = {}
     assert [str(one.message) for one in told if "is made in" in str(one.message)]
     for name, result in zip(NAMES, results, strict=True):
         assert result.names == NAMES

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.ledger import Entry, Ledger
+from quietmean.ledger import Ledger, LedgerEntry
 from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
@@ -87,7 +87,7 @@ def run(folder: Path, dying_in: int | None) -> dict[str, tuple[int, str, str]]:
     return {name: (processes[name].returncode, *texts) for name, texts in ended.items()}
 
 
-def entry_of(folder: Path, name: str) -> Entry:
+def entry_of(folder: Path, name: str) -> LedgerEntry:
     with Ledger.open(folder / f"{name}.ledger") as book:
         (entry,) = book.account(name).entries
         return entry

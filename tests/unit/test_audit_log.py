@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.folders import data_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
-from quietmean.studies.audit import AuditLog, Auditor, Entry, Event, Head, verify
+from quietmean.studies.audit import AuditLog, Auditor, Event, LogEntry, LogHead, verify
 from quietmean.studies.signed import Signed
 
 CONTRACT = "c" * 64
@@ -32,7 +32,7 @@ def auditor(log: AuditLog, identity: Identity = KEY) -> Auditor:
     return Auditor(log, identity, "north", "ages", CONTRACT)
 
 
-def filled(log: AuditLog, entries: int = 5) -> list[Head]:
+def filled(log: AuditLog, entries: int = 5) -> list[LogHead]:
     return [auditor(log).write(Event.STARTED, {"place": place}) for place in range(entries)]
 
 
@@ -40,7 +40,7 @@ def lines(log: AuditLog) -> list[bytes]:
     return log.path.read_bytes().splitlines(keepends=True)
 
 
-def faults(log: AuditLog, *heads: Head) -> str:
+def faults(log: AuditLog, *heads: LogHead) -> str:
     return "; ".join(verify(log, {f"receipt {place}": [head] for place, head in enumerate(heads)}).faults)
 
 
@@ -98,10 +98,10 @@ def test_a_torn_line_is_told(log: AuditLog, kept: int) -> None:
 
 def test_receipts_of_others_tell(log: AuditLog) -> None:
     """A receipt of another party has that party's own head, and this one's."""
-    heads, other = filled(log), Head(700, "f" * 64, Identity.generate().public_key)
-    found = [Head.from_bytes(head.to_bytes(), KEY.public_key) for head in heads]
+    heads, other = filled(log), LogHead(700, "f" * 64, Identity.generate().public_key)
+    found = [LogHead.from_bytes(head.to_bytes(), KEY.public_key) for head in heads]
     assert found == heads
-    assert Head.from_bytes(heads[0].to_bytes()[:-1], KEY.public_key) is None
+    assert LogHead.from_bytes(heads[0].to_bytes()[:-1], KEY.public_key) is None
     assert verify(log, {"south": [other, heads[2]]}).faults == ()
     assert "tells of no log with this one's key" in "".join(verify(log, {"south": [other]}).faults)
     log.path.write_bytes(b"".join(lines(log)[:2]))
@@ -235,7 +235,7 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
         AuditLog(tmp_path / "none").read()
 
 
-def receipt(place: Path, head: Head) -> str:
+def receipt(place: Path, head: LogHead) -> str:
     place.write_text(json.dumps({"origin": {"audit": head.to_json()}}))
     return str(place)
 
@@ -254,7 +254,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     entries = json.loads(capsys.readouterr().out)["entries"]
     assert [one["number"] for one in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[4]["digest"] == heads[4].digest
-    assert set(entries[0]) == {*Entry.__struct_fields__, "digest"}
+    assert set(entries[0]) == {*LogEntry.__struct_fields__, "digest"}
     main(["audit", "verify"])
     assert "only receipts show" in capsys.readouterr().out.replace("\n", " ")
     main(["audit", "verify", "--against", *given])

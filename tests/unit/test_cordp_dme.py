@@ -33,7 +33,7 @@ from quietmean.protocols.cordp_dme import (
 from quietmean.protocols.cordp_dme.design import leakage
 from quietmean.protocols.cordp_dme.pairs import place_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.sparse import sparse_leakage
-from quietmean.protocols.cordp_dme.spec import Decoder
+from quietmean.protocols.cordp_dme.spec import MeanDecoder
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -327,7 +327,7 @@ def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> N
 
 
 def test_the_biased_decoder_shrinks() -> None:
-    parameters = CorDPDME(sigma_own=1.0, sigma_pair=2.0, decoder=Decoder.BIASED, radius=2.0)
+    parameters = CorDPDME(sigma_own=1.0, sigma_pair=2.0, decoder=MeanDecoder.BIASED, radius=2.0)
     vector = np.array([3.0, 6.0, 9.0])
     # u = 3 of 4: noise 3 (1 + 1 * 4) / 3 = 5 in total; over radius^2 that is 1.25.
     np.testing.assert_allclose(parameters.decode(4, vector, 3.0), vector / 3 / 2.25)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.protocols.packed_sharing.ballots import (
-    Proposal,
-    Rules,
+    BallotProposal,
+    BallotRules,
     ballots_needed,
     choose,
     decided,
@@ -24,12 +24,12 @@ from quietmean.protocols.packed_sharing.ballots import (
 )
 
 
-def rules(parties: int = 7, colluding: int = 1, secrets: int = 2, gone: int = 2, least: int = 3, liars: int = 0) -> Rules:
-    return Rules(parties, colluding, secrets, (parties + colluding) // 2 + 1, least, gone, liars, 3)
+def rules(parties: int = 7, colluding: int = 1, secrets: int = 2, gone: int = 2, least: int = 3, liars: int = 0) -> BallotRules:
+    return BallotRules(parties, colluding, secrets, (parties + colluding) // 2 + 1, least, gone, liars, 3)
 
 
-def proposal(its: Rules, ballot: int, inputs: int, members: int) -> Proposal:
-    return Proposal(ballot, its.pack(inputs), its.pack(members))
+def proposal(its: BallotRules, ballot: int, inputs: int, members: int) -> BallotProposal:
+    return BallotProposal(ballot, its.pack(inputs), its.pack(members))
 
 
 FULL = 0b1111111
@@ -135,7 +135,7 @@ def test_the_proof_that_nobody_published() -> None:
     """So many said that they never voted that, even if those who may lie lied, fewer than q have."""
     for parties in range(2, 20):
         for colluding in range(parties):
-            its = Rules(parties, colluding, 1, (parties + colluding) // 2 + 1, 1, 0, 0, 3)
+            its = BallotRules(parties, colluding, 1, (parties + colluding) // 2 + 1, 1, 0, 0, 3)
             least = next((count for count in range(parties + 1) if proves_unpublished(its, (1 << count) - 1)), None)
             for count in range(parties + 1):
                 voters = parties - max(count - colluding, 0)

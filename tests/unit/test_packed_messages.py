@@ -7,21 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.protocols.packed_sharing.ballots import Proposal, Rules
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
 from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
 
 
 def codec(parties: int = 11, blocks: int = 3, word_bytes: int = 4) -> Codec:
-    return Codec(Rules(parties, 2, 4, 7, 3, 2, 0, 3), blocks, PRIMES[word_bytes], word_bytes)
+    return Codec(BallotRules(parties, 2, 4, 7, 3, 2, 0, 3), blocks, PRIMES[word_bytes], word_bytes)
 
 
 @st.composite
 def things_said(draw: st.DrawFn, its: Codec, round_: int) -> Said:
     rules = its.rules
     sets = st.integers(0, 2**rules.parties - 1)
-    proposals = st.builds(lambda b, u, m: Proposal(b, rules.pack(u), rules.pack(m)), st.integers(1, rules.ballots), sets, sets)
+    proposals = st.builds(
+        lambda b, u, m: BallotProposal(b, rules.pack(u), rules.pack(m)), st.integers(1, rules.ballots), sets, sets
+    )
     if round_ == 2:
         return Said(draw(sets))
     if round_ == 3:
@@ -73,7 +75,7 @@ def test_sizes() -> None:
     """n = 100, d = 1e5, l = 80: 1250 numbers a share."""
     its = codec(100, 1250)
     everybody = (1 << 100) - 1
-    vote = Proposal(1, its.rules.pack(everybody), its.rules.pack(everybody))
+    vote = BallotProposal(1, its.rules.pack(everybody), its.rules.pack(everybody))
     share = its.write_share(np.zeros(1250, dtype=np.uint32))
     assert len(share) == 5000
     assert len(its.write(2, Said(everybody))) == 13

@@ -22,7 +22,7 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing import example_execution
 from quietmean.transcript.numbers import NoTerms, NumericReading, NumericRows, NumericTerms, WholeRows
-from quietmean.transcript.population import Injection, PopulationTerms, Reading, Rows
+from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Rows
 from quietmean.transcript.symbols import SymbolicReading
 
 PARTIES, DIMENSION = 6, 3
@@ -47,7 +47,7 @@ def random_program(seed: int, values: Rows, noise: PopulationTerms, out: Reading
         mixed = random_flow(numbers, PARTIES, PARTIES, 8) @ held
         share, rest = out.divided(mixed, np.arange(PARTIES) + 1)
         held = held.at(~mask) + share * numbers.standard_normal(PARTIES) - rest
-        injected = Injection(np.nonzero(mask)[0], [(0.5, values), (2.0, noise.normal("star", 0, 0.7))])
+        injected = InjectedRows(np.nonzero(mask)[0], [(0.5, values), (2.0, noise.normal("star", 0, 0.7))])
         held = out.injected(held + 0.0, [injected])
         held = held + random_flow(numbers, PARTIES, len(pairs), 3) @ shared
     return out.release(held, np.ones(PARTIES, dtype=np.bool_), 4)
@@ -122,7 +122,7 @@ def test_whole_numbers_leave_over_what_a_division_rounds() -> None:
     reading = NumericReading(np.zeros((4, 1)), WholeRows(RoundedNumbers(0.25)))
     members = np.arange(4)
     held = reading.injected(
-        reading.zeros(), [Injection(members, [(1.0, NumericRows(np.array([[1.7], [-1.6], [2.0**40], [0.0]])))])]
+        reading.zeros(), [InjectedRows(members, [(1.0, NumericRows(np.array([[1.7], [-1.6], [2.0**40], [0.0]])))])]
     )
     units = reading.vectors(held) / 0.25
     np.testing.assert_array_equal(units[:, 0], [7.0, -6.0, 2.0**42, 0.0])
@@ -136,7 +136,7 @@ def test_whole_numbers_leave_over_what_a_division_rounds() -> None:
     with pytest.raises(TypeError, match="whole numbers"):
         _ = Flow.of((4, 4), members, members, 0.5) @ share
     with pytest.raises(ProtocolFailure, match="beyond 2\\^53"):
-        reading.injected(held, [Injection(members, [(1.0, NumericRows(np.full((4, 1), 2.0**60)))])])
+        reading.injected(held, [InjectedRows(members, [(1.0, NumericRows(np.full((4, 1), 2.0**60)))])])
 
 
 def test_readings_do_not_mix() -> None:

@@ -18,7 +18,7 @@ from quietmean.privacy import Charge
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy, Prepared
 from quietmean.studies.party.part import require_enough
-from quietmean.studies.party.policy import Rules
+from quietmean.studies.party.policy import PolicyRules
 from quietmean.studies.study import Study
 from quietmean.studies.study_file import study_text
 from support.meeting import meet
@@ -125,7 +125,7 @@ def test_the_contract_covers_the_start() -> None:
 
 
 def test_a_policy_counts_the_parties_that_may_start_it() -> None:
-    rules = Policy(Rules(smallest_parties=5))
+    rules = Policy(PolicyRules(smallest_parties=5))
     assert rules.broken(contract(study())) == ["smallest_parties: 4 parties may start it, at least 5 must"]
     assert rules.broken(contract(study(minimum=5))) == []
 

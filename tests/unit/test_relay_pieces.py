@@ -23,8 +23,8 @@ from quietmean.node.tunnel import (
     CLOSE,
     NONCE_BYTES,
     PING,
+    FrameHead,
     FrameParser,
-    Head,
     Proof,
     decode_proof,
     encode_message,
@@ -113,7 +113,7 @@ def test_garbage_is_refused_or_read_and_nothing_else(data: bytes, masked: bool) 
 @pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\r\nno colon", b"GET / HTTP/1.1\r\na: 1\r\nA: 2", b"GET / HTTP/1.1\r\n: 1"])
 def test_heads_that_are_no_http(raw: bytes) -> None:
     with pytest.raises(PeerError):
-        Head.parse(raw)
+        FrameHead.parse(raw)
 
 
 # --- proofs ----------------------------------------------------------------------------------------------------------

@@ -527,11 +527,11 @@ def test_a_relay_that_floods_a_party_with_calls_and_garbage() -> None:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             from quietmean.node.tunnel import Call, upgrade_answer
-            from quietmean.node.tunnel.websocket import Head
+            from quietmean.node.tunnel.websocket import FrameHead
 
             dialled[0] += 1
             with contextlib.suppress(OSError, EOFError):
-                head = Head.parse((await reader.readuntil(END_OF_HEAD))[:-4])
+                head = FrameHead.parse((await reader.readuntil(END_OF_HEAD))[:-4])
                 writer.write(upgrade_answer(head))
                 writer.write(frame(BINARY, encode_message(Nonce(bytes(32))), masked=False))
                 parser = FrameParser(masked=True)

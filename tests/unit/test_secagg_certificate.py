@@ -25,7 +25,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.random_rounding import conditional_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound, wrap_chance
-from quietmean.protocols.secagg.batch import Outcome
+from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
@@ -92,7 +92,7 @@ def bound_of(parameters: SecAgg, parties: int) -> DiscreteLossConversion:
     """What certificates say of a sum in which the noise of all is unknown."""
     schedule = parameters.draw_schedule(max(2, parties), Seed.public("bound"))
     counted = np.arange(max(2, parties)) < parties
-    return DiscreteLossConversion(parameters, schedule, Outcome.of(counted), parameters.dimension or 1, DELTA)
+    return DiscreteLossConversion(parameters, schedule, SecAggOutcome.of(counted), parameters.dimension or 1, DELTA)
 
 
 def spent_epsilon(parameters: SecAgg, sensitivity: float, unknown: int, dimension: int, delta: float) -> float:

@@ -28,7 +28,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies import StudyOutcome
-from quietmean.studies.tables import FORMATS, Line, Table, tables_of, write_tables
+from quietmean.studies.tables import FORMATS, Line, ResultTable, tables_of, write_tables
 from quietmean.studies.tables.model import clean, mark
 from quietmean.studies.tables.rendered import latex
 from quietmean.studies.tables.writing import MADE_BY
@@ -245,7 +245,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def texts_of(table: Table) -> list[str]:
+def texts_of(table: ResultTable) -> list[str]:
     cells = [cell for line in table.lines for cell in line.cells]
     return [table.title, *table.heads, *cells, *table.notes, *(text for _, text in table.footnotes)]
 
@@ -361,7 +361,7 @@ def test_tables_take_the_place_of_tables_only(tmp_path: Path) -> None:
         write_tables(document(30.0), path, force=True)
 
 
-def table_of(text: str, noise: float) -> Table:
+def table_of(text: str, noise: float) -> ResultTable:
     found = document(noise)
     (told,) = [one for one in found["statistics"] if one["name"] == parse_statistic(read_text(text)).text]
     return tables_of({**found, "statistics": [told]})[0]

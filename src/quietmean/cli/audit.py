@@ -12,7 +12,7 @@ from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.studies.audit import AuditLog, Entry
+    from quietmean.studies.audit import AuditLog, LogEntry
 
 
 def command(
@@ -86,13 +86,13 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         )
 
 
-def _entry_json(entry: Entry, digest: str) -> dict[str, Any]:
+def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
     import msgspec
 
     return {**msgspec.to_builtins(entry), "digest": digest}
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: LogEntry) -> str:
     about = f": {_told(entry.about)}" if entry.about else ""
     return f"{entry.number} {entry.time} {entry.party} {entry.study} {entry.contract[:16]} {entry.event}{about}"
 

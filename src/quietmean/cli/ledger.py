@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
-    from quietmean.ledger import Account, Entry
+    from quietmean.ledger import Account, LedgerEntry
 
 # What the sum of charges cannot know: said where an account is made.
 _SENTENCES = {
@@ -202,7 +202,7 @@ def show_balance(account: Account) -> None:
         )
 
 
-def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
+def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
     return {
         "study": entry.study,
         "name": entry.name,

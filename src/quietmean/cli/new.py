@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from quietmean.cli.columns import declared
 from quietmean.cli.console import err, out, output, print_json, printable
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 
 
@@ -33,7 +33,7 @@ def command(
     statistic: list[str] | None = None,
     missing: str = "indicator",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
-    count: Count = Count.PUBLIC,
+    count: CountVisibility = CountVisibility.PUBLIC,
     most_records: int | None = None,
     epsilon: float | None = None,
     nats: float | None = None,

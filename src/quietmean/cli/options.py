@@ -54,7 +54,7 @@ def _collect() -> dict[str, _Option]:
     return dict(sorted(found.items()))
 
 
-class Given:
+class ChosenOptions:
     """What was chosen on the command line."""
 
     def chosen(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Given:
         return {keys[name]: value for name, value in vars(self).items() if value is not None}
 
 
-def _protocol_options() -> type[Given]:
+def _protocol_options() -> type[ChosenOptions]:
     """A dataclass with a field for every option of every registered protocol; None where it is not given."""
     group = Group("Options of protocols", help="Each goes to the protocols named behind it; others do not have it.")
     fields = [
@@ -75,11 +75,11 @@ def _protocol_options() -> type[Given]:
         for flag, option in _collect().items()
     ]
     here = {"__module__": __name__}
-    return make_dataclass("ProtocolOptions", fields, bases=(Given,), namespace=here, kw_only=True, frozen=True)
+    return make_dataclass("ProtocolOptions", fields, bases=(ChosenOptions,), namespace=here, kw_only=True, frozen=True)
 
 
 if TYPE_CHECKING:
-    ProtocolOptions = Given
+    ProtocolOptions = ChosenOptions
 else:
     ProtocolOptions = _protocol_options()
 NO_OPTIONS = ProtocolOptions()

@@ -19,7 +19,7 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
 from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import MOST
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
 from quietmean.protocols.eavesdropping import read_eavesdropping
@@ -58,7 +58,7 @@ def command(
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     server: Server = Server.NONE,
     max_messages: int | None = None,
-    calibration: Calibration = Calibration.EXACT,
+    calibration: CalibrationMethod = CalibrationMethod.EXACT,
     trials: int | None = None,
     explain: Annotated[bool, Parameter(negative="")] = False,
     cache: bool = True,
@@ -268,7 +268,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         nats=asked.get("nats"),
         eavesdropping=asked.get("eavesdropping"),
     )
-    calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
+    calibration, server = CalibrationMethod(asked["calibration"]), Server(asked["server"])
 
     domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
 
@@ -315,9 +315,9 @@ def _named(protocols: list[str] | None) -> list[str] | None:
     return protocols
 
 
-def _without_effect(calibration: Calibration, candidates: Ranking) -> list[str]:
+def _without_effect(calibration: CalibrationMethod, candidates: Ranking) -> list[str]:
     fixed = [one.plan.protocol.name for one in candidates if one.plan.prediction.get("calibration") == "direct"]
-    if calibration == Calibration.EXACT or not fixed:
+    if calibration == CalibrationMethod.EXACT or not fixed:
         return []
     return [f"calibration {calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"]
 

@@ -29,7 +29,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.pages import Pages
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def command(
     dropouts: float = 0.0,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
-    count: Count = Count.PUBLIC,
+    count: CountVisibility = CountVisibility.PUBLIC,
     most_records: int | None = None,
     missing: str = "indicator",
     allocate: str = "shares",

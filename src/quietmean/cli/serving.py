@@ -10,13 +10,13 @@ from typing import Protocol
 from quietmean.core.few_lines import keep_logs_short
 
 
-class Server(Protocol):
+class PageServer(Protocol):
     """What runs until the event is set, and calls ``ready`` once it listens."""
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None: ...
 
 
-async def serve(server: Server, ready: Callable[[], None]) -> None:
+async def serve(server: PageServer, ready: Callable[[], None]) -> None:
     """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
     # What the event loop says of each connection that breaks in a way of its own.
     keep_logs_short("asyncio", "quietmean.node")

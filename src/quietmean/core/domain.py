@@ -14,7 +14,7 @@ class PrivacyUnit(StrEnum):
     RECORD = "record"
 
 
-class Count(StrEnum):
+class CountVisibility(StrEnum):
     """Is it public how many records each party has, or private, as the records themselves are?"""
 
     PUBLIC = "public"

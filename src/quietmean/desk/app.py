@@ -30,7 +30,7 @@ from quietmean.statistics.printed import in_all
 from quietmean.studies.audit import verify
 from quietmean.studies.data import Location, Preview, format_file
 from quietmean.studies.party import OwnerApproval, Policy
-from quietmean.studies.tables import Table, tables_of
+from quietmean.studies.tables import ResultTable, tables_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -342,7 +342,7 @@ def _title(receipt: dict[str, Any]) -> Any:
     return asked.get("study") if isinstance(asked, dict) else asked
 
 
-def _tables(receipt: dict[str, Any]) -> list[Table]:
+def _tables(receipt: dict[str, Any]) -> list[ResultTable]:
     """What was found; nothing for a receipt of a study without a result, and one that somebody has changed."""
     result = receipt.get("result")
     with suppress(InputError):

@@ -15,7 +15,7 @@ from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
-from quietmean.studies.audit import Head, heads_in
+from quietmean.studies.audit import LogHead, heads_in
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.fingerprint import Fingerprint, fingerprint
 from quietmean.studies.party import Contract, OwnerApproval, Policy
@@ -83,7 +83,7 @@ class Shelf:
     def _refusal(self, name: str) -> Path:
         return self._approval(name).with_suffix(".refused")
 
-    def heads(self) -> dict[str, list[Head]]:
+    def heads(self) -> dict[str, list[LogHead]]:
         """How far the receipts here say that the audit log had come."""
         found = {}
         for name, path in self.results().items():

@@ -18,7 +18,7 @@ from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
-from quietmean.flower.requests import AskHello, Begin, Deliver, Finish, Request, Told, read_request, write
+from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_request, write
 from quietmean.flower.sealing import Seals, read_hello, signed_hello
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.sessions import SessionAccount
@@ -28,14 +28,14 @@ from quietmean.sessions.clipping import clipped_vector
 Update = Callable[[], Vector]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PartyOutcome(msgspec.Struct, frozen=True):
     """A release on disk."""
 
     total: bytes
     weight: float
 
     @classmethod
-    def of(cls, release: Release) -> Outcome:
+    def of(cls, release: Release) -> PartyOutcome:
         return cls(release.vector.astype("<f8").tobytes(), release.weight)
 
     @property
@@ -53,7 +53,7 @@ class Stored(msgspec.Struct, omit_defaults=True):
     step: int = 0
     value: bytes = b""
     state: bytes = b""
-    release: Outcome | None = None
+    release: PartyOutcome | None = None
     answer: bytes = b""
     over: bool = True
 
@@ -78,12 +78,12 @@ class StarParty:
                 self._stored = self._load()
                 return self._answer(request, update)
         except InputError as error:
-            return write(Told(refused=str(error)))
+            return write(ToldRequest(refused=str(error)))
 
     def _answer(self, request: Request, update: Update) -> bytes:
         if isinstance(request, AskHello):
-            return write(Told(hello=signed_hello(self._agreement, self._home.identity, self._key.public)))
-        if isinstance(request, Begin):
+            return write(ToldRequest(hello=signed_hello(self._agreement, self._home.identity, self._key.public)))
+        if isinstance(request, BeginRequest):
             return self._begin(request, update)
         if request.round != self._stored.round:
             raise InputError(f"this client is in round {self._stored.round}, not in round {request.round}: it waits for the next")
@@ -93,7 +93,7 @@ class StarParty:
 
     # --- rounds ---
 
-    def _begin(self, request: Begin, update: Update) -> bytes:
+    def _begin(self, request: BeginRequest, update: Update) -> bytes:
         stored = self._stored
         if request.round == stored.round and stored.step == 0 and stored.answer:
             return stored.answer
@@ -132,11 +132,11 @@ class StarParty:
         state, release = load_state(machine.state_type, stored.state), stored.release
         while state.round <= machine.rounds:
             step = machine.miss_round(state)
-            state, release = step.state, None if step.release is None else Outcome.of(step.release)
-        told = Told()
+            state, release = step.state, None if step.release is None else PartyOutcome.of(step.release)
+        told = ToldRequest()
         if release is not None:
             mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
-            told = Told(mean=mean.astype("<f8").tobytes(), weight=release.weight)
+            told = ToldRequest(mean=mean.astype("<f8").tobytes(), weight=release.weight)
         # Of a round that is over, nothing private is kept.
         stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
         stored.answer, stored.step = write(told), machine.rounds + 1
@@ -155,8 +155,8 @@ class StarParty:
         frames = {other: frame for other, frame in sealed.items() if frame is not None}
         idle = number > machine.rounds or not machine.expects(step.state)
         stored.step, stored.state = closed, dump_state(step.state)
-        stored.release = None if step.release is None else Outcome.of(step.release)
-        stored.answer = write(Told(step=number, frames=frames, idle=idle))
+        stored.release = None if step.release is None else PartyOutcome.of(step.release)
+        stored.answer = write(ToldRequest(step=number, frames=frames, idle=idle))
         self._write()
         return stored.answer
 

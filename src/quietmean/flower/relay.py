@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.flower.agreement import Agreement
-from quietmean.flower.requests import AskHello, Begin, Deliver, Finish, Request, Told, read_told, write
+from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_told, write
 from quietmean.flower.sealing import require_hello
 
 # Requests by node, and whether the model goes along; answers by node, of those that answered in time.
@@ -59,7 +59,7 @@ class Relay:
         """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
         self._refusals = []
         hellos = tuple(self._hellos.values())
-        told = self._told({party: Begin(round_, hellos) for party in self._nodes}, begins=True)
+        told = self._told({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
         steps = 0
         while _goes_on(told):
             steps += 1
@@ -67,11 +67,11 @@ class Relay:
         ended = self._told({party: Finish(round_) for party in told})
         return self._concluded(round_, steps, ended)
 
-    def _delivery(self, round_: int, step: int, party: PartyId, told: Mapping[PartyId, Told]) -> Deliver:
+    def _delivery(self, round_: int, step: int, party: PartyId, told: Mapping[PartyId, ToldRequest]) -> Deliver:
         frames = {other: one.frames[party] for other, one in told.items() if party in one.frames}
         return Deliver(round_, step, frames, tuple(other for other in told if other != party))
 
-    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, Told]) -> RoundMean:
+    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ToldRequest]) -> RoundMean:
         """What most say: those that lie are fewer."""
         said = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
         (mean, weight), count = said.most_common(1)[0] if said else ((b"", 0.0), 0)
@@ -85,18 +85,18 @@ class Relay:
         missing = tuple(party for party in range(parties) if party not in ended)
         return RoundMean(round_, found, weight, missing, steps, tuple(self._refusals))
 
-    def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, Told]:
+    def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ToldRequest]:
         found = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
         return {party: found[self._nodes[party]] for party in requests if self._nodes[party] in found}
 
-    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, Told]:
+    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, ToldRequest]:
         """The answers that can be read; whoever refuses is as one that is not there."""
         found = {}
         for node, raw in self._exchange(requests, begins).items() if requests else ():
             try:
                 told = read_told(raw)
             except InputError as error:
-                told = Told(refused=str(error))
+                told = ToldRequest(refused=str(error))
             if told.refused:
                 self._refusals.append(told.refused)
             elif node in requests:
@@ -104,6 +104,6 @@ class Relay:
         return found
 
 
-def _goes_on(told: Mapping[PartyId, Told]) -> bool:
+def _goes_on(told: Mapping[PartyId, ToldRequest]) -> bool:
     """Whether anybody who is there expects anything, or has anything for somebody who is there."""
     return any(not one.idle or not told.keys().isdisjoint(one.frames) for one in told.values())

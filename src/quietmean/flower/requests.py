@@ -19,7 +19,7 @@ class AskHello(_Said, frozen=True, tag="hello"):
     """Who are you? Answered by :class:`Told` with a hello."""
 
 
-class Begin(_Said, frozen=True, tag="begin"):
+class BeginRequest(_Said, frozen=True, tag="begin"):
     """Begin a round of the session, with an update from the model that comes along. ``hellos``: of all clients known so far."""
 
     round: int
@@ -41,7 +41,7 @@ class Finish(_Said, frozen=True, tag="finish"):
     round: int
 
 
-class Told(_Said, frozen=True, tag="told"):
+class ToldRequest(_Said, frozen=True, tag="told"):
     """``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
 
     ``mean``: of the round, float64, noisy and therefore public; empty without a result. ``weight``: how many are in it.
@@ -57,10 +57,10 @@ class Told(_Said, frozen=True, tag="told"):
     refused: str = ""
 
 
-Request: TypeAlias = AskHello | Begin | Deliver | Finish
+Request: TypeAlias = AskHello | BeginRequest | Deliver | Finish
 
 
-def write(said: Request | Told) -> bytes:
+def write(said: Request | ToldRequest) -> bytes:
     return msgspec.msgpack.encode(said)
 
 
@@ -70,9 +70,9 @@ def read_request(raw: bytes) -> Request:
     return request
 
 
-def read_told(raw: bytes) -> Told:
+def read_told(raw: bytes) -> ToldRequest:
     """Raises :class:`InputError` for what is no answer."""
-    return decode(raw, Told, partial(_other_version, "a client's answer is none"))
+    return decode(raw, ToldRequest, partial(_other_version, "a client's answer is none"))
 
 
 def _other_version(what: str, reason: str) -> InputError:

@@ -24,7 +24,7 @@ _NONCE = 12
 _PREFIX = "quietmean flower 1"
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SealedHello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A client's exchange key for one session, signed."""
 
     party: int
@@ -42,13 +42,13 @@ def signed_hello(agreement: Agreement, identity: Identity, exchange: bytes) -> b
     """The hello of this client. Raises :class:`InputError` if it is not in the agreement."""
     party = agreement.party_of(identity.public_key)
     signature = identity.sign(Purpose.HELLO, _signed_bytes(agreement, party, exchange))
-    return msgspec.msgpack.encode(Hello(party, exchange, signature))
+    return msgspec.msgpack.encode(SealedHello(party, exchange, signature))
 
 
-def read_hello(agreement: Agreement, raw: bytes) -> Hello | None:
+def read_hello(agreement: Agreement, raw: bytes) -> SealedHello | None:
     """What a client said, or None if it is no hello that one of the agreement's clients signed for this session."""
     try:
-        hello = decode(raw, Hello, InputError)
+        hello = decode(raw, SealedHello, InputError)
     except InputError:
         return None
     if not 0 <= hello.party < agreement.parties or len(hello.exchange) != 32 or len(hello.signature) != 64:
@@ -111,7 +111,7 @@ class Seals:
         return canonical_json([_PREFIX, self._agreement.digest, round_, step, sender, recipient])
 
 
-def require_hello(agreement: Agreement, raw: bytes) -> Hello:
+def require_hello(agreement: Agreement, raw: bytes) -> SealedHello:
     """As :func:`read_hello`. Raises :class:`InputError` for what is none."""
     hello = read_hello(agreement, raw)
     if hello is None:

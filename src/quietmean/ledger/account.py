@@ -35,7 +35,7 @@ class Refund(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One study on an account. ``charged`` counts: what was reserved at first, what it cost once it is settled.
 
     All three charges are about the account's unit and relation: those of the study times ``factor``. ``unit``, ``relation``: what
@@ -148,7 +148,7 @@ class Account:
     relation: Neighbouring
     refund: Refund
     budgets: tuple[Budget, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     freezes: tuple[Freeze, ...] = ()
 
     @property

@@ -60,7 +60,7 @@ _STEPS = (
 Connect = Callable[[Path], sqlite3.Connection]
 
 
-class Database:
+class LedgerDatabase:
     """A ledger's file, open and checked. Raises :class:`InputError` where it is missing, something else, or not usable."""
 
     def __init__(self, path: Path, *, create: bool, connect: Connect | None) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
-from quietmean.ledger.account import RESERVED, SPENT, Account, Entry, Freeze, Refund, left_text
+from quietmean.ledger.account import RESERVED, SPENT, Account, Freeze, LedgerEntry, Refund, left_text
 from quietmean.privacy.charge import Charge, require_members
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SpendingRequest:
     """A study that asks to be charged at most ``charge``, for one ``unit`` under ``relation``.
 
     ``members``: how many such units change together where the account's unit changes; None: the study says nothing about more
@@ -38,7 +38,7 @@ class Request:
     reason: str = ""
 
 
-def reserved(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+def reserved(account: Account, known: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:
     """The entry of a study that is taken; ``known`` itself where it is charged enough already.
 
     ``command``: the beginning of the one that changes the account, for errors. Raises :class:`InputError` for a study that the
@@ -62,10 +62,10 @@ def reserved(account: Account, known: Entry | None, request: Request, stamp: str
         return replace(known, reserved=charge, charged=charge)
     refund = request.refund and account.refund == Refund.SETTLED
     fixed = (request.study, account.name, request.name, request.unit, request.relation, factor, refund)
-    return Entry(*fixed, charge, charge, None, RESERVED, stamp, None, "")
+    return LedgerEntry(*fixed, charge, charge, None, RESERVED, stamp, None, "")
 
 
-def settled(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, note: str) -> tuple[LedgerEntry, Freeze | None]:
     """The entry of ``account`` once it is known what the study cost, and a freeze if that is more than may be.
 
     ``charge`` is about the study's unit, as in :class:`Request`. After several calls the largest counts, column by column. Less
@@ -95,7 +95,7 @@ def _for_account(charge: Charge, factor: int) -> Charge:
     return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)
 
 
-def _factor(account: Account, request: Request) -> int:
+def _factor(account: Account, request: SpendingRequest) -> int:
     """How many changes that the study hides make one change that the account is about. Raises :class:`InputError` if unknown."""
     if request.data_set is not None and request.data_set != account.data_set:
         raise InputError(
@@ -119,7 +119,7 @@ def _factor(account: Account, request: Request) -> int:
     return (request.members or 1) * (2 if twice else 1)
 
 
-def _check_room(account: Account, known: Entry | None, request: Request, charge: Charge, command: str) -> None:
+def _check_room(account: Account, known: LedgerEntry | None, request: SpendingRequest, charge: Charge, command: str) -> None:
     if account.frozen is not None:
         raise InputError(
             f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "

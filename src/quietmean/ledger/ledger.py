@@ -27,9 +27,9 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import Account, Budget, Entry, Freeze, Refund
-from quietmean.ledger.database import Connect, Database
-from quietmean.ledger.filter import Request
+from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
+from quietmean.ledger.database import Connect, LedgerDatabase
+from quietmean.ledger.filter import SpendingRequest
 from quietmean.ledger.inputs import input_digests
 from quietmean.privacy.charge import Charge
 
@@ -46,7 +46,7 @@ _FREEZE = "study, since, reason, lifted_at, lifted_reason"
 class Ledger:
     """Use :meth:`open`, best in a ``with`` statement. What changes something is on disk when it returns."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: LedgerDatabase) -> None:
         self._database = database
         self._path = database.path
 
@@ -56,7 +56,7 @@ class Ledger:
 
         A file of an older version is brought up to date, for good; its totals stay.
         """
-        return cls(Database(path, create=create, connect=connect))
+        return cls(LedgerDatabase(path, create=create, connect=connect))
 
     def close(self) -> None:
         self._database.close()
@@ -120,7 +120,7 @@ class Ledger:
         with self._database.transaction("DEFERRED"):
             return self._required_account(name)
 
-    def trace(self, name: str) -> tuple[Entry, ...]:
+    def trace(self, name: str) -> tuple[LedgerEntry, ...]:
         """The account's entries, in the order in which they were reserved."""
         return self.account(name).entries
 
@@ -183,7 +183,7 @@ class Ledger:
         data_set: str | None = None,
         reason: str = "",
         inputs: Sequence[Array] = (),
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
 
         ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
@@ -197,7 +197,7 @@ class Ledger:
         follows from the study's; if another account is charged with the study; if it is settled and asks for more than was
         reserved.
         """
-        request = Request(study, name, charge, unit, relation, members, refund, data_set, reason)
+        request = SpendingRequest(study, name, charge, unit, relation, members, refund, data_set, reason)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
             payer, known = self._required_account(account), self._entry(study)
@@ -265,11 +265,11 @@ class Ledger:
         reason: str = "",
     ) -> None:
         """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
-        request = Request(study, name, charge, unit, relation, members, data_set=data_set, reason=reason)
+        request = SpendingRequest(study, name, charge, unit, relation, members, data_set=data_set, reason=reason)
         with self._database.transaction("DEFERRED"):
             rules.reserved(self._required_account(account), self._entry(study), request, "", self._command(account))
 
-    def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> Entry:
+    def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
 
         After several calls the highest counts, column by column. More than was reserved contradicts that it was a bound: it is
@@ -339,11 +339,11 @@ class Ledger:
             str(refund),
         )
 
-    def _entry(self, study: str) -> Entry | None:
+    def _entry(self, study: str) -> LedgerEntry | None:
         row = self._database.row(f"SELECT {_ENTRY} FROM entry WHERE study = ?", study)  # noqa: S608
         return None if row is None else _entry_of(row)
 
-    def _save(self, entry: Entry) -> None:
+    def _save(self, entry: LedgerEntry) -> None:
         certified = (None, None, None) if entry.certified is None else astuple(entry.certified)
         fixed = (entry.study, entry.account, entry.name, str(entry.unit), str(entry.relation), entry.factor, entry.refund)
         changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
@@ -392,12 +392,12 @@ def _check_change(
         )
 
 
-def _entry_of(row: Any) -> Entry:
+def _entry_of(row: Any) -> LedgerEntry:
     study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note = row
     reserved, charged, certified = (columns[place : place + 3] for place in (0, 3, 6))
     fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
     charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
-    return Entry(*fixed, *charges, status, reserved_at, settled_at, note)
+    return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note)
 
 
 def _stamp(when: datetime) -> str:

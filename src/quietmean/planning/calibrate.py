@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
 from quietmean.planning.accuracy import LinearEstimate
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.gate import try_gate
 from quietmean.planning.large import WATCHED, worst_mu
 from quietmean.planning.plan import Plan, require_foreseen
@@ -76,7 +76,7 @@ def calibrate(
     target: Target,
     protocol: Mechanism,
     *,
-    calibration: Calibration | str = Calibration.EXACT,
+    calibration: CalibrationMethod | str = CalibrationMethod.EXACT,
     dissemination: ResultBroadcast | None = None,
     executions: int | None = None,
     trials: int | None = None,
@@ -92,7 +92,7 @@ def calibrate(
     gives the same plan. Raises :class:`InputError` for what cannot be had, for a target that the arithmetic that runs would not
     keep, and for noise levels that are given.
     """
-    calibration = Calibration(require_known("calibration", calibration, Calibration))
+    calibration = CalibrationMethod(require_known("calibration", calibration, CalibrationMethod))
     protocol.refuse_levels()
     protocol.require_heard(target.eavesdropping)
     if trials is not None and protocol.gated:
@@ -112,7 +112,7 @@ def calibrate(
 def _calibrated(
     target: Target,
     protocol: Mechanism,
-    calibration: Calibration,
+    calibration: CalibrationMethod,
     dissemination: ResultBroadcast | None,
     executions: int | None,
     trials: int | None,
@@ -128,15 +128,15 @@ def _calibrated(
         error = _predicted_error(target, template, _Levels(0.0, 0.0, 0.0, _estimates(target, template, seed), {}))
         return Plan(target, template.finalize(target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
-        if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
+        if target.parties > _MODEL_FROM and calibration == CalibrationMethod.EXACT and executions is None:
             levels = _levels_of_many(target, protocol, template, seed)
         else:
             levels = _levels(target, template, calibration, executions, seed)
         tried = gate_trials(target, levels.apply(template), seed) if trials is None else trials
-        gated = protocol.gated and calibration == Calibration.EXACT and tried > 0
+        gated = protocol.gated and calibration == CalibrationMethod.EXACT and tried > 0
         if gated:
             levels = _passing(target, template, levels, tried, seed.derive("gate"))
-        elif protocol.gated and calibration == Calibration.EXACT:
+        elif protocol.gated and calibration == CalibrationMethod.EXACT:
             why = _UNFORESEEN if is_random(target.eavesdropping) else _NO_GATE
             levels = replace(levels, certified={**levels.certified, "gate": why})
     error = _predicted_error(target, template, levels)
@@ -194,18 +194,18 @@ class _Levels:
         return template.with_noise(self.star, self.delta).guarded(self.hidden)
 
 
-def _levels(target: Target, template: Mechanism, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
+def _levels(target: Target, template: Mechanism, calibration: CalibrationMethod, executions: int | None, seed: Seed) -> _Levels:
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
     count = executions or _trials(target, tried)
     scenarios = [draw_scenario(target, template, seed.derive(number), tried) for number in range(count)]
-    if calibration == Calibration.EXACT:
+    if calibration == CalibrationMethod.EXACT:
         scenarios += draw_guards(target, template, seed, tried, count // 2)
     estimates = _estimates(target, template, seed)
     # The papers have no guard. Their levels are for comparison.
-    guards = Guards(template, target) if calibration == Calibration.EXACT else None
+    guards = Guards(template, target) if calibration == CalibrationMethod.EXACT else None
     star, delta = choose_levels(target, scenarios, calibration, estimates, guards)
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
-    choices = len(_RATIOS) if delta and calibration == Calibration.EXACT else 1
+    choices = len(_RATIOS) if delta and calibration == CalibrationMethod.EXACT else 1
     return _Levels(star, delta, guards.variance if guards else 0.0, estimates, _certified(target, scenarios, choices))
 
 
@@ -257,7 +257,7 @@ def _levels_of_many(target: Target, protocol: Mechanism, template: Mechanism, se
         model = replace(target, parties=_MODEL, colluding=colluding)
         # As many rounds as with all parties, where rounds can be chosen.
         smaller = protocol.filled(rounds=template.rounds) if "rounds" in protocol.options() else protocol
-        found = _levels(model, smaller.template(model), Calibration.EXACT, None, seed.derive("model"))
+        found = _levels(model, smaller.template(model), CalibrationMethod.EXACT, None, seed.derive("model"))
         ratio = found.delta / found.star
     unit = template.with_noise(1.0, ratio)
     fractions = sorted({0.0, target.dropouts})
@@ -321,7 +321,7 @@ def draw_guards(target: Target, template: Mechanism, seed: Seed, tried: int, cou
 def choose_levels(
     target: Target,
     scenarios: list[Scenario],
-    calibration: Calibration,
+    calibration: CalibrationMethod,
     estimates: list[LinearEstimate] | None = None,
     guards: Guards | None = None,
 ) -> tuple[float, float]:
@@ -332,7 +332,7 @@ def choose_levels(
     execution cannot be hidden at the papers' sigma_star.
     """
     estimates = estimates or [scenario.estimate for scenario in scenarios if scenario.dropouts == target.dropouts]
-    exact = calibration == Calibration.EXACT
+    exact = calibration == CalibrationMethod.EXACT
     if not exact and target.epsilon >= 1:
         raise InputError(
             f"calibration {calibration} uses a constant that is void for epsilon >= 1 ({target.epsilon:g}): use exact"
@@ -358,9 +358,9 @@ def choose_levels(
     return round_up(star), round_up(needed)
 
 
-def required_delta(scenario: Scenario, star: float, largest_mu: float, calibration: Calibration) -> float:
+def required_delta(scenario: Scenario, star: float, largest_mu: float, calibration: CalibrationMethod) -> float:
     """The least sigma_delta that keeps mu <= ``largest_mu`` (unit sensitivity) at a given sigma_star; infinite if none does."""
-    if calibration == Calibration.PAPER:
+    if calibration == CalibrationMethod.PAPER:
         slack = largest_mu**2 - scenario.paper_star / star**2
         with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.sqrt(np.where(slack > 0, scenario.paper_delta / slack, np.inf).max()))

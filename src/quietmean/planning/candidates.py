@@ -12,7 +12,7 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.schema import OPEN, nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Server, Target, configure, get_protocol, registry
@@ -153,7 +153,7 @@ def rank(
     target: Target,
     protocols: Sequence[Mechanism | str] | None = None,
     *,
-    calibration: Calibration = Calibration.EXACT,
+    calibration: CalibrationMethod = CalibrationMethod.EXACT,
     server: Server = Server.NONE,
     max_messages: int | None = None,
     strict: bool | None = None,

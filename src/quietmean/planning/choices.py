@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Calibration(StrEnum):
+class CalibrationMethod(StrEnum):
     """``exact``: information matrix and analytic Gaussian, both levels optimised. The others are for comparison with the paper.
 
     ``exact-view``: information matrix, classical constant, sigma_star^2 = 1.3 * 2 ln(1.25 / delta) / (n_O epsilon^2).

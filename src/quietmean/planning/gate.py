@@ -161,7 +161,7 @@ def a_priori_mu(target: Target, protocol: Mechanism) -> float:
 
 
 @dataclass(frozen=True)
-class Vote:
+class GateVote:
     """``digest``: of the history that a party has, hexadecimal; ``passes``: does its certificate of that history?"""
 
     digest: str
@@ -181,7 +181,7 @@ class GateRecord:
     execution: Execution
     incomplete: tuple[PartyId, ...]
     decision: Decision
-    votes: Mapping[PartyId, Vote]
+    votes: Mapping[PartyId, GateVote]
     published: bool
 
     @property
@@ -192,7 +192,7 @@ class GateRecord:
     @property
     def supporters(self) -> int:
         """How many parties voted for this history, and that it passes."""
-        return sum(vote == Vote(self.digest, True) for vote in self.votes.values())
+        return sum(vote == GateVote(self.digest, True) for vote in self.votes.values())
 
     @property
     def agreed(self) -> bool:
@@ -247,7 +247,7 @@ class GateRecord:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for what cannot be read."""
         fields = convert(raw, _Written, partial(unfit_field, "gate"), strict=False)
         execution = happened if fields.history is None else Execution.from_json(fields.history)
-        votes = {party: Vote(digest, passes) for party, digest, passes in fields.votes}
+        votes = {party: GateVote(digest, passes) for party, digest, passes in fields.votes}
         decision = Decision(fields.mu, fields.limit, fields.exhaustive)
         return cls(execution, tuple(fields.incomplete), decision, votes, fields.published)
 

@@ -2,7 +2,7 @@
 
 from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
-from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge, compose, require_members
 from quietmean.privacy.coalitions import CoalitionCertificate
 from quietmean.privacy.composition import (
@@ -35,6 +35,7 @@ __all__ = [
     "REAL_ARITHMETIC",
     "Adversary",
     "Certificate",
+    "CertificateTerms",
     "Charge",
     "CoalitionCertificate",
     "Eavesdropper",
@@ -44,7 +45,6 @@ __all__ = [
     "LossConversion",
     "NoiseLevels",
     "PrivacyAnalysis",
-    "Terms",
     "WithoutNoise",
     "bound_mu",
     "classical_renyi_epsilon",

@@ -14,7 +14,7 @@ from quietmean.core.bounds import CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.coalitions import CoalitionCertificate, ProvenMu, every_coalition, search_coalitions
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
@@ -41,7 +41,7 @@ class PrivacyAnalysis:
     """
 
     transcript: Transcript
-    terms: Terms
+    terms: CertificateTerms
     trusted: frozenset[PartyId]
     method: str = "auto"
     bound: Callable[[int], CoalitionBound | None] = _no_formula
@@ -57,7 +57,7 @@ class PrivacyAnalysis:
         method: str = "auto",
     ) -> PrivacyAnalysis:
         """Of a bare transcript whose noise is really Gaussian, as it stands there. An execution has :meth:`privacy` instead."""
-        return cls(transcript, Terms(sensitivity, delta, GAUSSIAN, GAUSSIAN_GUARANTEE), trusted, method)
+        return cls(transcript, CertificateTerms(sensitivity, delta, GAUSSIAN, GAUSSIAN_GUARANTEE), trusted, method)
 
     @property
     def sensitivity(self) -> float:

@@ -39,7 +39,7 @@ def nats_json(nats: Array, prior_sd: float) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class CertificateTerms:
     """What the numbers of a certificate mean.
 
     Neighbouring ``relation``: replacement of one unit, or one record more or less; either way one party's value becomes another
@@ -107,7 +107,7 @@ class Certificate(Tabular):
     """
 
     adversary: Adversary
-    terms: Terms
+    terms: CertificateTerms
     information: InformationMatrix = field(repr=False)
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.information.coalition_solver import PER_COALITION
@@ -70,7 +70,7 @@ class CoalitionCertificate(Tabular):
     """
 
     size: int
-    terms: Terms
+    terms: CertificateTerms
     mu: Array
     worst: frozenset[PartyId]
     tried: int
@@ -208,7 +208,7 @@ def most_tried(solver: CoalitionSolver, size: int) -> int:
 
 def every_coalition(
     solver: CoalitionSolver,
-    terms: Terms,
+    terms: CertificateTerms,
     trusted: frozenset[PartyId],
     size: int,
     limit: int | None,
@@ -245,7 +245,7 @@ def every_coalition(
 
 
 def search_coalitions(
-    solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int, limit: int
+    solver: CoalitionSolver, terms: CertificateTerms, trusted: frozenset[PartyId], size: int, limit: int
 ) -> CoalitionCertificate:
     """Look for a bad coalition with at most ``limit`` tries: those who got most of one party's messages, then exchange moves.
 
@@ -282,7 +282,7 @@ def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterat
 class _Tally:
     """The worst so far, over coalitions that are added one by one; each counts once."""
 
-    def __init__(self, solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int) -> None:
+    def __init__(self, solver: CoalitionSolver, terms: CertificateTerms, trusted: frozenset[PartyId], size: int) -> None:
         self._solver = solver
         self._terms = terms
         self._trusted = trusted

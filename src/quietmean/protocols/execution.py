@@ -31,7 +31,7 @@ from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
 
 if TYPE_CHECKING:
     from quietmean.core.assumptions import Assumption
-    from quietmean.privacy import Eavesdropper, PrivacyAnalysis, Terms
+    from quietmean.privacy import CertificateTerms, Eavesdropper, PrivacyAnalysis
 
 # What every execution has, besides the parameters of its protocol.
 _ENTRIES = (
@@ -146,9 +146,9 @@ class Execution:
             self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted, bound=self._worst_coalition)
         return self._analyses[delta]
 
-    def terms(self, delta: float) -> Terms:
+    def terms(self, delta: float) -> CertificateTerms:
         """What the numbers of its certificates mean and take for granted. Raises :class:`InputError` as :meth:`privacy` does."""
-        from quietmean.privacy import Terms
+        from quietmean.privacy import CertificateTerms
 
         conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
 
@@ -159,7 +159,9 @@ class Execution:
             return self.a_priori(size, delta)
 
         guarantee, relation = self.neighbouring.claim(self.protocol.guarantee), self.neighbouring
-        return Terms(self.sensitivity, delta, conversion, guarantee, self._granted, promise, relation, self.eavesdropper)
+        return CertificateTerms(
+            self.sensitivity, delta, conversion, guarantee, self._granted, promise, relation, self.eavesdropper
+        )
 
     @property
     def _granted(self) -> tuple[Assumption, ...]:

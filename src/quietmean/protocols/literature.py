@@ -12,7 +12,7 @@ from enum import StrEnum
 _NAMED = 4
 
 
-class Kind(StrEnum):
+class PublicationKind(StrEnum):
     """What a publication is, in the words of the Citation File Format."""
 
     ARTICLE = "article"
@@ -37,7 +37,7 @@ class Publication:
 
     authors: tuple[Author, ...]
     title: str
-    kind: Kind
+    kind: PublicationKind
     year: int | None = None
     venue: str = ""
     volume: str = ""
@@ -76,7 +76,7 @@ def _authors(*names: str) -> tuple[Author, ...]:
 INCA = Publication(
     _authors("Sabater, César", "Ben Mokhtar, Sonia", "Ramon, Jan"),
     "Dropout-Robust Mechanisms for Differentially Private and Fully Decentralized Mean Estimation",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2026,
     "Proceedings on Privacy Enhancing Technologies",
     "2026(2)",
@@ -86,7 +86,7 @@ INCA = Publication(
 CORDP_DME = Publication(
     _authors("Vithana, Sajani", "Cadambe, Viveck R.", "Calmon, Flavio P.", "Jeong, Haewon"),
     "Correlated Privacy Mechanisms for Differentially Private Distributed Mean Estimation",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2025,
     "IEEE Conference on Secure and Trustworthy Machine Learning (SaTML)",
     pages=(590, 614),
@@ -95,12 +95,12 @@ ADQSP = Publication(
     _authors("Li, Qiongxiu", "Gundersen, Jaron Skovsted", "Lopuhaä-Zwakenberg, Milan", "Heusdens, Richard"),
     "Adaptive Differentially Quantized Subspace Perturbation (ADQSP): A Unified Framework for Privacy-Preserving Distributed "
     "Average Consensus",
-    Kind.UNPUBLISHED,
+    PublicationKind.UNPUBLISHED,
 )
 SUBSPACE_PERTURBATION = Publication(
     _authors("Li, Q.", "Heusdens, R.", "Christensen, M. G."),
     "Privacy-Preserving Distributed Optimization via Subspace Perturbation: A General Framework",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2020,
     "IEEE Transactions on Signal Processing",
     "68",
@@ -109,13 +109,13 @@ SUBSPACE_PERTURBATION = Publication(
 PDMM = Publication(
     _authors("Zhang, G.", "Heusdens, R."),
     "Distributed Optimization Using the Primal-Dual Method of Multipliers",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2018,
 )
 ADMM = Publication(
     _authors("Boyd, S.", "Parikh, N.", "Chu, E.", "Peleato, B.", "Eckstein, J."),
     "Distributed Optimization and Statistical Learning via the Alternating Direction Method of Multipliers",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2011,
     "Foundations and Trends in Machine Learning",
     "3(1)",
@@ -124,14 +124,14 @@ ADMM = Publication(
 SECRET_SHARING_CONSENSUS = Publication(
     _authors("Li, Q.", "Cascudo, I.", "Christensen, M. G."),
     "Privacy-Preserving Distributed Average Consensus Based on Additive Secret Sharing",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2019,
     "European Signal Processing Conference (EUSIPCO)",
 )
 GOPA = Publication(
     _authors("Sabater, César", "Bellet, Aurélien", "Ramon, Jan"),
     "An Accurate, Scalable and Verifiable Protocol for Federated Differentially Private Averaging",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2022,
     "Machine Learning",
     "111(11)",
@@ -140,7 +140,7 @@ GOPA = Publication(
 MUFFLIATO = Publication(
     _authors("Cyffers, Edwige", "Even, Mathieu", "Bellet, Aurélien", "Massoulié, Laurent"),
     "Muffliato: Peer-to-Peer Privacy Amplification for Decentralized Optimization and Averaging",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2022,
     "Advances in Neural Information Processing Systems",
     "35",
@@ -149,7 +149,7 @@ MUFFLIATO = Publication(
 GOSSIP = Publication(
     _authors("Boyd, Stephen", "Ghosh, Arpita", "Prabhakar, Balaji", "Shah, Devavrat"),
     "Randomized Gossip Algorithms",
-    Kind.ARTICLE,
+    PublicationKind.ARTICLE,
     2006,
     "IEEE Transactions on Information Theory",
     "52(6)",
@@ -168,7 +168,7 @@ SECAGG = Publication(
         "Seth, Karn",
     ),
     "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2017,
     "ACM SIGSAC Conference on Computer and Communications Security",
     pages=(1175, 1191),
@@ -176,7 +176,7 @@ SECAGG = Publication(
 SECAGG_PLUS = Publication(
     _authors("Bell, James Henry", "Bonawitz, Kallista A.", "Gascón, Adrià", "Lepoint, Tancrède", "Raykova, Mariana"),
     "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2020,
     "ACM SIGSAC Conference on Computer and Communications Security",
     pages=(1253, 1269),
@@ -184,28 +184,28 @@ SECAGG_PLUS = Publication(
 DISTRIBUTED_DISCRETE_GAUSSIAN = Publication(
     _authors("Kairouz, P.", "Liu, Z.", "Steinke, T."),
     "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2021,
     "International Conference on Machine Learning",
 )
 SHARING = Publication(
     _authors("Ben-Or, Michael", "Goldwasser, Shafi", "Wigderson, Avi"),
     "Completeness Theorems for Non-Cryptographic Fault-Tolerant Distributed Computation",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     1988,
     "ACM Symposium on Theory of Computing",
 )
 PACKED_SHARING = Publication(
     _authors("Franklin, Matthew", "Yung, Moti"),
     "Communication Complexity of Secure Computation",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     1992,
     "ACM Symposium on Theory of Computing",
 )
 PRIV_UNIT_G = Publication(
     _authors("Asi, H.", "Feldman, V.", "Talwar, K."),
     "Optimal Algorithms for Mean Estimation under Local Differential Privacy",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2022,
     "International Conference on Machine Learning",
     pages=(1046, 1056),
@@ -213,7 +213,7 @@ PRIV_UNIT_G = Publication(
 CENTRAL = Publication(
     _authors("Dwork, Cynthia", "McSherry, Frank", "Nissim, Kobbi", "Smith, Adam"),
     "Calibrating Noise to Sensitivity in Private Data Analysis",
-    Kind.CONFERENCE_PAPER,
+    PublicationKind.CONFERENCE_PAPER,
     2006,
     "Theory of Cryptography Conference (TCC)",
     pages=(265, 284),
@@ -221,7 +221,7 @@ CENTRAL = Publication(
 LOCAL = Publication(
     _authors("Duchi, John C.", "Jordan, Michael I.", "Wainwright, Martin J."),
     "Local Privacy, Data Processing Inequalities, and Statistical Minimax Rates",
-    Kind.UNPUBLISHED,
+    PublicationKind.UNPUBLISHED,
     2013,
     arxiv="1302.3203",
 )

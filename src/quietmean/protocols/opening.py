@@ -14,7 +14,7 @@ Opened = TypeVar("Opened", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Opening(Generic[Opened]):
+class MessageAttack(Generic[Opened]):
     """One attack on a target, of which many trials are run at once: each in ``together`` coordinates of one long value.
 
     ``base``, shape (n,): the parties' values in every coordinate in the first world; in the second the target's is larger by

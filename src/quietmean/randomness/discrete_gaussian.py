@@ -29,7 +29,7 @@ _BLOCK = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SamplingTable:
     """The cumulative table of one scale, cut ``tail`` scales from 0.
 
     Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**16.
@@ -56,7 +56,7 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
     return values
 
 
-def invert(table: Table, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
+def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
     """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
     place = table.guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64), mode="clip")
     boundary = table.high.take(place, mode="clip")
@@ -70,7 +70,7 @@ def invert(table: Table, words: NDArray[np.uint64], seed: Seed, begin: int) -> N
     return place - table.reach
 
 
-def _resolve(table: Table, place: int, word: tuple[int, int]) -> int:
+def _resolve(table: SamplingTable, place: int, word: tuple[int, int]) -> int:
     """The number of boundaries that do not exceed a 128-bit word; ``place`` is the first with its high part."""
     while place < 2 * table.reach and (int(table.high[place]), int(table.low[place])) <= word:
         place += 1
@@ -78,7 +78,7 @@ def _resolve(table: Table, place: int, word: tuple[int, int]) -> int:
 
 
 @lru_cache(maxsize=16)
-def cumulative_table(scale: float, tail: int = _TAIL) -> Table:
+def cumulative_table(scale: float, tail: int = _TAIL) -> SamplingTable:
     """The table of N_Z(0, scale^2), without what lies beyond ``tail`` scales.
 
     Raises ValueError for a scale that is not in (0, 2**15].
@@ -97,7 +97,7 @@ def cumulative_table(scale: float, tail: int = _TAIL) -> Table:
     # A last entry that nothing is above, so that every search ends inside the table.
     high[-1] = np.uint64(2**64 - 1)
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
-    return Table(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int64))
+    return SamplingTable(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int64))
 
 
 def _relative_weights(scale: float, reach: int) -> list[int]:

@@ -19,7 +19,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.explain import CurvePoint, Explanation, explain, has_static_neighbours
+from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage, Stated
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import inline_svg
@@ -75,7 +75,7 @@ def certificate_page(
     return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon, stated)
 
 
-def _at_least(point: CurvePoint, known: CoalitionCertificate) -> CurvePoint:
+def _at_least(point: EpsilonAtSize, known: CoalitionCertificate) -> EpsilonAtSize:
     """Where the certificate itself tried coalitions of this size, the curve is at least as high."""
     if point.size != known.size:
         return point
@@ -357,7 +357,7 @@ def _spread(values: NDArray[np.float64]) -> str:
     return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
 
 
-def _curve_rows(curve: Sequence[CurvePoint]) -> list[list[str]]:
+def _curve_rows(curve: Sequence[EpsilonAtSize]) -> list[list[str]]:
     return [
         [
             f"{point.size}",
@@ -369,7 +369,7 @@ def _curve_rows(curve: Sequence[CurvePoint]) -> list[list[str]]:
     ]
 
 
-def _curve_heading(curve: Sequence[CurvePoint]) -> str:
+def _curve_heading(curve: Sequence[EpsilonAtSize]) -> str:
     first, last = curve[0], curve[-1]
     colluders = words.counted(last.size, "colluder", "colluders")
     if math.isinf(first.worst):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.report.epsilons import bar_label, name_bars, names_height
-from quietmean.report.explain import CurvePoint
+from quietmean.report.explain import EpsilonAtSize
 from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
 from quietmean.report.words import listed, rounded_up, short
 
@@ -63,7 +63,7 @@ def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str]
     return figure
 
 
-def coalitions_figure(curve: Sequence[CurvePoint], everyone_else: float, size: int | None) -> Figure:
+def coalitions_figure(curve: Sequence[EpsilonAtSize], everyone_else: float, size: int | None) -> Figure:
     """The worst party's epsilon against the number of colluders; ``size``: what the certificate is about.
 
     Infinite values lie on the upper edge and bear their sign.
@@ -120,7 +120,7 @@ def _range(values: Array) -> tuple[float, float, bool]:
 
 
 def _series(
-    axes: Axes, curve: Sequence[CurvePoint], epsilons: Sequence[float], colour: str, label: str, top: float, *, numbered: bool
+    axes: Axes, curve: Sequence[EpsilonAtSize], epsilons: Sequence[float], colour: str, label: str, top: float, *, numbered: bool
 ) -> None:
     heights = np.minimum(epsilons, top)
     width, layer = (2.0, 3) if numbered else (1.1, 2)
@@ -193,7 +193,7 @@ def _canvas(tall: float, head: float, below: float = _BOTTOM, left: float = _LEF
     return figure, axes
 
 
-def curve_caption(curve: Sequence[CurvePoint], trusted: Sequence[int]) -> str:
+def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str:
     """How the points were found."""
     full = [point.size for point in curve if point.exhaustive]
     drawn = {point.tried for point in curve if not point.exhaustive}

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 LARGEST, SMALLEST = 1e100, 1e-100
 
 
-class Outcome(Protocol):
+class ReportedOutcome(Protocol):
     """What everybody knows after a study, as :class:`quietmean.studies.StudyOutcome` says it."""
 
     @property
@@ -96,7 +96,7 @@ class StudyReport:
     def of_outcome(
         cls,
         title: str,
-        outcome: Outcome,
+        outcome: ReportedOutcome,
         names: Sequence[str],
         *,
         truth: tuple[Answer, ...] | None = None,
@@ -184,7 +184,7 @@ def _population(found: Estimates) -> Array | None:
     return None if ends is None or np.isnan(ends).all() else ends
 
 
-def _records(outcome: Outcome) -> int:
+def _records(outcome: ReportedOutcome) -> int:
     """How many there are; where counts are private, an estimate of those that are in the result."""
     if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
         return max(round(outcome.answers[0].records), 0)

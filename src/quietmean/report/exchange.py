@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.report.style import COALITION, INK, MUTED, QUIET, RULE, WIDTH, house_style
-from quietmean.report.traffic import Ints, Traffic, rounds_used, shown_parties, statement
+from quietmean.report.traffic import Ints, MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import short
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class _Diagram:
     row: dict[PartyId, int]
 
     @cached_property
-    def traffic(self) -> Traffic:
-        return Traffic.of(self.execution, self.coalition)
+    def traffic(self) -> MessageTraffic:
+        return MessageTraffic.of(self.execution, self.coalition)
 
     @cached_property
-    def visible(self) -> Traffic:
+    def visible(self) -> MessageTraffic:
         return self.traffic.among(list(self.row))
 
     @cached_property

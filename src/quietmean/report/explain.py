@@ -28,7 +28,7 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class EpsilonAtSize:
     """The worst party's epsilon over coalitions of one size: in the median coalition and in the worst."""
 
     size: int
@@ -73,7 +73,7 @@ class Explanation:
     adversary: Adversary
     certificate: Certificate
     epsilon: float
-    curve: list[CurvePoint]
+    curve: list[EpsilonAtSize]
     unseen: int
     messages: list[Unseen]
     all_intercepted: float
@@ -198,7 +198,7 @@ class _Explainer:
             found.append(Neighbour(other, before if math.isinf(before) else self._epsilon(larger, party), between[other]))
         return sorted(found, key=lambda neighbour: -neighbour.epsilon)
 
-    def _curve(self) -> Iterator[CurvePoint]:
+    def _curve(self) -> Iterator[EpsilonAtSize]:
         able = self._able()
         most = min(MOST_COLLUDERS, self._execution.parties - 1, len(able))
         limit = _COALITIONS if self._small else _FEW_COALITIONS
@@ -212,7 +212,7 @@ class _Explainer:
             median = float(np.sort(worst)[len(worst) // 2])
             # While one more can join the worst smaller coalition, this size has one at least as bad.
             found = max(found, *worst) if size < len(able) else max(worst)
-            yield CurvePoint(size, len(worst), exhaustive, self._privacy.epsilon(median), self._privacy.epsilon(found))
+            yield EpsilonAtSize(size, len(worst), exhaustive, self._privacy.epsilon(median), self._privacy.epsilon(found))
 
     def _random(self, able: Sequence[PartyId], size: int, limit: int) -> Iterator[tuple[PartyId, ...]]:
         return random_coalitions(able, size, limit, Seed.public("coalitions", "curve", size))

@@ -42,7 +42,7 @@ _COUNTS = "how many records each party has, "
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedNumber:
     """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
     standard error of the privacy noise (inf: unknown); ``texts``: both as every page and table has them.
 
@@ -71,7 +71,7 @@ class Stated:
 
     title: str = "An execution"
     unit: str | None = None
-    released: Sequence[Released] = ()
+    released: Sequence[ReleasedNumber] = ()
     names: Sequence[str] = ()
     target: float | None = None
     nats: float | None = None
@@ -409,12 +409,12 @@ def officer_page_at(path: Path, whose: str, force: bool = False) -> Output:
     return page_at(path, "privacy page", whose, force)
 
 
-def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:
+def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[ReleasedNumber]:
     """What the entries of "statistics" in a result or receipt published; nothing of those that have another form."""
     return [each for entry in statistics if "estimate" in entry for each in _of_entry(entry)]
 
 
-def _of_entry(entry: Mapping[str, Any]) -> list[Released]:
+def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
     try:
         terms = terms_of(entry)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -423,10 +423,10 @@ def _of_entry(entry: Mapping[str, Any]) -> list[Released]:
     return [_released(term, glance.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
 
 
-def _released(term: Term, smaller: bool | None) -> Released:
+def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
     texts, parts = shown(term), (part for part in (term.group, term.own) if part)
     error = math.inf if math.isnan(term.noise_error) else term.noise_error
-    return Released(term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error), smaller)
+    return ReleasedNumber(term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error), smaller)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

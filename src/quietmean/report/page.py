@@ -20,7 +20,7 @@ from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import NARROW, inline_svg
-from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
+from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
 from quietmean.statistics.printed import capital, notes_of, notes_of_all
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
 def _messages(report: StudyReport) -> str:
     if rounds_used(report.execution) == 0:
         return f"{report.messages:,}"
-    private = Traffic.of(report.execution, ()).arrived
+    private = MessageTraffic.of(report.execution, ()).arrived
     return f"{report.messages:,} in all, {private:,} of them in the private exchange"
 
 

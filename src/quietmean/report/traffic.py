@@ -20,7 +20,7 @@ MOST_PARTIES = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class MessageTraffic:
     """All scheduled messages of parties that were online to send them; rows of ``table`` are (round, sender, receiver).
 
     Where everybody may send to everybody, only those that arrived: most of the others had no reason to be sent.
@@ -32,7 +32,7 @@ class Traffic:
     sent: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, execution: Execution, coalition: Collection[PartyId]) -> Traffic:
+    def of(cls, execution: Execution, coalition: Collection[PartyId]) -> MessageTraffic:
         neighbours, online = execution.schedule.neighbours, execution.trace.online
         arrived = execution.trace.delivered(execution.schedule)
         listed = arrived if execution.protocol.sends_to_all else (neighbours != NOBODY) & online[1:, :, None]
@@ -64,10 +64,10 @@ class Traffic:
         quiet: NDArray[np.bool_] = self.delivered & ~self.received & ~self.sent
         return quiet
 
-    def among(self, shown: Sequence[PartyId]) -> Traffic:
+    def among(self, shown: Sequence[PartyId]) -> MessageTraffic:
         """Only messages between the parties shown."""
         inside = np.isin(self.table[:, 1], shown) & np.isin(self.table[:, 2], shown)
-        return Traffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
+        return MessageTraffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
 
 
 def rounds_used(execution: Execution) -> int:
@@ -82,7 +82,7 @@ def rounds_used(execution: Execution) -> int:
 
 def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
     """What the figure shows, in one sentence."""
-    traffic = Traffic.of(execution, coalition)
+    traffic = MessageTraffic.of(execution, coalition)
     messages = counted(traffic.arrived, "message", "messages")
     if not coalition:
         return f"Whoever is outside sees none of the {messages}, only what is made public at the end"
@@ -103,7 +103,7 @@ def message_table(
     execution: Execution, coalition: Collection[PartyId], names: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """The figure in numbers: of each party how many messages it sent and got, and how many of those the coalition holds."""
-    traffic = Traffic.of(execution, coalition)
+    traffic = MessageTraffic.of(execution, coalition)
     senders, receivers = traffic.table[:, 1], traffic.table[:, 2]
 
     def each(places: Ints, chosen: NDArray[np.bool_]) -> list[int]:

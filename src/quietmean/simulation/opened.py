@@ -1,6 +1,6 @@
 """The audit of protocols whose messages are shares: what a coalition reads of them in full runs of the real machines.
 
-See :class:`~quietmean.protocols.opening.Opening`. Many trials are one run on a long value, as coordinates have independent noise.
+See :class:`~quietmean.protocols.opening.MessageAttack`. Many trials are one run on a long value, as coordinates have independent noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Un
 from quietmean.privacy import Adversary
 from quietmean.protocols import Mechanism
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.opening import Opening, Sent
+from quietmean.protocols.opening import MessageAttack, Sent
 from quietmean.randomness.insecure import InsecureSilence, InsecureStackedNoise, insecure_seed
 from quietmean.transcript import run_lockstep
 
@@ -51,7 +51,7 @@ class OpenedView:
 
     execution: Execution
     adversary: Adversary
-    opening: Opening[Mechanism]
+    opening: MessageAttack[Mechanism]
     # By default the machines of the execution's protocol.
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
 

@@ -6,7 +6,7 @@ Those of other distributions register by the entry point group ``quietmean.stati
 from quietmean.statistics.answers import Answer, column_means, combined
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
@@ -16,6 +16,7 @@ __all__ = [
     "INDICATOR",
     "Answer",
     "Axis",
+    "CellIndicators",
     "Column",
     "ColumnBlock",
     "Columns",
@@ -29,7 +30,6 @@ __all__ = [
     "Records",
     "Released",
     "Statistic",
-    "Table",
     "Workload",
     "column_means",
     "combined",

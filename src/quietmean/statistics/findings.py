@@ -25,7 +25,7 @@ _COMPARED = ("difference", "smd")
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class StatedAnswer:
     """An answer to tell of: the entry of 'statistics' in a result."""
 
     document: Mapping[str, Any]
@@ -82,7 +82,7 @@ def with_interval(term: Term) -> str:
 
 def finding(document: Mapping[str, Any]) -> str:
     """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty."""
-    told = Told(document)
+    told = StatedAnswer(document)
     found = _SAYS.get(str(document.get("kind", "")), _first)(told)
     return found or _reason(document)
 
@@ -95,27 +95,27 @@ def _reason(document: Mapping[str, Any]) -> str:
     return capital(one, names_in(document)).removesuffix(".")
 
 
-def _first(told: Told) -> str:
+def _first(told: StatedAnswer) -> str:
     """Of a kind of others: its first terms."""
     known = told.all_known[:_MOST_NAMED]
     return "; ".join(f"{term.term or told.document.get('name', '')}: {with_interval(term)}" for term in known)
 
 
-def _one(what: str) -> Callable[[Told], str]:
+def _one(what: str) -> Callable[[StatedAnswer], str]:
     """Of a statistic that is one number: "The mean is ..."."""
 
-    def says(told: Told) -> str:
+    def says(told: StatedAnswer) -> str:
         return f"The {what} is {told.value(WHOLE)}" if told.known(WHOLE) else ""
 
     return says
 
 
-def _count(told: Told) -> str:
+def _count(told: StatedAnswer) -> str:
     term = told.terms[WHOLE]
     return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} records are counted"
 
 
-def _variance(told: Told) -> str:
+def _variance(told: StatedAnswer) -> str:
     return f"The standard deviation is {told.value('sd')}"
 
 
@@ -124,14 +124,14 @@ def _largest(terms: Iterable[Term]) -> Term | None:
     return max(found, key=lambda term: term.estimate, default=None)
 
 
-def _proportion(told: Told) -> str:
+def _proportion(told: StatedAnswer) -> str:
     if WHOLE in told.terms:
         return f"The proportion is {told.value(WHOLE)}"
     most = _largest(told.terms.values())
     return f"The most frequent level is {most.term}, with a proportion of {with_interval(most)}" if most else ""
 
 
-def _histogram(told: Told) -> str:
+def _histogram(told: StatedAnswer) -> str:
     most = _largest(term for term in told.terms.values() if term.term not in ("below", "above"))
     total = sum(max(term.estimate, 0.0) for term in told.all_known if term.term != MISSING)
     if most is None or not 0 < total < math.inf or not most.estimate > 0 or most.upper is not None:
@@ -140,7 +140,7 @@ def _histogram(told: Told) -> str:
     return f"Most records are in {most.term}: {with_interval(most)}, {fixed(share, 0)} % of those with a value"
 
 
-def _cdf(told: Told) -> str:
+def _cdf(told: StatedAnswer) -> str:
     """At which edge a quarter, half and three quarters of the values are reached."""
     found = []
     for name, part in (("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75)):
@@ -150,7 +150,7 @@ def _cdf(told: Told) -> str:
     return f"Of the values, at least {', '.join(found)}" if found else ""
 
 
-def _quantiles(told: Told) -> str:
+def _quantiles(told: StatedAnswer) -> str:
     names = {"0.5": "median", "0.25": "lower quartile", "0.75": "upper quartile"}
     asked = [name for name in names if name in told.terms] or list(told.terms)[:_MOST_NAMED]
     if not any(told.known(name) for name in asked):
@@ -158,7 +158,7 @@ def _quantiles(told: Told) -> str:
     return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {told.value(name)}" for name in asked))
 
 
-def _crosstab(told: Told) -> str:
+def _crosstab(told: StatedAnswer) -> str:
     p = told.p("chi-squared")
     if told.known("odds-ratio"):
         return f"The odds ratio is {told.value('odds-ratio')}{p}"
@@ -169,7 +169,7 @@ def _crosstab(told: Told) -> str:
     return f"The largest cell is {most.label}: {with_interval(most)}" if most else ""
 
 
-def _group_means(told: Told) -> str:
+def _group_means(told: StatedAnswer) -> str:
     if told.known("difference"):
         p = told.p("t-test") or told.p_of("difference")
         groups = [name for name in told.terms if name not in _COMPARED]
@@ -184,7 +184,7 @@ def _group_means(told: Told) -> str:
     return f"Means are from {low.term}, {with_interval(low)}, to {high.term}, {with_interval(high)}{told.p('anova')}"
 
 
-def _correlation(told: Told) -> str:
+def _correlation(told: StatedAnswer) -> str:
     if WHOLE in told.terms:
         return f"The correlation is {told.value(WHOLE)}{told.p_of(WHOLE) or told.p('correlation')}"
     known = told.all_known
@@ -194,13 +194,13 @@ def _correlation(told: Told) -> str:
     return f"The strongest correlation is that of {' and '.join(most.term.split(':'))}: {with_interval(most)}"
 
 
-def _covariance(told: Told) -> str:
+def _covariance(told: StatedAnswer) -> str:
     """Of the first two columns that differ: the others are variances."""
     known = [term for term in told.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
     return capital("; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in known))
 
 
-def _regression(told: Told) -> str:
+def _regression(told: StatedAnswer) -> str:
     """The slope that is clearest, by its own error."""
     slopes = [term for term in told.all_known if term.term not in (_INTERCEPT, "auc")]
     sure = [term for term in slopes if 0 < _error(term) < math.inf]
@@ -217,7 +217,7 @@ def _error(term: Term) -> float:
     return term.error if math.isfinite(term.error) else term.noise_error
 
 
-def _survival(told: Told) -> str:
+def _survival(told: StatedAnswer) -> str:
     medians = [term for term in told.terms.values() if term.group == "median"]
     if not any(_says_something(term) for term in medians):
         return ""
@@ -234,7 +234,7 @@ def _says_something(term: Term) -> bool:
     return math.isfinite(term.estimate) or term.noise[0] > 0
 
 
-def _table_1(told: Told) -> str:
+def _table_1(told: StatedAnswer) -> str:
     found = [term for term in told.terms.values() if term.own == "n" and math.isfinite(term.estimate)]
     sizes = [f"{term.group} {fixed(max(term.estimate, 0.0), 0)}" for term in found]
     if not sizes:
@@ -247,7 +247,7 @@ def _table_1(told: Told) -> str:
     return f"Records: {', '.join(sizes)}{tested}"
 
 
-def _rates(told: Told) -> str:
+def _rates(told: StatedAnswer) -> str:
     for name, what in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
         if told.known(name):
             return f"The {what} is {told.value(name)}{told.p_of(name)}"
@@ -255,7 +255,7 @@ def _rates(told: Told) -> str:
     return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in known[:_MOST_NAMED]))
 
 
-def _pca(told: Told) -> str:
+def _pca(told: StatedAnswer) -> str:
     parts = told.summary.get("proportion") or []
     if not told.known("PC1"):
         return ""
@@ -263,11 +263,11 @@ def _pca(told: Told) -> str:
     return f"The variance along the first component is {told.value('PC1')}{share}"
 
 
-def _roc(told: Told) -> str:
+def _roc(told: StatedAnswer) -> str:
     return f"The area under the curve is {told.value('auc')}" if told.known("auc") else ""
 
 
-def _calibration(told: Told) -> str:
+def _calibration(told: StatedAnswer) -> str:
     large, slope = "in-the-large", "slope"
     found = []
     if told.known(large):
@@ -277,32 +277,32 @@ def _calibration(told: Told) -> str:
     return capital("; ".join(found))
 
 
-def _mann_whitney(told: Told) -> str:
+def _mann_whitney(told: StatedAnswer) -> str:
     if not told.known("probability"):
         return ""
     chance = f"{told.value('probability')}{told.p('mann-whitney')}"
     return f"A value of the second group is above one of the first with a chance of {chance}"
 
 
-def _hazard_ratio(told: Told) -> str:
+def _hazard_ratio(told: StatedAnswer) -> str:
     known = told.all_known[:_MOST_NAMED]
     return capital("; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{told.p_of(term.term)}" for term in known))
 
 
-def _restricted_mean(told: Told) -> str:
+def _restricted_mean(told: StatedAnswer) -> str:
     if told.known("difference"):
         return f"The difference, second minus first arm, is {told.value('difference')}{told.p_of('difference')}"
     return "; ".join(f"{term.term}: {with_interval(term)}" for term in told.all_known[:_MOST_NAMED])
 
 
-def _incidence(told: Told) -> str:
+def _incidence(told: StatedAnswer) -> str:
     """Each curve at its last known time."""
     last = {term.curve: term for term in told.all_known}
     found = [f"{curve} {with_interval(term)} at {term.own}" for curve, term in last.items()]
     return f"The part with the event: {'; '.join(found)}" if found else ""
 
 
-def _site_effects(told: Told) -> str:
+def _site_effects(told: StatedAnswer) -> str:
     if not told.known("random"):
         return ""
     part = told.summary.get("i_squared")
@@ -310,7 +310,7 @@ def _site_effects(told: Told) -> str:
     return f"The common mean of all sites like these is {told.value('random')}{differ}"
 
 
-_SAYS: dict[str, Callable[[Told], str]] = {
+_SAYS: dict[str, Callable[[StatedAnswer], str]] = {
     "mean": _one("mean"),
     "sum": _one("sum"),
     "count": _count,

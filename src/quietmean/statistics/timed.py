@@ -15,7 +15,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.comparison import Curves
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, boolean_column, edges_field
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -89,7 +89,7 @@ class Timed(Statistic, ABC):
         """The levels that divide the records."""
         return [ALL] if self.by is None else list(columns.category(self.by).categories)
 
-    def table(self, columns: Columns) -> Table:
+    def table(self, columns: Columns) -> CellIndicators:
         """Arms, then times, then events."""
         event = boolean_column(columns, self.event, "whether the event happened")
         return timed_table(self.by, self._axis(columns)[0], event, columns)
@@ -117,12 +117,12 @@ class Timed(Statistic, ABC):
         return Curves(each, noise)
 
 
-def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> Table:
+def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> CellIndicators:
     """Arms, where there are any, then times, then what ended them."""
-    return Table((*(() if by is None else (Axis(columns.category(by)),)), time, Axis(event)))
+    return CellIndicators((*(() if by is None else (Axis(columns.category(by)),)), time, Axis(event)))
 
 
-def cells_by_arm(table: Table, arms: int, causes: tuple[int, ...]) -> NDArray[np.int64]:
+def cells_by_arm(table: CellIndicators, arms: int, causes: tuple[int, ...]) -> NDArray[np.int64]:
     """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, that of time 0 first, then for each cause
     what is after the last.
 

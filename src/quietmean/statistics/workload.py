@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Count, Neighbouring, PrivacyUnit
+from quietmean.core.domain import CountVisibility, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
@@ -71,7 +71,7 @@ class Workload:
     unit: PrivacyUnit
     # Of the statistics, in their order, where they are not those that they declare.
     allocated: tuple[float, ...] | None = None
-    count: Count = Count.PUBLIC
+    count: CountVisibility = CountVisibility.PUBLIC
     most_records: int = 1
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Workload:
     @property
     def hides_count(self) -> bool:
         """Is it private how many records a party has?"""
-        return self.count == Count.PRIVATE
+        return self.count == CountVisibility.PRIVATE
 
     @property
     def neighbouring(self) -> Neighbouring:

@@ -46,7 +46,7 @@ class Event(StrEnum):
     CONTRIBUTED = "contributed"
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``number``: from 1; ``previous``: digest of the entry before; ``torn``: of what stands between the two, or empty; ``time``:
     ISO 8601, UTC; ``key``: of the ``party`` that signed it; ``contract``: digest of what the study asks."""
 
@@ -68,7 +68,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Head:
+class LogHead:
     """How far a log had come: ``entries`` of them, the last with this digest (hexadecimal), signed by ``key``."""
 
     entries: int
@@ -83,7 +83,7 @@ class Head:
         return struct.pack(">Q", self.entries) + bytes.fromhex(self.digest)
 
     @classmethod
-    def from_bytes(cls, raw: bytes, key: str) -> Head | None:
+    def from_bytes(cls, raw: bytes, key: str) -> LogHead | None:
         """What the party with this key said; None for what is none."""
         return cls(int.from_bytes(raw[:8]), raw[8:].hex(), key) if len(raw) == 40 else None
 
@@ -92,13 +92,13 @@ class Head:
 class Written:
     """An entry as it stands in a file; its signature may be wrong. ``gap``: what stands before it and is no entry."""
 
-    entry: Entry
+    entry: LogEntry
     signed: Signed
     gap: bytes = b""
 
     @property
-    def head(self) -> Head:
-        return Head(self.entry.number, self.signed.digest, self.entry.key)
+    def head(self) -> LogHead:
+        return LogHead(self.entry.number, self.signed.digest, self.entry.key)
 
 
 All = Callable[[], Sequence[Written]]
@@ -119,7 +119,7 @@ class AuditLog:
         except OSError as error:
             raise InputError(f"audit log {self.path} cannot be read ({error.strerror}): check the path and your rights") from None
 
-    def append(self, identity: Identity, make: Callable[[All, int, str, str], Entry]) -> Head:
+    def append(self, identity: Identity, make: Callable[[All, int, str, str], LogEntry]) -> LogHead:
         """Sign and write what ``make`` returns for all entries before, its number, the digest before it and that of a torn line.
 
         It is on the disk when this returns. Raises :class:`InputError` where it cannot be.
@@ -165,13 +165,13 @@ class Auditor:
 
     def write(
         self, event: Event, about: Mapping[str, Any] | None = None, allow: Callable[[Sequence[Written]], None] | None = None
-    ) -> Head:
+    ) -> LogHead:
         """``allow`` gets all entries before, and raises if this one must not be written. Raises :class:`InputError`."""
 
-        def make(before: All, number: int, previous: str, torn: str) -> Entry:
+        def make(before: All, number: int, previous: str, torn: str) -> LogEntry:
             if allow is not None:
                 allow(before())
-            return Entry(
+            return LogEntry(
                 number=number,
                 previous=previous,
                 torn=torn,
@@ -216,13 +216,13 @@ class Auditor:
 class Verified:
     """``faults``: sentences about what was changed; ``notes``: about lines that were torn when they were written."""
 
-    entries: tuple[Entry, ...]
-    head: Head | None
+    entries: tuple[LogEntry, ...]
+    head: LogHead | None
     faults: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def verify(log: AuditLog, heads: Mapping[str, Sequence[Head]]) -> Verified:
+def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
     """Chain and signatures of all entries, and whether the ``heads`` of its keys are in it, by the receipt of each."""
     entries, rest = log.read()
     faults, notes = [], []
@@ -256,13 +256,13 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[Head]]) -> Verified:
     return Verified(tuple(one.entry for one in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
 
 
-def heads_in(receipt: Mapping[str, Any], place: str) -> list[Head]:
+def heads_in(receipt: Mapping[str, Any], place: str) -> list[LogHead]:
     """What a receipt says of the logs of its party and of others. Raises :class:`InputError` where it says nothing."""
     origin = receipt.get("origin")
     origin = origin if isinstance(origin, Mapping) else {}
     wrong = InputError(f"receipt {place} says nothing of an audit log: give receipts of join")
-    own = convert(origin.get("audit"), Head, lambda reason: wrong)
-    return [own, *convert(origin.get("audits_of_others", {}), dict[str, Head], lambda reason: wrong).values()]
+    own = convert(origin.get("audit"), LogHead, lambda reason: wrong)
+    return [own, *convert(origin.get("audits_of_others", {}), dict[str, LogHead], lambda reason: wrong).values()]
 
 
 def _is_signed(one: Written) -> bool:
@@ -303,11 +303,11 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
         wanted *= 4
 
 
-def _parsed(line: bytes) -> tuple[Entry, Signed] | None:
+def _parsed(line: bytes) -> tuple[LogEntry, Signed] | None:
     try:
         parts = decode_json(line, _Line, InputError)
         signed = Signed(Purpose.AUDIT, bytes(parts.entry), base64.b64decode(parts.signature, validate=True))
-        return signed.decode(Entry), signed
+        return signed.decode(LogEntry), signed
     except (ValueError, InputError):
         return None
 

@@ -32,7 +32,7 @@ from quietmean.studies.contribution import AnotherStudyError, Contribution
 from quietmean.studies.outcome import StudyOutcome, conclude
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import Signed, decode_base64
-from quietmean.studies.study_keys import Given, StudyKeys, write_private
+from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
 
 _ONCE = "each party contributes once: a correction is a new study, charged anew"
 # No schedule of such a protocol is drawn: any seed gives the same one.
@@ -94,7 +94,7 @@ class Giver:
             content = bytes.fromhex(found.digest)
             charge(content)
             self._register(charge_id(self.sealed, keys), content, entry.name)
-            self._spend(keys, Given(data, found))
+            self._spend(keys, GivenContribution(data, found))
             return found
 
     def _release(self, keys: StudyKeys, value: Admitted, data: str) -> Release:
@@ -114,7 +114,7 @@ class Giver:
             raise RuntimeError("a protocol by file released nothing")
         return release
 
-    def _spend(self, keys: StudyKeys, given: Given) -> None:
+    def _spend(self, keys: StudyKeys, given: GivenContribution) -> None:
         keys.spent(given)
 
     def _data_digest(self, value: Admitted) -> str:

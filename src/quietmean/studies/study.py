@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quietmean.core.assumptions import usual_colluders
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
 from quietmean.core.toml_files import Place, fault, read_tables
@@ -50,7 +50,7 @@ class Study(BaseModel):
     unit: PrivacyUnit = PrivacyUnit.RECORD
     # Is it public how many records each party has? If private, there is room for most_records of each, and neighbouring data
     # differ by one record that is there or not.
-    count: Count = Count.PUBLIC
+    count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = Field(default=None, ge=1, le=1 << 20)
     # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error.
     allocate: str = "shares"
@@ -198,7 +198,7 @@ class Study(BaseModel):
         default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in columns)
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
         require_known("allocate", self.allocate, ALLOCATIONS)
-        if self.count == Count.PUBLIC and self.most_records is not None:
+        if self.count == CountVisibility.PUBLIC and self.most_records is not None:
             raise InputError('most_records says nothing where counts are public: leave it out, or give count = "private"')
         declared = Workload(columns, statistics, self.unit, None, self.count, self.most_records or _MOST_RECORDS)
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))

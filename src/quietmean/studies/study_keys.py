@@ -55,7 +55,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenContribution:
     """A party's one contribution by file, and the keyed digest of the data that it is of, hexadecimal."""
 
     data: str
@@ -81,7 +81,7 @@ class StudyKeys:
     sealed: str | None = None
     compared: tuple[str, ...] = ()
     seed: Seed | None = field(default=None, repr=False)
-    given: Given | None = None
+    given: GivenContribution | None = None
 
     @classmethod
     def make(
@@ -131,7 +131,9 @@ class StudyKeys:
                 decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}")
             )
         else:
-            given = Given(raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}"))
+            given = GivenContribution(
+                raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}")
+            )
         seed = Seed(decode_base64(raw.seed, 32, f"the seed in {path}")) if raw.seed else None
         mailbox = None
         if raw.mailbox:
@@ -165,7 +167,7 @@ class StudyKeys:
         found._write()
         return found
 
-    def spent(self, given: Given) -> StudyKeys:
+    def spent(self, given: GivenContribution) -> StudyKeys:
         """The keys with this party's contribution in place of seed and exchange key, in one step; durable when this returns."""
         found = replace(self, exchange=None, seed=None, given=given)
         found._write()

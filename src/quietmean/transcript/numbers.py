@@ -15,7 +15,7 @@ from quietmean.core.grid import LARGEST_UNITS, from_units, to_units, too_large, 
 from quietmean.core.numbers import REAL, Numbers, WholeNumbers
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
+from quietmean.transcript.population import Floats, InjectedRows, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -364,7 +364,7 @@ class NumericReading(Reading):
     def divided(self, held: Rows, parts: Ints) -> tuple[Rows, Rows | float]:
         return self._arithmetic.divided(_numeric(held), parts)
 
-    def injected(self, held: Rows, injections: Sequence[Injection]) -> NumericRows:
+    def injected(self, held: Rows, injections: Sequence[InjectedRows]) -> NumericRows:
         array = _numeric(held).numbers()
         for injection in injections:
             # A slice of all parties avoids the copies that a list of them needs.

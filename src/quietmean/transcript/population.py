@@ -64,7 +64,7 @@ AnyRows = TypeVar("AnyRows", bound=Rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Injection:
+class InjectedRows:
     """What some parties add to what they hold: the sum of ``factor`` times their rows of each of ``terms``.
 
     ``members``, shape (k,): numbers of the parties, in rising order.
@@ -121,7 +121,7 @@ class Reading(ABC):
         """
 
     @abstractmethod
-    def injected(self, held: Rows, injections: Sequence[Injection]) -> Rows:
+    def injected(self, held: Rows, injections: Sequence[InjectedRows]) -> Rows:
         """What parties hold, injections included. May reuse the memory of ``held``, which must not be used any more."""
 
     @abstractmethod

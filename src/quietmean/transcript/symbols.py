@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
+from quietmean.transcript.population import Floats, InjectedRows, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
 from quietmean.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class SymbolicReading(Reading):
     def divided(self, held: Rows, parts: Ints) -> tuple[Rows, float]:
         return held * (1.0 / parts), 0.0
 
-    def injected(self, held: Rows, injections: Sequence[Injection]) -> LinearForms:
+    def injected(self, held: Rows, injections: Sequence[InjectedRows]) -> LinearForms:
         parts = [*_forms(held).parts]
         for injection in injections:
             for factor, rows in injection.terms:

@@ -18,7 +18,7 @@ from quietmean.graphs import churn
 from quietmean.planning import Target
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.planning.calibrate import choose_levels
-from quietmean.planning.choices import Calibration
+from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.scenarios import Scenario
 from quietmean.privacy import Adversary, noise_levels
 from quietmean.protocols.execution import Execution
@@ -27,7 +27,9 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.setting import DELTA
 
-CALIBRATIONS = tuple(str(calibration) for calibration in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT))
+CALIBRATIONS = tuple(
+    str(calibration) for calibration in (CalibrationMethod.PAPER, CalibrationMethod.EXACT_VIEW, CalibrationMethod.EXACT)
+)
 # Values are uniform in [0, 1]: what a value that is lost adds to the squared error.
 SPREAD = 1.0 / 12.0
 # Executions with fewer dropouts than planned that the exact calibration must also survive, as a share of all.
@@ -113,8 +115,8 @@ class Account:
 
     def levels(self, calibration: str) -> tuple[float, float]:
         """(sigma_star, sigma_delta)."""
-        scenarios = self.planned + (self.guards if calibration == Calibration.EXACT else [])
-        return choose_levels(self.setting.target, scenarios, Calibration(calibration))
+        scenarios = self.planned + (self.guards if calibration == CalibrationMethod.EXACT else [])
+        return choose_levels(self.setting.target, scenarios, CalibrationMethod(calibration))
 
     def errors(self, star: float, delta: float) -> tuple[Array, Array]:
         """Expected squared error of every execution: from noise, and from lost values. Exact over noise and values."""

@@ -3,7 +3,7 @@
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import DiskPlace, Place, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
-from quietmean.node.folder.slot import Kind, Mailbox, Parties, Slot, mailbox_bytes, open_file, seal_file
+from quietmean.node.folder.slot import Mailbox, Parties, Slot, SlotKind, mailbox_bytes, open_file, seal_file
 from quietmean.node.folder.timetable import Timetable
 
 __all__ = [
@@ -11,12 +11,12 @@ __all__ = [
     "FolderLink",
     "FolderPost",
     "FolderSettings",
-    "Kind",
     "Mailbox",
     "Outbox",
     "Parties",
     "Place",
     "Slot",
+    "SlotKind",
     "Timetable",
     "mailbox_bytes",
     "open_file",

@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of, refuse_outage
 from quietmean.core.party import PartyId
 from quietmean.core.portability import open_private
-from quietmean.node.folder.slot import Kind, Slot
+from quietmean.node.folder.slot import Slot, SlotKind
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY);
@@ -46,20 +46,20 @@ class Outbox:
 
     def next_number(self, receiver: PartyId) -> int:
         (last,) = self._execute(
-            "SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", (Kind.REQUEST, receiver)
+            "SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", (SlotKind.REQUEST, receiver)
         ).fetchone()
         return 1 if last is None else int(last) + 1
 
     def answered(self, receiver: PartyId) -> set[int]:
         """Numbers of the requests that this party has answered."""
-        rows = self._execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (Kind.ANSWER, receiver))
+        rows = self._execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (SlotKind.ANSWER, receiver))
         return {int(number) for (number,) in rows}
 
     def waiting(self) -> Iterator[tuple[Slot, bytes]]:
         """What was put, or not yet, and nobody told that it was received."""
         rows = self._execute("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
         for kind, number, receiver, file in rows:
-            yield Slot(Kind(kind), number, self._party, receiver), file
+            yield Slot(SlotKind(kind), number, self._party, receiver), file
 
     def add(self, slot: Slot, file: bytes, request: bytes | None = None) -> None:
         """``request``: the digest of what is asked, of a request."""
@@ -75,7 +75,7 @@ class Outbox:
         """The number of the last request with this digest, and its answer if that has come."""
         found = self._execute(
             "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",
-            (Kind.REQUEST, receiver, request),
+            (SlotKind.REQUEST, receiver, request),
         ).fetchone()
         return None if found is None else (int(found[0]), found[1])
 

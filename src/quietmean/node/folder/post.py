@@ -25,7 +25,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import Place
-from quietmean.node.folder.slot import OVERHEAD, Kind, Mailbox, Parties, Slot, seal_file
+from quietmean.node.folder.slot import OVERHEAD, Mailbox, Parties, Slot, SlotKind, seal_file
 from quietmean.node.folder.timetable import Timetable
 from quietmean.node.net import (
     ACCEPTED,
@@ -148,7 +148,7 @@ class FolderPost:
 
     def _peer(self, party: PartyId) -> _Peer:
         found = _Peer(self._outbox.next_number(party), self._outbox.answered(party))
-        found.unanswered = {slot.number for slot in self._outgoing if (slot.kind, slot.receiver) == (Kind.REQUEST, party)}
+        found.unanswered = {slot.number for slot in self._outgoing if (slot.kind, slot.receiver) == (SlotKind.REQUEST, party)}
         found.skip_answered()
         return found
 
@@ -181,7 +181,7 @@ class FolderPost:
             waiting.remove((answer, on_answer))
 
     def _ask_anew(self, peer: _Peer, party: PartyId, request: AnyRequest, payload: Payload, digest: bytes) -> int:
-        slot = Slot(Kind.REQUEST, peer.next_number, self._endpoint.party, party)
+        slot = Slot(SlotKind.REQUEST, peer.next_number, self._endpoint.party, party)
         request = msgspec.structs.replace(request, number=slot.number)
         # What is in the outbox will be put: from here on it counts as sent.
         self._send(slot, encode_frame(request, len(payload))[_LENGTHS:], bytes(payload), digest)
@@ -259,17 +259,17 @@ class FolderPost:
         for party, peer in self._peers.items():
             if peer.refused:
                 continue
-            found += [Slot(Kind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
+            found += [Slot(SlotKind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
             if peer.answering < WINDOW:
-                found.append(Slot(Kind.REQUEST, peer.expected, party, own))
+                found.append(Slot(SlotKind.REQUEST, peer.expected, party, own))
         return found
 
     def _unknown_own(self) -> list[Slot]:
         """Where a message of this party would be that its outbox does not know."""
         own, found = self._endpoint.party, []
         for party, peer in self._peers.items():
-            found.append(Slot(Kind.REQUEST, peer.next_number, own, party))
-            found.append(Slot(Kind.ANSWER, peer.expected, own, party))
+            found.append(Slot(SlotKind.REQUEST, peer.next_number, own, party))
+            found.append(Slot(SlotKind.ANSWER, peer.expected, own, party))
         return found
 
     # --- what came ---------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class FolderPost:
             if seen.fault:
                 raise PeerError(seen.fault)
             content = _decode(seen.content)
-            if slot.kind == Kind.ANSWER:
+            if slot.kind == SlotKind.ANSWER:
                 self._take_answer(slot, peer, content)
             else:
                 self._take_request(slot, peer, content)
@@ -296,7 +296,7 @@ class FolderPost:
         answer = _answer(content.header)
         if answer.number != slot.number:
             raise PeerError("it answered a request with something else")
-        own = Slot(Kind.REQUEST, slot.number, slot.receiver, slot.sender)
+        own = Slot(SlotKind.REQUEST, slot.number, slot.receiver, slot.sender)
         peer.unanswered.discard(slot.number)
         self._outbox.received(own, content.header)
         self._outgoing.pop(own, None)
@@ -315,7 +315,7 @@ class FolderPost:
         if not isinstance(request, AnyRequest) or request.number != slot.number:
             raise PeerError("it sent something else than a request with its number")
         self._heard_of(slot.sender)
-        for told in [each for each in self._outgoing if each.kind == Kind.ANSWER and each.receiver == slot.sender]:
+        for told in [each for each in self._outgoing if each.kind == SlotKind.ANSWER and each.receiver == slot.sender]:
             if told.number <= content.received:
                 self._outbox.received(told)
                 self._outgoing.pop(told)
@@ -339,7 +339,7 @@ class FolderPost:
         finally:
             peer.answering -= 1
             self._wake.set()
-        own = Slot(Kind.ANSWER, slot.number, slot.receiver, slot.sender)
+        own = Slot(SlotKind.ANSWER, slot.number, slot.receiver, slot.sender)
         self._send(own, encode_frame(answer)[_LENGTHS:])
         peer.answered.add(slot.number)
 

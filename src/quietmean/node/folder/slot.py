@@ -43,7 +43,7 @@ OVERHEAD: Final = len(_MAGIC) + _SIGNATURE + 1088 + _X25519 + 16
 _SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
-class Kind(StrEnum):
+class SlotKind(StrEnum):
     """Each request has a number of its own among those of its sender to one receiver; its answer has the same."""
 
     REQUEST = "q"
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 class Slot:
     """Where one message is due. ``attempt``: to start; 0 where a study waits for all."""
 
-    kind: Kind
+    kind: SlotKind
     number: int
     sender: PartyId
     receiver: PartyId

@@ -20,9 +20,9 @@ from quietmean.node.tunnel import (
     PATH,
     PING,
     PONG,
+    FrameHead,
     FrameParser,
     FromRelay,
-    Head,
     Nonce,
     Piece,
     Proof,
@@ -161,7 +161,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             if len(self._head) > LONGEST_HEAD:
                 raise PeerError("the head of its request is too long")
             return memoryview(b"")
-        head, rest = Head.parse(bytes(self._head[:end])), bytes(self._head[end + len(END_OF_HEAD) :])
+        head, rest = FrameHead.parse(bytes(self._head[:end])), bytes(self._head[end + len(END_OF_HEAD) :])
         self._head.clear()
         if len(head.first) != 3 or head.first[0] != "GET" or not head.first[2].startswith("HTTP/1."):
             self._answer(400, "quietmean relay: only GET")

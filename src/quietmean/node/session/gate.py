@@ -125,10 +125,10 @@ class Gate:
 
     def record(self, *, published: bool) -> GateRecord:
         """What is known of the gate now."""
-        from quietmean.planning.gate import Vote
+        from quietmean.planning.gate import GateVote
 
         kept = read_record(json.loads(self._context.store.voted_history() or b"{}"))
-        votes = {party: Vote(digest.hex(), passes) for party, (digest, passes) in self._votes.items()}
+        votes = {party: GateVote(digest.hex(), passes) for party, (digest, passes) in self._votes.items()}
         return replace(kept, votes=votes, published=published)
 
     async def _agree_on_logs(self) -> None:

@@ -36,7 +36,7 @@ CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (ph
 """
 
 
-class Database:
+class StoreDatabase:
     """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else.
 
     All methods raise :class:`Outage` once the disk refused something, until :meth:`reopen`: it is not known then whether that is

@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
-from quietmean.node.storage.database import Database
+from quietmean.node.storage.database import StoreDatabase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, input_digest
 from quietmean.randomness import Seed
 
@@ -28,7 +28,7 @@ _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
 
-class Store(Database):
+class Store(StoreDatabase):
     """Use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float) -> None:

@@ -31,8 +31,8 @@ from quietmean.node.tunnel.websocket import (
     LONGEST_HEAD,
     PING,
     PONG,
+    FrameHead,
     FrameParser,
-    Head,
     Piece,
     frame,
     upgrade_request,
@@ -190,7 +190,7 @@ class RelayStream(asyncio.BufferedProtocol):
             if len(head) > LONGEST_HEAD:
                 raise PeerError("it is no relay: its answer is too long")
             return memoryview(b"")
-        answer, rest = Head.parse(bytes(head[:end])), bytes(head[end + len(END_OF_HEAD) :])
+        answer, rest = FrameHead.parse(bytes(head[:end])), bytes(head[end + len(END_OF_HEAD) :])
         self._head = None
         if len(answer.first) < 2 or answer.first[1] != "101" or answer.headers.get("sec-websocket-accept") != self._accept:
             status = answer.first[1] if len(answer.first) > 1 and answer.first[1].isdigit() else "no status"

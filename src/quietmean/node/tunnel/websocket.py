@@ -45,14 +45,14 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Head:
+class FrameHead:
     """First line and headers of an HTTP message; names of headers in small letters."""
 
     first: tuple[str, ...]
     headers: dict[str, str]
 
     @classmethod
-    def parse(cls, raw: bytes) -> Head:
+    def parse(cls, raw: bytes) -> FrameHead:
         """From all bytes before the empty line. Raises :class:`PeerError`."""
         first, *lines = raw.decode("latin-1").split("\r\n")
         headers: dict[str, str] = {}
@@ -89,7 +89,7 @@ def upgrade_request(host: str, path: str) -> tuple[bytes, str]:
     return "\r\n".join(lines).encode() + END_OF_HEAD, accept_of(key)
 
 
-def upgrade_answer(head: Head) -> bytes:
+def upgrade_answer(head: FrameHead) -> bytes:
     accept = accept_of(head.headers["sec-websocket-key"])
     lines = ("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Accept: {accept}")
     return "\r\n".join(lines).encode() + END_OF_HEAD

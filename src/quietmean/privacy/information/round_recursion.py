@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix
-from quietmean.privacy.information.round_structure import Entries, RoundStructure, Step
+from quietmean.privacy.information.round_structure import Entries, MessageBatch, RoundStructure
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.threads import few_threads
 
@@ -122,7 +122,7 @@ class _State:
         self.values: Matrix = np.eye(honest)
         self.error = _ROUNDING
 
-    def advance(self, step: Step, seen: _Seen) -> None:
+    def advance(self, step: MessageBatch, seen: _Seen) -> None:
         """Replace the used messages by the new ones. What is known altogether is left out."""
         states, noise, values = _transition(step, seen, self.place)
         unknown = ~seen.message[step.rows] | seen.hidden[step.rows]
@@ -140,7 +140,7 @@ class _State:
         self.rows, self.old = np.concatenate([self.rows[kept], step.rows[unknown]]), kept.size
         self.place[self.rows] = np.arange(count)
 
-    def _unused(self, step: Step) -> Ints:
+    def _unused(self, step: MessageBatch) -> Ints:
         """Places of messages that wait for a later step."""
         waiting = self.needed[self.rows]
         used = self.place[np.concatenate([step.dependence[1], step.reuse[1]])]
@@ -204,7 +204,7 @@ class _State:
         self.values = variance
 
 
-def _transition(step: Step, seen: _Seen, place: Ints) -> tuple[Entries, Entries, Entries]:
+def _transition(step: MessageBatch, seen: _Seen, place: Ints) -> tuple[Entries, Entries, Entries]:
     """New messages from earlier ones without their noise, from hidden noise, and from honest values.
 
     An unseen message enters with its noise. A seen message is a constant; if its own noise is used again, the message determines

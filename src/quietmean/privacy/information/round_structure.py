@@ -26,7 +26,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class MessageBatch:
     """One batch of messages m = s + own noise, where s = dependence m' + reuse e' + values x.
 
     ``rows`` are the transcript's rows of m, sorted. Entries are (place in ``rows``, transcript's row of m' or party, weight);
@@ -51,7 +51,7 @@ class RoundStructure:
     transcript: Transcript
     variance: float
     value_row: Ints
-    steps: tuple[Step, ...]
+    steps: tuple[MessageBatch, ...]
     own_noise: Ints
     own_size: Array
     needed: NDArray[np.bool_]
@@ -131,7 +131,9 @@ def _own_noise(bare: Transcript, created: Ints) -> tuple[Ints, Array, Entries] |
     return (own_noise, own_size, again) if single and (created[again[0]] == bare.message_round[again[1]]).all() else None
 
 
-def _steps(created: Ints, carries: NDArray[np.bool_], dependence: Entries, reuse: Entries, values: Entries) -> tuple[Step, ...]:
+def _steps(
+    created: Ints, carries: NDArray[np.bool_], dependence: Entries, reuse: Entries, values: Entries
+) -> tuple[MessageBatch, ...]:
     steps = []
     place = np.zeros(created.size, dtype=np.int64)
     for number in np.unique(created[~carries]):
@@ -141,5 +143,5 @@ def _steps(created: Ints, carries: NDArray[np.bool_], dependence: Entries, reuse
         for row, column, weight in (dependence, reuse, values):
             here = (created[row] == number) & ~carries[row]
             parts.append((place[row[here]], column[here], weight[here]))
-        steps.append(Step(rows, *parts))
+        steps.append(MessageBatch(rows, *parts))
     return tuple(steps)

@@ -120,13 +120,13 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
 def _on_grid(found: Settings, target: Target) -> Settings:
     """With discrete noise, and so much more of it as whole numbers need; unchanged where float64 noise is asked for."""
     from quietmean.privacy import mu_of_budget
-    from quietmean.protocols.consensus.loss import WholeLossConversion
+    from quietmean.protocols.consensus.loss import ConsensusLossConversion
 
     grid = found.on_grid(target, [found.sigma_local, *found.deviations[:1, 0].tolist()])
     if not grid:
         return found
     whole = replace(found, **grid)
-    conversion = WholeLossConversion(whole, np.ones(len(whole.edges), dtype=np.bool_))
+    conversion = ConsensusLossConversion(whole, np.ones(len(whole.edges), dtype=np.bool_))
     mu = mu_of_budget(target.epsilon, target.delta)
     # As a bound for every coalition: all edges are rounded along.
     more = math.sqrt((1.0 + conversion.dimension * conversion.most_rounding / mu**2) * conversion.correction) * (1 + 1e-10)

@@ -46,7 +46,7 @@ MOST_TRIED = 500
 _MOST_FLOWS = 20_000
 
 
-class WholeLossConversion(GridLossConversion):
+class ConsensusLossConversion(GridLossConversion):
     """The bound for whole numbers that are given away as above, or that of the own noise of each party."""
 
     def __init__(
@@ -161,16 +161,16 @@ def connected_without(size: int, edges: NDArray[np.int64], parties: int) -> floa
     return max(by_eigenvalue, 2.0 * (1.0 - math.cos(math.pi / (parties - size))))
 
 
-def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> WholeLossConversion:
+def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> ConsensusLossConversion:
     """Of an execution."""
     # The first round tells nothing of a value.
     tells = trace.online[2:].any(axis=0) & Deliveries.of(parameters, schedule, trace).tells()
     silent = frozenset(np.nonzero(~tells)[0].tolist())
     if parameters.open_edges == ALL:
         return whatever_happens(parameters, silent)
-    return WholeLossConversion(parameters, edges_in_use(parameters, schedule, trace), silent)
+    return ConsensusLossConversion(parameters, edges_in_use(parameters, schedule, trace), silent)
 
 
-def whatever_happens(parameters: ConsensusParameters, silent: frozenset[PartyId] = frozenset()) -> WholeLossConversion:
+def whatever_happens(parameters: ConsensusParameters, silent: frozenset[PartyId] = frozenset()) -> ConsensusLossConversion:
     """Of any execution in which all edges have to be open; ``silent``: parties that told nothing of a value."""
-    return WholeLossConversion(parameters, np.ones(len(parameters.edges), dtype=np.bool_), silent)
+    return ConsensusLossConversion(parameters, np.ones(len(parameters.edges), dtype=np.bool_), silent)

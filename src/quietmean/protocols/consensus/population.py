@@ -37,7 +37,7 @@ def population(
 ) -> Results[Rows]:
     """z^(0) is drawn and exchanged, and then differences of z or, with broadcasts, x. Values: n rows (d,); weights (n,)."""
     noisy, z = noisy_values(parameters, values, noise), perturbation(parameters, noise)
-    return Exchange(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, out).run()
+    return LinkVariables(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, out).run()
 
 
 def noisy_values(parameters: ConsensusParameters, values: Rows, noise: PopulationTerms) -> Rows:
@@ -59,7 +59,7 @@ def _nobody(iteration: int, x: Rows) -> None:
     """No observer."""
 
 
-class Exchange:
+class LinkVariables:
     """At link (i, j): ``own`` is z_{i|j}, ``other`` the copy of z_{j|i} that i holds.
 
     The copy equals that of j, unless i does not learn that a message of its own arrived. ``active`` (2m,): the links that their

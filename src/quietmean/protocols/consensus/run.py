@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
-from quietmean.protocols.consensus.population import Exchange, noisy_values, perturbation
+from quietmean.protocols.consensus.population import LinkVariables, noisy_values, perturbation
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.releases import Releases
 from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms, RealRows
@@ -67,7 +67,7 @@ def follow(
 ) -> ConsensusRun:
     """Run from noisy values (n, d), weights (n,) and z^(0) (2m, d), without drawing noise. ``online``: (T + 1, n)."""
     reading = NumericReading(values)
-    exchange = Exchange(
+    exchange = LinkVariables(
         parameters,
         deliveries,
         online,

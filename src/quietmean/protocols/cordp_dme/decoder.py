@@ -7,7 +7,7 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.protocols.cordp_dme.design import shrinkage
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
 
 
 def decode_total(
@@ -18,7 +18,7 @@ def decode_total(
     ``responding``: of how many parties; by default each weighs 1. Raises :class:`InputError` if that cannot be.
     """
     mean: Vector = vector / weight
-    if parameters.decoder == Decoder.UNBIASED or parameters.radius is None:
+    if parameters.decoder == MeanDecoder.UNBIASED or parameters.radius is None:
         return mean
     return mean * shrinkage_of(parameters, parties, vector.size, weight, responding)
 

@@ -145,7 +145,7 @@ def shrinkage(unbiased: float, radius: float) -> float:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class ErrorAtResponders:
     """Squared L2 errors (unbiased) when ``responding`` parties publish."""
 
     responding: int
@@ -157,14 +157,14 @@ class CurvePoint:
 
 def responder_curve(
     parties: int, colluding: int, dimension: int, unit: float, fixed: NoiseDesign | None = None
-) -> list[CurvePoint]:
+) -> list[ErrorAtResponders]:
     """Error against the number of responders u = 1..n: re-optimised for each of them (as in Figure 1), and by one design.
 
     ``fixed`` is by default the design for all parties. Local DP: d s / u; central DP on the responders: d s / u^2. ``unit`` is s.
     """
     fixed = fixed or optimal_design(parties, parties, colluding, unit)
     return [
-        CurvePoint(
+        ErrorAtResponders(
             u,
             optimal_design(parties, u, colluding, unit).mse(dimension),
             fixed.mse(dimension, u),

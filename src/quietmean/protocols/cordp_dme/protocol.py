@@ -29,7 +29,7 @@ from quietmean.protocols.cordp_dme.pairs import all_pairs, place_pairs, sparse_p
 from quietmean.protocols.cordp_dme.party import CordpDmeParty
 from quietmean.protocols.cordp_dme.population import population
 from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
@@ -133,7 +133,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         degree = self.degree(target.parties)
         sigma2 = self.sigma_own**2 + degree * self.sigma_pair**2
         responding = target.responding
-        unbiased = _error(replace(self, decoder=Decoder.UNBIASED), target, responding)
+        unbiased = _error(replace(self, decoder=MeanDecoder.UNBIASED), target, responding)
         figures = {
             "responding": responding,
             "sigma2": sigma2,
@@ -151,18 +151,18 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     @property
     def takes_private_counts(self) -> bool:
         """The biased decoder knows how far a mean of records reaches only if it knows how many they are."""
-        return self.decoder == Decoder.UNBIASED
+        return self.decoder == MeanDecoder.UNBIASED
 
     def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
         return decode_total(self, parties, vector, weight, counted)
 
     def noise_variance(self, target: Target) -> float:
         """Before the biased decoder shrinks the mean: the most that its error can be."""
-        return _predicted(replace(self, decoder=Decoder.UNBIASED), target)[0]
+        return _predicted(replace(self, decoder=MeanDecoder.UNBIASED), target)[0]
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
         """Of the biased decoder: what is left of the noise, and the square of what it may take away from one coordinate."""
-        if self.decoder == Decoder.UNBIASED or self.radius is None:
+        if self.decoder == MeanDecoder.UNBIASED or self.radius is None:
             return None
         counted = self.contributors(schedule, trace)
         number, weight = int(counted.sum()), float(weights[counted].sum())
@@ -238,7 +238,7 @@ def _predicted(parameters: CordpDmeParameters, target: Target) -> tuple[float, f
 def _error(parameters: CordpDmeParameters, target: Target, responding: int) -> float:
     """Squared L2 error for ``responding`` parties; of the biased decoder, in the worst case."""
     unbiased = target.dimension * parameters.noise_in_sum(target.parties, responding) / responding**2
-    if parameters.decoder == Decoder.BIASED and parameters.radius is not None:
+    if parameters.decoder == MeanDecoder.BIASED and parameters.radius is not None:
         return biased_mse(unbiased, parameters.radius)
     return unbiased
 

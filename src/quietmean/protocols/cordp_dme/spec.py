@@ -13,7 +13,7 @@ from quietmean.protocols.discrete import DiscreteNoise
 _DEVIATION = "a standard deviation is a finite number >= 0"
 
 
-class Decoder(StrEnum):
+class MeanDecoder(StrEnum):
     """``unbiased``: the mean of what was published. ``biased``: shrunk to the least worst-case error over a ball of values."""
 
     UNBIASED = "unbiased"
@@ -31,8 +31,8 @@ class CordpDmeParameters(DiscreteNoise):
 
     sigma_own: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
     sigma_pair: float = parameter(help="standard deviation of every pair's noise", at_least=0, remedy=_DEVIATION)
-    decoder: Decoder = parameter(
-        Decoder.UNBIASED, help="unbiased, or biased for the least worst-case error over a ball", option=True
+    decoder: MeanDecoder = parameter(
+        MeanDecoder.UNBIASED, help="unbiased, or biased for the least worst-case error over a ball", option=True
     )
     aggregator: PartyId | None = parameter(
         None, help="the party that collects all messages and publishes their sum; by default all publish", option=True
@@ -48,7 +48,7 @@ class CordpDmeParameters(DiscreteNoise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decoder == Decoder.BIASED and self.radius is None:
+        if self.decoder == MeanDecoder.BIASED and self.radius is None:
             raise InputError("decoder biased has no radius: give the largest L2 norm of a value, for example radius 1")
 
     @property

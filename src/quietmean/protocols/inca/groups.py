@@ -96,7 +96,7 @@ def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: i
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class GroupProducts:
     """X_g = U_g U_g' of all groups: ``own`` = c'P c, ``linear`` = U'P c (K,), ``full`` = 1 + U'P U (K, K).
 
     ``owner`` (K,): the group of each column. Handing over the change U z costs own - 2 linear'z + z' full z at most.
@@ -162,7 +162,7 @@ def _forms(matrix: Array, vector: Array, places: Places, sets: Places) -> Array:
     return np.concatenate(forms)
 
 
-def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Columns | None:
+def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> GroupProducts | None:
     """None where no group has a way to the party."""
     inside = _groups_of_ways(shares, party, groups)
     product, portion = shares.products[party], shares.portion(party)
@@ -174,7 +174,7 @@ def _columns(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) 
     changes = np.hstack(useful)
     owner = np.repeat(np.arange(len(useful)), [columns.shape[1] for columns in useful])
     full, linear = np.eye(len(owner)) + changes.T @ product @ changes, changes.T @ product @ portion
-    return Columns(shares.alone(party), linear, full, owner, len(useful))
+    return GroupProducts(shares.alone(party), linear, full, owner, len(useful))
 
 
 def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[PartyId]]) -> Places:

@@ -18,7 +18,7 @@ from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.protocols.inca.whole_shift import whole_shift
 
 
-class WholeLossConversion(GridLossConversion):
+class IncaLossConversion(GridLossConversion):
     """Bounds for discrete noise: the best real shift, rounded along whole changes of noise; or the own noise of a party alone.
 
     The latter needs no rounding: whatever happens, everything is a function of x + eta_star, and a change of x is made up for by
@@ -54,19 +54,19 @@ class WholeLossConversion(GridLossConversion):
         return sensitivity / self._sigma * math.sqrt(self._local) if self._sigma else math.inf
 
 
-def whole_loss(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> WholeLossConversion:
+def whole_loss(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> IncaLossConversion:
     """Of an execution with discrete noise."""
-    return WholeLossConversion(parameters, schedule.parties, rounding_information(parameters, schedule, trace))
+    return IncaLossConversion(parameters, schedule.parties, rounding_information(parameters, schedule, trace))
 
 
-def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float) -> WholeLossConversion:
+def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float) -> IncaLossConversion:
     """Of an execution in which nobody leaves; with planned ``dropouts``, with what is rounded for leavers besides."""
     everyone = ExecutionTrace.everyone(parameters.rounds, schedule.parties)
     information = rounding_information(parameters, schedule, everyone)
     if dropouts:
         left = whole_shift(parameters, parameters.rounds, finishes=False).kernel
         information += schedule.parties * left * parameters.grid**2 / 4.0
-    return WholeLossConversion(parameters, schedule.parties, information)
+    return IncaLossConversion(parameters, schedule.parties, information)
 
 
 def own_noise_loss(parameters: IncaParameters, parties: int) -> GridLossConversion:

@@ -12,7 +12,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters
 from quietmean.transcript.numbers import NoTerms, NumericReading
-from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
+from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Results, Rows
 
 Floats = NDArray[np.float64]
 # So many parties' values are followed at once.
@@ -89,7 +89,7 @@ def contributing(parameters: IncaParameters, schedule: Schedule, trace: Executio
 
 def _injections(
     parameters: IncaParameters, trace: ExecutionTrace, round_: int, noisy: Rows, noise: PopulationTerms
-) -> Iterator[Injection]:
+) -> Iterator[InjectedRows]:
     """What the parties online in a round inject, grouped by how often they were online before: first of all a portion of x~."""
     injection = parameters.injections
     online = trace.online[round_].nonzero()[0]
@@ -99,7 +99,7 @@ def _injections(
             (coefficient, _noise(parameters, index, noise))
             for index, coefficient in parameters.terms(count, last=round_ == parameters.rounds)
         ]
-        yield Injection(online[before == count], [(float(injection.portion[count]), noisy), *terms])
+        yield InjectedRows(online[before == count], [(float(injection.portion[count]), noisy), *terms])
 
 
 def _noise(parameters: IncaParameters, index: int, noise: PopulationTerms) -> Rows:

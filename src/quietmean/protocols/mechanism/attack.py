@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.opening import Opening
+from quietmean.protocols.opening import MessageAttack
 
 
 class CanBeAttacked:
@@ -38,7 +38,7 @@ class CanBeAttacked:
         sensitivity: float,
         corrupt: frozenset[PartyId],
         target: PartyId,
-    ) -> Opening[Self] | None:
+    ) -> MessageAttack[Self] | None:
         """How to attack it where messages are not linear; None if there is no attack. Only asked where :attr:`is_linear` is not.
 
         Raises :class:`InputError` where there is none for these parameters.

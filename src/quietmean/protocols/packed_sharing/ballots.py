@@ -20,7 +20,7 @@ Mask = int
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BallotRules:
     """``parties`` (n) of which all are members; ``colluding`` (c_m) of them lie at most.
 
     ``secrets`` (l), ``quorum`` (q), ``least`` inputs (u_min), ``gone`` (f), ``liars`` to correct (e), ``ballots`` (B).
@@ -65,7 +65,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Proposal:
+class BallotProposal:
     """``inputs`` (U): the dealers to sum over. ``members`` (M): who holds all their shares. Both as canonical bytes."""
 
     ballot: int
@@ -74,7 +74,7 @@ class Proposal:
 
 
 # Voters by what they voted for; no voter occurs twice.
-Votes = Mapping[Proposal, Mask]
+Votes = Mapping[BallotProposal, Mask]
 
 
 def unpack(packed: bytes) -> Mask:
@@ -106,13 +106,13 @@ def ballots_needed(members: int, gone: int) -> int:
     return ballots
 
 
-def is_valid(rules: Rules, proposal: Proposal) -> bool:
+def is_valid(rules: BallotRules, proposal: BallotProposal) -> bool:
     """What every voter checks by itself: enough inputs for privacy, enough members for a result, a ballot that exists."""
     enough = unpack(proposal.inputs).bit_count() >= rules.least and unpack(proposal.members).bit_count() >= rules.threshold
     return enough and 1 <= proposal.ballot <= rules.ballots
 
 
-def choose(rules: Rules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mask] | None:
+def choose(rules: BallotRules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mask] | None:
     """(U, M) for the statuses ``holds``: the dealers whose shares each member that was heard holds; None if there are too few.
 
     Members that were not heard count among those that may be gone.
@@ -127,7 +127,7 @@ def choose(rules: Rules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mask] | N
     return inputs, mask_of(member for member, held in holds.items() if held & inputs == inputs)
 
 
-def _by_dropping_dealers(rules: Rules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+def _by_dropping_dealers(rules: BallotRules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
     """Drop the dealer that most members miss until ``need`` members hold all shares of the others."""
     missed = [sum(1 for held in holds.values() if not held >> dealer & 1) for dealer in range(rules.parties)]
     order = sorted(range(rules.parties), key=lambda dealer: (-missed[dealer], dealer))
@@ -139,7 +139,7 @@ def _by_dropping_dealers(rules: Rules, holds: Mapping[PartyId, Mask], need: int)
     return inputs
 
 
-def _by_adding_members(rules: Rules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+def _by_adding_members(rules: BallotRules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
     """Add ``need`` members one by one, each time the one that leaves most common dealers; ties to the smallest number."""
     common, left = (1 << rules.parties) - 1, dict(sorted(holds.items()))
     for _ in range(need):
@@ -148,12 +148,12 @@ def _by_adding_members(rules: Rules, holds: Mapping[PartyId, Mask], need: int) -
     return common
 
 
-def preferred(rules: Rules, known: Iterable[Proposal]) -> Proposal | None:
+def preferred(rules: BallotRules, known: Iterable[BallotProposal]) -> BallotProposal | None:
     """What a member votes for that has no vote yet: of the valid proposals that it knows, one of the lowest ballot."""
     return min((proposal for proposal in known if is_valid(rules, proposal)), default=None)
 
 
-def with_votes(rules: Rules, votes: Votes, heard: Votes) -> dict[Proposal, Mask]:
+def with_votes(rules: BallotRules, votes: Votes, heard: Votes) -> dict[BallotProposal, Mask]:
     """``votes`` and those ``heard`` since. The first vote of each voter counts; votes for what is not valid are none."""
     merged, known = dict(votes), 0
     for voters in votes.values():
@@ -165,7 +165,7 @@ def with_votes(rules: Rules, votes: Votes, heard: Votes) -> dict[Proposal, Mask]
     return merged
 
 
-def decided(rules: Rules, votes: Votes) -> bytes | None:
+def decided(rules: BallotRules, votes: Votes) -> bytes | None:
     """The set U for which q members voted, in whatever ballots; None if there is none."""
     tally: dict[bytes, int] = {}
     for proposal, voters in votes.items():
@@ -173,6 +173,6 @@ def decided(rules: Rules, votes: Votes) -> bytes | None:
     return next((inputs for inputs, count in tally.items() if count >= rules.quorum), None)
 
 
-def proves_unpublished(rules: Rules, abstained: Mask) -> bool:
+def proves_unpublished(rules: BallotRules, abstained: Mask) -> bool:
     """Whether nobody can have published: more than m - q + c_m members said, after their last vote, that they never voted."""
     return abstained.bit_count() > rules.parties - rules.quorum + rules.colluding

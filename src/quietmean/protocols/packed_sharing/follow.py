@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, unpack
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, unpack
 from quietmean.protocols.packed_sharing.member import (
     DEALING,
     FIRST_PROPOSAL,
     FIRST_VOTES,
+    CommitteeMember,
     Heard,
-    Member,
     MemberState,
 )
 from quietmean.protocols.packed_sharing.schedule import leaders_of
@@ -24,14 +24,14 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class FollowedOutcome:
     """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it."""
 
     inputs: Flags
     concluded: Flags
 
 
-def follow(rules: Rules, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
+def follow(rules: BallotRules, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
     """What the machines do under a trace. All results are over one set, so there is one outcome."""
     return _Run(rules, schedule, trace).outcome()
 
@@ -39,17 +39,17 @@ def follow(rules: Rules, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
 class _Run:
     """``done``: members with the result; ``sums``: for each member, from whom it has a sum."""
 
-    def __init__(self, rules: Rules, schedule: Schedule, trace: ExecutionTrace) -> None:
+    def __init__(self, rules: BallotRules, schedule: Schedule, trace: ExecutionTrace) -> None:
         self._rules = rules
         self._online = trace.online
         self._arrived = _arrivals(schedule, trace)
         leaders = leaders_of(schedule)
-        self._members = [Member(rules, leaders, party) for party in range(rules.parties)]
+        self._members = [CommitteeMember(rules, leaders, party) for party in range(rules.parties)]
         self._states = [member.start() for member in self._members]
         self._done: Mask = 0
         self._sums = [0] * rules.parties
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> FollowedOutcome:
         everybody = (1 << self._rules.parties) - 1
         for round_ in range(1, self._rules.rounds + 1):
             if self._done == everybody:
@@ -60,7 +60,7 @@ class _Run:
             if self._done >> party & 1:
                 flags[1, party] = True
                 flags[0] = [unpack(state.decided) >> dealer & 1 for dealer in range(self._rules.parties)]
-        return Outcome(flags[0], flags[1])
+        return FollowedOutcome(flags[0], flags[1])
 
     def _round(self, round_: int) -> None:
         before, done = list(self._states), self._done
@@ -100,10 +100,10 @@ class _Run:
 class _Said:
     """What all members tell in a round, for whoever it reaches."""
 
-    def __init__(self, rules: Rules, round_: int, states: list[MemberState]) -> None:
+    def __init__(self, rules: BallotRules, round_: int, states: list[MemberState]) -> None:
         self._round = round_
         self._states = states
-        self._votes: dict[Proposal, Mask] = {}
+        self._votes: dict[BallotProposal, Mask] = {}
         self._told: Mask = 0
         self.publishers: Mask = 0
         for party, state in enumerate(states):
@@ -114,7 +114,7 @@ class _Said:
             if not state.decided and round_ != FIRST_PROPOSAL:
                 self._told |= 1 << party
 
-    def to(self, member: Member, arrived: Mask, reached: bool) -> Heard:
+    def to(self, member: CommitteeMember, arrived: Mask, reached: bool) -> Heard:
         votes = {proposal: arrived & voters for proposal, voters in self._votes.items() if arrived & voters}
         leader = member.leader(self._round)
         proposal = self._states[leader].proposal if leader is not None and arrived >> leader & 1 else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from quietmean.core.party import PartyId
 from quietmean.protocols.packed_sharing.ballots import (
+    BallotProposal,
+    BallotRules,
     Mask,
-    Proposal,
-    Rules,
     Votes,
     choose,
     decided,
@@ -34,9 +34,9 @@ class MemberState:
     round: int
     holds: bytes
     abstained: bytes
-    vote: Proposal | None = None
-    votes: tuple[tuple[Proposal, bytes], ...] = ()
-    proposal: Proposal | None = None
+    vote: BallotProposal | None = None
+    votes: tuple[tuple[BallotProposal, bytes], ...] = ()
+    proposal: BallotProposal | None = None
     decided: bytes = b""
 
 
@@ -49,14 +49,14 @@ class Heard:
 
     holds: Mapping[PartyId, Mask] = field(default_factory=dict)
     votes: Votes = field(default_factory=dict)
-    proposal: Proposal | None = None
+    proposal: BallotProposal | None = None
     reached: bool = False
 
 
-class Member:
+class CommitteeMember:
     """Member number ``number``; ``leaders``: of ballots 1, 2, ..., over and over."""
 
-    def __init__(self, rules: Rules, leaders: tuple[PartyId, ...], number: PartyId) -> None:
+    def __init__(self, rules: BallotRules, leaders: tuple[PartyId, ...], number: PartyId) -> None:
         self._rules = rules
         self._leaders = leaders
         self._number = number
@@ -117,7 +117,7 @@ class Member:
     def _leader(self, ballot: int) -> PartyId:
         return self._leaders[(ballot - 1) % len(self._leaders)]
 
-    def _vote(self, state: MemberState, heard: Heard, votes: Votes) -> Proposal | None:
+    def _vote(self, state: MemberState, heard: Heard, votes: Votes) -> BallotProposal | None:
         """Of what it knows at the end of the round, its own proposal among it, which is no vote before.
 
         A proposal that reached nobody is none: a leader that is cut off would be left alone with its vote for it.
@@ -126,15 +126,15 @@ class Member:
         told = [proposal for proposal in (own, heard.proposal) if proposal is not None]
         return preferred(self._rules, [*told, *votes])
 
-    def _proposal(self, round_: int, own: Mask, heard: Heard) -> Proposal | None:
+    def _proposal(self, round_: int, own: Mask, heard: Heard) -> BallotProposal | None:
         """What it proposes in the coming round, if it leads a ballot there and heard of enough members what they hold."""
         ballot, holds = self.leads(round_), {**heard.holds, self._number: own}
         if not ballot or len(holds) < self._rules.quorum:
             return None
         chosen = choose(self._rules, holds)
-        return None if chosen is None else Proposal(ballot, *map(self._rules.pack, chosen))
+        return None if chosen is None else BallotProposal(ballot, *map(self._rules.pack, chosen))
 
-    def _abstaining(self, state: MemberState, vote: Proposal | None, heard: Heard) -> Mask:
+    def _abstaining(self, state: MemberState, vote: BallotProposal | None, heard: Heard) -> Mask:
         """Once no vote is cast any more: who has none."""
         if state.round <= self._rules.last_voting_round:
             return 0
@@ -145,7 +145,7 @@ class Member:
         return told if vote is not None else told | 1 << self._number
 
 
-def leads(rules: Rules, round_: int) -> int:
+def leads(rules: BallotRules, round_: int) -> int:
     """The ballot that is proposed in a round: b in round 2b + 1; 0 for all other rounds."""
     ballot = (round_ - 1) // 2
     return ballot if round_ % 2 and 1 <= ballot <= rules.ballots else 0

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, unpack
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, unpack
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
@@ -43,8 +43,8 @@ class Said:
     """
 
     holds: Mask | None = None
-    vote: Proposal | None = None
-    proposal: Proposal | None = None
+    vote: BallotProposal | None = None
+    proposal: BallotProposal | None = None
     decided: bytes = b""
     share: bytes | None = None
 
@@ -53,13 +53,13 @@ class Said:
 class Codec:
     """``blocks`` numbers below ``prime`` in a share, of ``word_bytes`` bytes each."""
 
-    rules: Rules
+    rules: BallotRules
     blocks: int
     prime: int
     word_bytes: int
 
     @classmethod
-    def of(cls, parameters: PackedSharingParameters, rules: Rules) -> Codec:
+    def of(cls, parameters: PackedSharingParameters, rules: BallotRules) -> Codec:
         """That of a protocol."""
         return cls(rules, parameters.blocks, parameters.prime, parameters.word_bytes)
 
@@ -148,14 +148,14 @@ class Codec:
     def _proposal_bytes(self) -> int:
         return 1 + 2 * self.rules.set_bytes
 
-    def _write_proposal(self, proposal: Proposal | None) -> bytes:
+    def _write_proposal(self, proposal: BallotProposal | None) -> bytes:
         return b"" if proposal is None else bytes([proposal.ballot]) + proposal.inputs + proposal.members
 
-    def _proposal(self, reader: _Reader) -> Proposal:
+    def _proposal(self, reader: _Reader) -> BallotProposal:
         ballot = reader.take(1)[0]
         if not 1 <= ballot <= self.rules.ballots:
             raise Malformed(f"ballot {ballot}, there are {self.rules.ballots}")
-        return Proposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
+        return BallotProposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
 
     def _set(self, reader: _Reader) -> Mask:
         mask = unpack(reader.take(self.rules.set_bytes))

@@ -41,7 +41,7 @@ def reach(parameters: PackedSharingParameters, together: int, weight: float, sen
 
 
 @dataclass(frozen=True)
-class Reader:
+class ShareReader:
     """What ``corrupt`` parties read of ``target``'s value, or of the sum with it."""
 
     parameters: PackedSharingParameters

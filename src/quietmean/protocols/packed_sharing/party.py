@@ -17,7 +17,15 @@ import numpy as np
 from quietmean.core.codec import Kept
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, mask_of, members_of, proves_unpublished, unpack
+from quietmean.protocols.packed_sharing.ballots import (
+    BallotProposal,
+    BallotRules,
+    Mask,
+    mask_of,
+    members_of,
+    proves_unpublished,
+    unpack,
+)
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.encoding import decode_sum, encode
 from quietmean.protocols.packed_sharing.member import (
@@ -25,8 +33,8 @@ from quietmean.protocols.packed_sharing.member import (
     FIRST_PROPOSAL,
     FIRST_VOTES,
     STATUS,
+    CommitteeMember,
     Heard,
-    Member,
     MemberState,
 )
 from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
@@ -95,7 +103,7 @@ class PackedSharingParty:
         self._rules = parameters.rules(schedule.parties)
         self._codec = Codec.of(parameters, self._rules)
         self._packing = Packing.of(parameters)
-        self._member = Member(self._rules, leaders_of(schedule), party)
+        self._member = CommitteeMember(self._rules, leaders_of(schedule), party)
         self._party = party
         self._others = tuple(other for other in range(schedule.parties) if other != party)
         self._value = value
@@ -167,7 +175,7 @@ class PackedSharingParty:
 
     def _heard(self, round_: int, said: Mapping[PartyId, Said], *, reached: bool) -> Heard:
         holds = {sender: one.holds for sender, one in said.items() if one.holds is not None}
-        votes: dict[Proposal, Mask] = {}
+        votes: dict[BallotProposal, Mask] = {}
         for sender, one in said.items():
             if one.vote is not None:
                 votes[one.vote] = votes.get(one.vote, 0) | 1 << sender
@@ -272,7 +280,7 @@ class PackedSharingParty:
         return Message(self._party, recipients, round_, _NOTHING, weight, content)
 
 
-def warnings(rules: Rules, state: PackedSharingState) -> tuple[str, ...]:
+def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
     """For a party's user, from its last state: whose sums disagree, and why there is no result if there is none."""
     if state.has_result:
         return state.remarks
@@ -290,6 +298,6 @@ def warnings(rules: Rules, state: PackedSharingState) -> tuple[str, ...]:
     return (*state.remarks, reason, after)
 
 
-def nothing_published(rules: Rules, state: PackedSharingState) -> bool:
+def nothing_published(rules: BallotRules, state: PackedSharingState) -> bool:
     """Whether more members than can lie or be wrong said, after their last vote, that they never voted."""
     return not state.has_result and not state.member.decided and proves_unpublished(rules, unpack(state.member.abstained))

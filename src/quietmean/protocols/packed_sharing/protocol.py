@@ -18,13 +18,13 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.opening import Opening
+from quietmean.protocols.opening import MessageAttack
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
-from quietmean.protocols.packed_sharing.follow import Outcome, follow
+from quietmean.protocols.packed_sharing.follow import FollowedOutcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_error
 from quietmean.protocols.packed_sharing.messages import Codec
-from quietmean.protocols.packed_sharing.opening import Reader, known_share, reach, unknown_noise
+from quietmean.protocols.packed_sharing.opening import ShareReader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
@@ -151,7 +151,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     def as_carried_out(self, state: PackedSharingState) -> Self:
         return replace(self, inputs=members_of(unpack(state.inputs))) if state.has_result else self
 
-    def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
+    def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
         """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
         found = follow(self.rules(schedule.parties), schedule, trace)
         if self.inputs is None:
@@ -225,7 +225,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         sensitivity: float,
         corrupt: frozenset[PartyId],
         target: PartyId,
-    ) -> Opening[PackedSharing]:
+    ) -> MessageAttack[PackedSharing]:
         """In a box on all coordinates at once, else on one. Raises :class:`InputError` in a ball."""
         if self.region == BALL:
             raise InputError(
@@ -235,14 +235,14 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         counted, together = self.contributors(schedule, trace), self.dimension if self.region == BOX else 1
         half, base = reach(self, together, float(weights[target]), sensitivity), weights * self.centre
         base[target] -= half
-        return Opening(
+        return MessageAttack(
             together=together,
             base=base,
             change=2 * half,
             share=known_share(self, counted, corrupt, target),
             noise=unknown_noise(self, counted, corrupt),
             stretched=lambda size: replace(self, dimension=size),
-            read=Reader(self, corrupt, target).read,
+            read=ShareReader(self, corrupt, target).read,
         )
 
     # --- what is sent ---

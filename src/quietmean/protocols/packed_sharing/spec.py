@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
-from quietmean.protocols.packed_sharing.ballots import Rules
+from quietmean.protocols.packed_sharing.ballots import BallotRules
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Both are prime: the larger takes 4 bytes a number, the smaller 2.
@@ -157,9 +157,9 @@ class PackedSharingParameters(Configured):
         """The largest size of one party's value in whole steps, without noise."""
         return math.ceil(self.largest_weight * self.clip / self.step)
 
-    def rules(self, parties: int) -> Rules:
+    def rules(self, parties: int) -> BallotRules:
         """What members decide by, for n = ``parties``."""
-        return Rules(
+        return BallotRules(
             parties=parties,
             colluding=self.colluding_members,
             secrets=self.secrets,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.protocols.secagg import wire
-from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
+from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
 from quietmean.protocols.secagg.encoding import wrap
 from quietmean.protocols.secagg.keys import (
     ADVERT_BYTES,
@@ -32,7 +32,7 @@ Members = frozenset[PartyId]
 class Aggregator:
     """``partners[u]``: the neighbours of u, in rising order."""
 
-    rules: Rules
+    rules: ClientRules
     partners: tuple[tuple[PartyId, ...], ...]
 
     def accept_advert(self, advert: bytes, own: ExchangeKey) -> bool:

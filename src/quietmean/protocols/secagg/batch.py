@@ -17,7 +17,7 @@ INPUT_ROUND = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SecAggOutcome:
     """``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``.
 
     A run that failed may have shown more than nothing. ``requested``, shape (n,): the parties for whose sum shares were asked
@@ -31,12 +31,12 @@ class Outcome:
     failure: str = ""
 
     @classmethod
-    def of(cls, counted: Mask) -> Outcome:
+    def of(cls, counted: Mask) -> SecAggOutcome:
         """All inputs are in the sum, and no others were handed over."""
         return cls(counted, counted, counted)
 
 
-def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
+def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> SecAggOutcome:
     """What the machines do under a trace: whose messages arrive at each stage, and whether the masks can be removed."""
     holders = _share_holders(schedule)
     aggregator, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
@@ -49,7 +49,7 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
             handed = present & trace.handed(schedule)[INPUT_ROUND - 1].any(axis=1)
         present = present & responded[stage]
         if present.sum() < parameters.minimum:
-            return Outcome(nobody, nobody, handed, away or f"too few {what}")
+            return SecAggOutcome(nobody, nobody, handed, away or f"too few {what}")
         arrived = present
         # A client goes on only if enough of those that hold its shares are still there.
         present = present & informed[stage] & (holders @ arrived.astype(np.int64) >= parameters.threshold)
@@ -61,8 +61,8 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
     masking = (holders @ arrived.astype(np.int64)) > 0
     needed = arrived | (shared & masking)
     if away or (shares[needed] < parameters.threshold).any():
-        return Outcome(nobody, arrived, handed, away or "too few shares to unmask")
-    return Outcome(arrived, arrived, handed)
+        return SecAggOutcome(nobody, arrived, handed, away or "too few shares to unmask")
+    return SecAggOutcome(arrived, arrived, handed)
 
 
 def _share_holders(schedule: Schedule) -> NDArray[np.int64]:

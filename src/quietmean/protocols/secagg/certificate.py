@@ -22,7 +22,7 @@ from quietmean.privacy import Adversary, Charge, LossConversion
 from quietmean.privacy.dominating import discrete_delta, model_factor
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.secagg.accounting import hidden_by, wrap_chance
-from quietmean.protocols.secagg.batch import Outcome
+from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.worst_case import least_unknown, least_unknown_of_each
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
@@ -48,7 +48,13 @@ class DiscreteLossConversion(LossConversion):
     )
 
     def __init__(
-        self, parameters: SecAggParameters, schedule: Schedule, outcome: Outcome, dimension: int, delta: float, graph: float = 0.0
+        self,
+        parameters: SecAggParameters,
+        schedule: Schedule,
+        outcome: SecAggOutcome,
+        dimension: int,
+        delta: float,
+        graph: float = 0.0,
     ) -> None:
         """``graph``: the chance that a random graph fails what plans count on, for any coalition chosen before it is drawn."""
         self._parameters = parameters
@@ -169,7 +175,9 @@ def promised(
     """What an execution costs at most if ``size`` parties collude: fewer than ``minimum`` inputs give no result."""
     parties = schedule.parties
     fewest = np.arange(parties) < parameters.minimum
-    conversion = DiscreteLossConversion(parameters, schedule, Outcome.of(fewest), stated_dimension(parameters), delta, graph)
+    conversion = DiscreteLossConversion(
+        parameters, schedule, SecAggOutcome.of(fewest), stated_dimension(parameters), delta, graph
+    )
     unknown, _ = least_unknown(parameters, schedule, parameters.minimum, size)
     charge = conversion.hidden_by(unknown, sensitivity)
     enforced_by = f"protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most"

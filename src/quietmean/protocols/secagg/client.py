@@ -35,7 +35,7 @@ KEYS_BYTES = 2 * PUBLIC_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ClientRules:
     """The parameters that all parties of a run share. ``label`` binds keys and ciphertexts to protocol and parameters."""
 
     parameters: SecAggParameters
@@ -63,7 +63,7 @@ class Client:
     """``neighbours``: the parties with which this one exchanges shares, without itself. The value has shape (d,)."""
 
     def __init__(
-        self, rules: Rules, party: PartyId, neighbours: Iterable[PartyId], value: Vector, weight: float, noise: NoiseSource
+        self, rules: ClientRules, party: PartyId, neighbours: Iterable[PartyId], value: Vector, weight: float, noise: NoiseSource
     ) -> None:
         self._rules = rules
         self._party = party

@@ -19,7 +19,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, V
 from quietmean.graphs import Schedule
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.aggregator import Aggregator
-from quietmean.protocols.secagg.client import Client, Keyed, Rules, Shared
+from quietmean.protocols.secagg.client import Client, ClientRules, Keyed, Shared
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, wrap
 from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import ExchangeKey, Seed
@@ -48,7 +48,7 @@ class ClientParty:
     state_type = ClientState
 
     def __init__(
-        self, rules: Rules, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+        self, rules: ClientRules, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> None:
         self._client = Client(rules, party, schedule.partners(party), value, weight, noise)
         self._aggregator = rules.parameters.aggregator
@@ -120,7 +120,7 @@ class AggregatorParty:
     state_type = AggregatorState
 
     def __init__(
-        self, rules: Rules, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+        self, rules: ClientRules, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> None:
         self._rules = rules
         self._schedule = schedule

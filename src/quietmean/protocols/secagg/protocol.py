@@ -18,7 +18,7 @@ from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
-from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
+from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
 from quietmean.protocols.secagg.design import around, complete_shape, counted_parties, designed
 from quietmean.protocols.secagg.keys import SEALED_BYTES
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientParty
@@ -132,9 +132,9 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         kind = AggregatorParty if party == self.aggregator else ClientParty
         return kind(self.rules(schedule.parties), schedule, party, value, weight, noise)
 
-    def rules(self, parties: int) -> Rules:
+    def rules(self, parties: int) -> ClientRules:
         """The parameters that all machines of a run share."""
-        return Rules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
+        return ClientRules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         builder = TranscriptBuilder(schedule.parties)

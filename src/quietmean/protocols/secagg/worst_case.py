@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import Schedule
-from quietmean.protocols.secagg.batch import Outcome
+from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.neighbourhood import assess
 from quietmean.protocols.secagg.spec import SecAggParameters
 
@@ -32,7 +32,7 @@ def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int
 
 
 def least_unknown_of_each(
-    parameters: SecAggParameters, schedule: Schedule, outcome: Outcome, size: int
+    parameters: SecAggParameters, schedule: Schedule, outcome: SecAggOutcome, size: int
 ) -> tuple[NDArray[np.int64], float]:
     """:func:`least_unknown` of each party after a run, shape (n,): 0 for those of whom no coalition sees anything.
 

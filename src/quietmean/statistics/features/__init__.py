@@ -5,18 +5,18 @@ from quietmean.statistics.features.crossed import Crossed
 from quietmean.statistics.features.higher import Higher, orders_three_and_four
 from quietmean.statistics.features.moments import Moments
 from quietmean.statistics.features.prefixes import PrefixTable
-from quietmean.statistics.features.table import Axis, Table
+from quietmean.statistics.features.table import Axis, CellIndicators
 from quietmean.statistics.features.vertices import Edge, Vertex, complete_edges, vertices_of
 
 __all__ = [
     "Axis",
+    "CellIndicators",
     "ColumnBlock",
     "Crossed",
     "Edge",
     "Higher",
     "Moments",
     "PrefixTable",
-    "Table",
     "Vertex",
     "complete_edges",
     "orders_three_and_four",

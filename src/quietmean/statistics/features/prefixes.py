@@ -13,7 +13,7 @@ from scipy.linalg import toeplitz
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Prefixes, prefix_diameter, prefix_root
-from quietmean.statistics.features.table import Axis, Table
+from quietmean.statistics.features.table import Axis, CellIndicators
 from quietmean.statistics.statistic import Feature, Records
 
 Array = NDArray[np.float64]
@@ -36,9 +36,9 @@ class PrefixTable(Feature):
     by: Axis | None = None
 
     @property
-    def table(self) -> Table:
+    def table(self) -> CellIndicators:
         """The same cells one by one: by groups, where there are any, and in each along the axis."""
-        return Table((self.axis,) if self.by is None else (self.by, self.axis))
+        return CellIndicators((self.axis,) if self.by is None else (self.by, self.axis))
 
     @property
     def cells(self) -> int:

@@ -158,7 +158,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Table(Feature):
+class CellIndicators(Feature):
     """1 in the cell of a record, 0 in all others: a replaced record leaves one cell and enters another, sqrt(2) apart.
 
     Cells are those of all ``axes`` against each other, the last axis running fastest. Quantities: the parts of the records in

@@ -9,7 +9,7 @@ import numpy as np
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, ColumnBlock, Table
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.intervals import few
 from quietmean.statistics.kinds.sum import COUNTED
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
@@ -38,9 +38,9 @@ class Count(Statistic):
         axis = Axis(columns.category(self.column))
         level = self.level or (YES if column.boolean else None)
         if level is None:
-            return Table((axis,)), np.array([float(label != MISSING) for label in axis.labels])
+            return CellIndicators((axis,)), np.array([float(label != MISSING) for label in axis.labels])
         require_known("level", level, axis.labels)
-        return Table((axis,)), np.array([float(label == level) for label in axis.labels])
+        return CellIndicators((axis,)), np.array([float(label == level) for label in axis.labels])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))

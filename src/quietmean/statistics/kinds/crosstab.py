@@ -11,7 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
 from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
@@ -58,8 +58,8 @@ class Crosstab(Statistic):
             raise InputError(f"{self.text} is of one column only: name two, or ask for proportion({self.row})")
         return (self._table(columns),)
 
-    def _table(self, columns: Columns) -> Table:
-        return Table((Axis(columns.category(self.row)), Axis(columns.category(self.column))))
+    def _table(self, columns: Columns) -> CellIndicators:
+        return CellIndicators((Axis(columns.category(self.row)), Axis(columns.category(self.column))))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

@@ -14,7 +14,7 @@ from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.curve_summaries import ends_of
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
@@ -61,7 +61,7 @@ class CumulativeIncidence(Statistic):
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)
 
-    def _table(self, columns: Columns) -> Table:
+    def _table(self, columns: Columns) -> CellIndicators:
         cause = columns.category(self.cause)
         if self.censored is not None:
             require_known("censored", self.censored, cause.categories)

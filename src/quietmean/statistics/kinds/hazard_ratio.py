@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, too_few_bins
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Table
+from quietmean.statistics.features import CellIndicators
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
@@ -78,7 +78,7 @@ class HazardRatio(Timed):
     name = "hazard-ratio"
     summary = "hazard ratios of arms, proportional hazards"
 
-    def table(self, columns: Columns) -> Table:
+    def table(self, columns: Columns) -> CellIndicators:
         """Of events by arm. Raises :class:`InputError` without arms."""
         if self.by is None:
             raise InputError(f"{self.text} compares arms: name the column whose levels they are, as in by=arm")

@@ -9,7 +9,7 @@ import numpy as np
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
@@ -36,8 +36,8 @@ class Histogram(Statistic):
         require_records(self, columns)
         return (self._table(columns),)
 
-    def _table(self, columns: Columns) -> Table:
-        return Table((Axis.of(columns[self.column], self.edges, self.bins, _USUAL_BINS),))
+    def _table(self, columns: Columns) -> CellIndicators:
+        return CellIndicators((Axis.of(columns[self.column], self.edges, self.bins, _USUAL_BINS),))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

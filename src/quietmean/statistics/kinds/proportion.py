@@ -13,7 +13,7 @@ from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.intervals import few, wilson
@@ -50,15 +50,15 @@ class Proportion(Statistic):
             require_known("level", self.level, (*columns.category(self.column).categories, MISSING))
         return (self._table(columns),)
 
-    def _table(self, columns: Columns) -> Table:
+    def _table(self, columns: Columns) -> CellIndicators:
         axis = Axis(columns.category(self.column))
         if self.cluster is None:
-            return Table((axis,))
-        return Table((axis, Axis(site_column(self, columns, self.cluster, self.column))))
+            return CellIndicators((axis,))
+        return CellIndicators((axis, Axis(site_column(self, columns, self.cluster, self.column))))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.category(self.column)
-        table, labels = Table((Axis(column),)), Axis(column).labels
+        table, labels = CellIndicators((Axis(column),)), Axis(column).labels
         one = self.level or (YES if column.boolean else None)
         terms = labels if one is None else (one,)
         if self.cluster is not None:
@@ -92,7 +92,7 @@ class Proportion(Statistic):
         return across.estimates()
 
 
-def _at_sites(released: Released, table: Table, own: Array, counted: Array, places: list[Array]) -> list[Site]:
+def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Array, places: list[Array]) -> list[Site]:
     """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
     whole = [released.weighted(table, counted * place) for place in places]
     known = [part > LEAST_PRESENT * error for part, error in whole]
@@ -112,7 +112,9 @@ def _at_sites(released: Released, table: Table, own: Array, counted: Array, plac
     return found
 
 
-def _proportion(released: Released, table: Table, labels: tuple[str, ...], level: str, column: Column, parties: bool) -> PartOf:
+def _proportion(
+    released: Released, table: CellIndicators, labels: tuple[str, ...], level: str, column: Column, parties: bool
+) -> PartOf:
     """The part of the records that count which have a level."""
     cells = np.eye(len(labels))
     counted = np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]

@@ -14,7 +14,7 @@ from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import records_of
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import few, t_quantile, t_test, wilson, within
@@ -63,9 +63,9 @@ class Table1(Statistic):
         by, asked = self._by(columns), self._rows(columns)
         found: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
         found += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
-        counted = by is None or any(isinstance(one, Table) for one in found)
+        counted = by is None or any(isinstance(one, CellIndicators) for one in found)
         # Tables know how many records each group has; blocks know only how many have a value.
-        return found if counted or by is None else (*found, Table((Axis(by),)))
+        return found if counted or by is None else (*found, CellIndicators((Axis(by),)))
 
     def total_share(self, columns: Columns) -> float:
         return self.share * len(self.features(columns))
@@ -79,10 +79,10 @@ class Table1(Statistic):
             raise InputError(f"{self.text} needs columns beside the one that divides them: name each once, and not {self.by!r}")
         return [columns[name] for name in names]
 
-    def _feature(self, column: Column, by: Column | None) -> ColumnBlock | Table:
+    def _feature(self, column: Column, by: Column | None) -> ColumnBlock | CellIndicators:
         if column.numeric:
             return ColumnBlock(column, by)
-        return Table((Axis(column),) if by is None else (Axis(by), Axis(column)))
+        return CellIndicators((Axis(column),) if by is None else (Axis(by), Axis(column)))
 
     def _prefixes(self, column: Column, by: Column | None) -> PrefixTable:
         """Of as many bins as their noise allows in a group: who asks for more asks for quantiles."""
@@ -168,7 +168,7 @@ class _Size:
             if released.whole is None:
                 return cls(1.0, gradient, 0.0)
             return cls(released.part, released.whole, released.records_error / released.weight)
-        table = next(one for one in features if isinstance(one, Table))
+        table = next(one for one in features if isinstance(one, CellIndicators))
         cells = np.eye(table.shape[0])[group]
         gradient[released.places[table]] = table.along(0, cells)
         part, error = released.weighted(table, table.along(0, cells))
@@ -289,7 +289,7 @@ def _part(term: str, value: float, noise: float, records: float) -> Row:
 
 
 def _levels(
-    released: Released, column: Column, feature: Table, groups: list[str], flags: list[Flag]
+    released: Released, column: Column, feature: CellIndicators, groups: list[str], flags: list[Flag]
 ) -> tuple[list[Row], HypothesisTest | None]:
     """The proportion of each level of a column among the present values of each group, and the part that is missing."""
     labels = (*column.categories, MISSING)

@@ -9,7 +9,7 @@ from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
-from quietmean.studies.audit import Head
+from quietmean.studies.audit import LogHead
 from quietmean.studies.party.files import Files
 
 
@@ -63,7 +63,7 @@ def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
     """How far the others' audit logs had come, as they said: none of them can undo it in this receipt."""
     found = {}
     for party, raw in result.audits:
-        head = Head.from_bytes(raw, roster.entries[party].public_key)
+        head = LogHead.from_bytes(raw, roster.entries[party].public_key)
         if head is not None:
             found[roster.name(party)] = head.to_json()
     return {"audits_of_others": found} if found else {}

@@ -22,7 +22,7 @@ from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome import StudyOutcome
-from quietmean.studies.party.policy import Budget, Policy
+from quietmean.studies.party.policy import Policy, PolicyBudget
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Payer:
     group: int | None = None
     inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
     # The account is made at its first study, with this budget; None: it must be there.
-    opening: Budget | None = None
+    opening: PolicyBudget | None = None
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
@@ -232,7 +232,7 @@ def _refuse_nats(name: str, plan: Plan) -> None:
         )
 
 
-def _new(account: str, budget: Budget, unit: PrivacyUnit) -> str:
+def _new(account: str, budget: PolicyBudget, unit: PrivacyUnit) -> str:
     return f"account {account!r} with a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
 
 
@@ -292,7 +292,7 @@ def payer_for(
     if ledger is not None and budget is None:
         return Payer(ledger, account or data_name, group, tell=tell)
     place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
-    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or Budget(), tell=tell)
+    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or PolicyBudget(), tell=tell)
 
 
 def account_of(payer: Payer | None, data_name: str, options: PaymentOptions) -> str:

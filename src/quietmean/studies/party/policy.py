@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.codec import digest
-from quietmean.core.domain import Count, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
@@ -25,7 +25,7 @@ from quietmean.studies.audit import AuditLog
 from quietmean.studies.party.contract import Asked, Signatory
 
 
-class Budget(BaseModel):
+class PolicyBudget(BaseModel):
     """What all studies of one data set may cost together, and the file that keeps the account."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,7 +35,7 @@ class Budget(BaseModel):
     ledger: Path | None = None
 
 
-class Rules(BaseModel):
+class PolicyRules(BaseModel):
     """The table [policy] of a policy file. What is None is not limited. The defaults hold where a site has no policy file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -82,8 +82,8 @@ class Audit(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    policy: Rules = Rules()
-    budget: Budget | None = None
+    policy: PolicyRules = PolicyRules()
+    budget: PolicyBudget | None = None
     audit: Audit = Audit()
     # Where this site has the folder of studies whose messages are files.
     folder: str | None = None
@@ -97,8 +97,8 @@ class Policy:
     ``path``: of the file; None for the limits that hold without one.
     """
 
-    rules: Rules = field(default_factory=Rules)
-    budget: Budget | None = None
+    rules: PolicyRules = field(default_factory=PolicyRules)
+    budget: PolicyBudget | None = None
     columns: tuple[Column, ...] = ()
     path: Path | None = None
     audit: Audit = field(default_factory=Audit)
@@ -167,17 +167,17 @@ class Policy:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
         self._raise(self.broken(contract))
 
-    def refuse_records(self, records: int, count: Count) -> None:
+    def refuse_records(self, records: int, count: CountVisibility) -> None:
         """Raises :class:`InputError` where this site has too few records; of a private count always, if the site has such a rule:
         whether it takes part would say something about its number."""
-        if count == Count.PRIVATE and self.rules.smallest_records > 1:
+        if count == CountVisibility.PRIVATE and self.rules.smallest_records > 1:
             self._raise(
                 [
                     "smallest_records: the study keeps numbers of records private, and whether this site takes part must not "
                     "tell whether it has enough: set the rule to 1 for such studies"
                 ]
             )
-        if count == Count.PUBLIC and records < self.rules.smallest_records:
+        if count == CountVisibility.PUBLIC and records < self.rules.smallest_records:
             self._raise([f"smallest_records: this site has fewer than {self.rules.smallest_records} records"])
 
     def refuse_trust(self, trusted: Sequence[str]) -> None:
@@ -337,5 +337,5 @@ def _matches(host: str, allowed: str) -> bool:
 
 
 def _faults(error: ValidationError) -> str:
-    tables: dict[str, type[BaseModel]] = {"policy": Rules, "budget": Budget, "audit": Audit, "column": Column}
+    tables: dict[str, type[BaseModel]] = {"policy": PolicyRules, "budget": PolicyBudget, "audit": Audit, "column": Column}
     return "; ".join(fault(one["loc"], one["type"], one["msg"], _File, tables) for one in error.errors())

@@ -13,7 +13,7 @@ from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.printed import PrintedTable, capital, marked_notes, names_in, printed_table, shown, together
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTests
-from quietmean.studies.tables.model import Line, Table, mark
+from quietmean.studies.tables.model import Line, ResultTable, mark
 
 _INTERCEPT, _AUC = "(Intercept)", "auc"
 # What the estimates of a kind are called, where all its terms are the same.
@@ -41,7 +41,7 @@ _FACTS = {
 }
 
 
-def tables_of(result: Mapping[str, Any]) -> list[Table]:
+def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
     """One for each statistic of a result, and for its ratios, with what the study cost below.
 
     Raises :class:`InputError` for what is no result.
@@ -54,7 +54,7 @@ def tables_of(result: Mapping[str, Any]) -> list[Table]:
         raise InputError("the result in this file is not as receipts have it: ask for the receipt that the study wrote") from None
 
 
-def _tables(document: Mapping[str, Any], cost: str) -> list[Table]:
+def _tables(document: Mapping[str, Any], cost: str) -> list[ResultTable]:
     """One; of a cross table also one of its ratios."""
     summary = document.get("summary", {})
     printed, crossed = printed_table(summary), {"rows", "columns"} <= set(summary)
@@ -71,7 +71,7 @@ def _tables(document: Mapping[str, Any], cost: str) -> list[Table]:
 
 def _crossed(
     document: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], notes: Sequence[str]
-) -> tuple[Table, list[Term]]:
+) -> tuple[ResultTable, list[Term]]:
     """Counts with the percentages of their rows, present values only; and the terms that are no counts."""
     known = {term.term: term for term in terms_of(document)}
     counts = [f"{row}:{column}" for row in rows for column in columns]
@@ -83,7 +83,7 @@ def _crossed(
         texts = [_of_row(term, sum(present) if MISSING not in (row, column) else 0.0) for column, term in cells.items()]
         lines.append(Line((row, *texts), footnotes.about([term.term for term in cells.values()])))
     below = "n (percentage of the row's present values)."
-    return Table.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
+    return ResultTable.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
         term for name, term in known.items() if name not in counts
     ]
 
@@ -96,16 +96,16 @@ def _of_row(term: Term, whole: float) -> str:
     return f"{text} ({fixed(100 * max(term.estimate, 0.0) / whole, 1)})"
 
 
-def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Sequence[str]) -> Table:
+def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Sequence[str]) -> ResultTable:
     footnotes = _Footnotes(document, [term.term for term in terms_of(document)])
     lines = [Line(cells, footnotes.about(terms)) for cells, terms in zip(printed.rows, printed.terms, strict=True)]
     below = document["summary"].get("footnote", "")
     methods = dict.fromkeys(row["method"] for row in TidyTests((document,)).rows() if row["p.value"] is not None)
     tests = [f"p: {', '.join(methods)}."] if methods else []
-    return Table.of(document["name"], printed.heads, lines, footnotes.all, [*([below] if below else []), *tests, *notes])
+    return ResultTable.of(document["name"], printed.heads, lines, footnotes.all, [*([below] if below else []), *tests, *notes])
 
 
-def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence[str]) -> Table:
+def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence[str]) -> ResultTable:
     footnotes = _Footnotes(document, [term.term for term in terms])
     kept, hidden = together(terms)
     columns = _columns(document, terms)
@@ -117,7 +117,7 @@ def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence
     if hidden:
         marks = footnotes.about([term.term for term in terms if term not in kept])
         lines.append(Line((hidden, *(UNKNOWN for _ in columns)), marks))
-    return Table.of(document["name"], ("", *columns), lines, footnotes.all, notes)
+    return ResultTable.of(document["name"], ("", *columns), lines, footnotes.all, notes)
 
 
 def _columns(document: Mapping[str, Any], terms: Sequence[Term]) -> dict[str, list[str]]:

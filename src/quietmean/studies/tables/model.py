@@ -43,7 +43,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """``title``, ``heads``, as many as each line has cells, and what stands below: ``footnotes`` with marks, and ``notes``."""
 
     title: str

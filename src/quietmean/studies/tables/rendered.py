@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quietmean.core.extras import import_extra
-from quietmean.studies.tables.model import Table
+from quietmean.studies.tables.model import ResultTable
 
 _PACKAGE = "quietmean.studies.tables"
 # What LaTeX reads as commands, and signs that pdfLaTeX has by commands only. What letters it has is up to its engine.
@@ -52,12 +52,12 @@ def latex(text: str) -> str:
     return re.sub("-(?=-)", "-{}", text.translate(_LATEX))
 
 
-def html_text(tables: Sequence[Table], made_by: str) -> str:
+def html_text(tables: Sequence[ResultTable], made_by: str) -> str:
     """A page that needs nothing else. Raises :class:`InputError` without the extra."""
     return _rendered("tables.html", tables, made_by, autoescape=True)
 
 
-def latex_text(tables: Sequence[Table], made_by: str) -> str:
+def latex_text(tables: Sequence[ResultTable], made_by: str) -> str:
     """Tables for \\input, with booktabs and longtable. Raises :class:`InputError` without the extra."""
     syntax = {"block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<", "variable_end_string": ">>"}
     syntax |= {"comment_start_string": "<#", "comment_end_string": "#>"}
@@ -72,7 +72,7 @@ def _finished(value: Any) -> str:
     return value if isinstance(value, _Ready) else latex(str(value))
 
 
-def _rendered(name: str, tables: Sequence[Table], made_by: str, **syntax: Any) -> str:
+def _rendered(name: str, tables: Sequence[ResultTable], made_by: str, **syntax: Any) -> str:
     jinja2 = import_extra("jinja2", "documents", "a table in this format")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(_PACKAGE),

@@ -6,13 +6,13 @@ import csv
 import io
 from collections.abc import Sequence
 
-from quietmean.studies.tables.model import Table
+from quietmean.studies.tables.model import ResultTable
 
 # A spreadsheet takes cells that begin so for formulas. Numbers have a true minus sign.
 _FORMULAS = ("=", "+", "-", "@")
 
 
-def csv_text(tables: Sequence[Table], made_by: str) -> str:
+def csv_text(tables: Sequence[ResultTable], made_by: str) -> str:
     """With a mark for UTF-8, which spreadsheets need; nothing in it is a formula."""
     file = io.StringIO()
     writer = csv.writer(file)

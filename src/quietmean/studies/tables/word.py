@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.extras import import_extra
-from quietmean.studies.tables.model import Line, Table
+from quietmean.studies.tables.model import Line, ResultTable
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -21,7 +21,7 @@ _NO_DAY = (1980, 1, 1, 0, 0, 0)
 PART = "docProps/core.xml"
 
 
-def word_bytes(tables: Sequence[Table], made_by: str) -> bytes:
+def word_bytes(tables: Sequence[ResultTable], made_by: str) -> bytes:
     """A document with all tables, each with its footnotes below. Raises :class:`InputError` without the extra."""
     document: Document = import_extra("docx", "documents", "a Word document").Document()
     properties = document.core_properties
@@ -34,7 +34,7 @@ def word_bytes(tables: Sequence[Table], made_by: str) -> bytes:
     return _undated(file.getvalue())
 
 
-def _add(document: Document, table: Table) -> None:
+def _add(document: Document, table: ResultTable) -> None:
     from docx.enum.text import WD_ALIGN_PARAGRAPH
     from docx.oxml import OxmlElement
     from docx.shared import Pt

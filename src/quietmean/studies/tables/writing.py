@@ -11,7 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.output import FROM_PYTHON, Output, Recognises
 from quietmean.studies.tables.build import tables_of
-from quietmean.studies.tables.model import Table
+from quietmean.studies.tables.model import ResultTable
 from quietmean.studies.tables.rendered import html_text, latex, latex_text
 from quietmean.studies.tables.spreadsheet import csv_text
 from quietmean.studies.tables.word import is_word_of, word_bytes
@@ -24,7 +24,7 @@ MADE_BY = "Tables of a study, made with quietmean"
 class Format:
     """How tables become bytes, how a file of the kind is known again, and the library that it needs."""
 
-    bytes_of: Callable[[Sequence[Table], str], bytes]
+    bytes_of: Callable[[Sequence[ResultTable], str], bytes]
     kind: Recognises
     needs: str | None = None
 
