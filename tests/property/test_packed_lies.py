@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Message
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal
-from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
+from quietmean.protocols.packed_sharing.messages import Codec, Said
 from quietmean.randomness import Seed
 from support.packed_liars import NAMED, PARTIES, Change, Run, codec_of, protocol, wrong_sum
 
@@ -134,7 +135,7 @@ def test_nothing_that_two_liars_say_gives_a_wrong_result_at_length() -> None:
 def test_what_cannot_be_read_has_not_arrived() -> None:
     """A member whose messages are all unreadable is one that is silent."""
     its = protocol()
-    with pytest.raises(Malformed):
+    with pytest.raises(ContentError):
         codec_of(its).read(2, b"")
     silent = Run(its, {6}, lambda message, receiver: None)
     garbled = Run(its, {6}, lambda message, receiver: b"\xff" * 3)

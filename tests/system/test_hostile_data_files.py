@@ -19,6 +19,7 @@ import pytest
 
 from quietmean.core import columnar
 from quietmean.core.errors import InputError
+from quietmean.core.portability import TooManyCellsError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import delimited, read_columns, reading, table, text
 
@@ -350,7 +351,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_apart(module: Any, said: list[str]) -> tuple[int, bytes]:
         try:
             return 0, columnar.packed(said[0], said[1], int(said[2]), said[3:])
-        except (MemoryError, columnar.TooManyCellsError):
+        except (MemoryError, TooManyCellsError):
             return columnar.TOO_LARGE, b""
 
     monkeypatch.setattr("quietmean.studies.data.frames.read_apart", read_apart)

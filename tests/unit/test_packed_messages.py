@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
-from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
+from quietmean.protocols.packed_sharing.messages import Codec, Said
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
 
@@ -66,7 +67,7 @@ def test_whatever_can_be_read_is_the_only_way_to_say_it(
     for raw in (noise, flipped, good[:-bit], good + noise[:bit]):
         try:
             said = its.read(round_, raw)
-        except Malformed:
+        except ContentError:
             continue
         assert its.write(round_, said) == raw
 
@@ -100,7 +101,7 @@ def test_shares_and_seeds(word_bytes: int) -> None:
         (bytes(31), True, "seed"),
         (share, True, "seed"),
     ):
-        with pytest.raises(Malformed, match=why):
+        with pytest.raises(ContentError, match=why):
             its.check_dealt(raw, seeded)
 
 
@@ -127,5 +128,5 @@ def test_shares_and_seeds(word_bytes: int) -> None:
     ],
 )
 def test_what_cannot_be_read_says_why(round_: int, raw: bytes, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(ContentError, match=why):
         codec().read(round_, raw)

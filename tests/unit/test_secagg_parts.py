@@ -13,6 +13,7 @@ from scipy.stats import chi2
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.random_rounding import conditional_norm, round_at_random, round_conditionally, rounded_norm
 from quietmean.protocols.secagg import SecAgg, wire
 from quietmean.protocols.secagg.encoding import (
@@ -24,7 +25,6 @@ from quietmean.protocols.secagg.encoding import (
 )
 from quietmean.protocols.secagg.keys import Secrets, commitment, is_usable, own_mask, pair_mask, put_on, seal, unseal
 from quietmean.protocols.secagg.shamir import PRIME, SHARE_BYTES, combine, lagrange, share
-from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import BitStream, ExchangeKey, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 
@@ -132,10 +132,10 @@ def test_sets_of_parties(parties: int) -> None:
     raw = wire.write_set(members, parties)
     assert wire.read_set(raw, parties) == members
     for wrong in (raw + b"\0", raw[:-1]):
-        with pytest.raises(Malformed):
+        with pytest.raises(ContentError):
             wire.read_set(wrong, parties)
     if parties % 8:
-        with pytest.raises(Malformed):
+        with pytest.raises(ContentError):
             wire.read_set(raw[:-1] + b"\1", parties)
 
 
@@ -143,23 +143,23 @@ def test_words_and_shares_that_are_none() -> None:
     words = BitStream(insecure_seed(6)).ring(20, 5)
     np.testing.assert_array_equal(wire.read_words(wire.write_words(words), 20, 5), words)
     for raw in (bytes(19), bytes(21), b"\xff" * 20):
-        with pytest.raises(Malformed):
+        with pytest.raises(ContentError):
             wire.read_words(raw, 20, 5)
     good = wire.write_shares({3: (7).to_bytes(SHARE_BYTES, "big")}, [2, 3])
     assert wire.read_shares(good, [2, 3]) == {3: 7}
     for raw in (good[:-1], b"\2" + good[1:], b"\0\1" + good[2:], b"\1" + PRIME.to_bytes(SHARE_BYTES, "big") + good[67:]):
-        with pytest.raises(Malformed):
+        with pytest.raises(ContentError):
             wire.read_shares(raw, [2, 3])
 
 
 def test_the_aggregator_ends_a_run_in_words_that_can_be_shown() -> None:
-    with pytest.raises(Malformed, match="ended the run: too few keys"):
+    with pytest.raises(ContentError, match="ended the run: too few keys"):
         wire.read_from_aggregator(wire.ended("too few keys"))
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(ContentError) as caught:
         wire.read_from_aggregator(b"\0bad\x1b[31m" + b"\xff" + b"x" * 500)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 260
-    with pytest.raises(Malformed, match="cannot be read"):
+    with pytest.raises(ContentError, match="cannot be read"):
         wire.read_from_aggregator(b"")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
-from quietmean.core.portability import limit_memory
+from quietmean.core.portability import TooManyCellsError, limit_memory
 
 PARQUET: Final = "parquet"
 ARROW: Final = "arrow"
@@ -45,10 +45,6 @@ _MOST_BITS = 63
 Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
 # The names of all columns, and those that were asked for, by their places.
 Content: TypeAlias = tuple[list[str], dict[int, Cells]]
-
-
-class TooManyCellsError(Exception):
-    """There are more than are to be read."""
 
 
 def packed(kind: str, path: str, most: int, wanted: Collection[str]) -> bytes:

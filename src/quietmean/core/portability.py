@@ -88,6 +88,10 @@ def write_at(handle: int, content: memoryview, offset: int) -> int:
     return os.pwrite(handle, content, offset)
 
 
+class TooManyCellsError(Exception):
+    """A file has more cells than memory is for, and than are to be read."""
+
+
 def limit_memory(most: int) -> None:
     """This process gets no more than ``most`` bytes, or what it had to be content with before; not limited on Windows.
 

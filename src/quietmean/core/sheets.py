@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from quietmean.core.portability import limit_memory
+from quietmean.core.portability import TooManyCellsError, limit_memory
 
 EXCEL: Final = "excel"
 OTHER: Final = "other"
@@ -30,10 +30,6 @@ Row: TypeAlias = tuple[int, list[Any]]
 _STRANGE = "\N{REPLACEMENT CHARACTER}"
 _MOST_ROWS, _MOST_COLUMNS = 2**20, 2**14
 _COLUMN = re.compile(r"[A-Z]{1,3}")
-
-
-class TooManyCellsError(Exception):
-    """There are more than are to be read."""
 
 
 def packed(kind: str, path: str, most: int) -> bytes:

@@ -1,6 +1,7 @@
 """The audit of protocols whose messages are shares: what a coalition reads of them in full runs of the real machines.
 
-See :class:`~quietmean.protocols.opening.MessageAttack`. Many trials are one run on a long value, as coordinates have independent noise.
+See :class:`~quietmean.protocols.opening.MessageAttack`. Many trials are one run on a long value: coordinates have
+independent noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contents of messages as bytes. Received bytes are not trusted: anything but the exact form raises :class:`Malformed`.
+"""The contents of messages as bytes. Received bytes are not trusted: anything but the exact form raises :class:`ContentError`.
 
 ====== ================================================================================================================
 round  content (S: bytes of a set of parties, one bit each; W: bytes of a share, 2 or 4 for each of its numbers)
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, unpack
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS
 from quietmean.protocols.packed_sharing.packing import Elements
@@ -29,10 +30,6 @@ _VOTE, _PROPOSAL, _DECIDED, _OTHER, _SUM = 1, 2, 4, 8, 16
 _FLAGS = frozenset(
     {0, _VOTE, _PROPOSAL, *(_DECIDED | vote | more for vote in (_VOTE, _VOTE | _OTHER, _OTHER) for more in (0, _SUM))}
 )
-
-
-class Malformed(Exception):
-    """A content that cannot be read; its text states why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +74,20 @@ class Codec:
         return share.astype(f"<u{self.word_bytes}").tobytes()
 
     def read_share(self, raw: bytes) -> Elements:
-        """The inverse of :meth:`write_share`. Raises :class:`Malformed`."""
+        """The inverse of :meth:`write_share`. Raises :class:`ContentError`."""
         if len(raw) != self.share_bytes:
-            raise Malformed(f"a share of {len(raw)} bytes, {self.share_bytes} are due")
+            raise ContentError(f"a share of {len(raw)} bytes, {self.share_bytes} are due")
         share: Elements = np.frombuffer(raw, dtype=f"<u{self.word_bytes}").astype(np.uint32)
         if share.size and int(share.max()) >= self.prime:
-            raise Malformed(f"a share with a number that is not below {self.prime}")
+            raise ContentError(f"a share with a number that is not below {self.prime}")
         return share
 
     def check_dealt(self, raw: bytes, seeded: bool) -> bytes:
-        """What a dealer sent, once it is certain that it is a share or, if ``seeded``, a seed. Raises :class:`Malformed`."""
+        """What a dealer sent, once it is certain that it is a share or, if ``seeded``, a seed. Raises :class:`ContentError`."""
         if not seeded:
             self.read_share(raw)
         elif len(raw) != SEED_BYTES:
-            raise Malformed(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
+            raise ContentError(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
         return raw
 
     def write(self, round_: int, said: Said) -> bytes:
@@ -109,7 +106,7 @@ class Codec:
         return bytes([flags]) + vote + other + (said.share or b"")
 
     def read(self, round_: int, raw: bytes) -> Said:
-        """The inverse of :meth:`write`. Raises :class:`Malformed`."""
+        """The inverse of :meth:`write`. Raises :class:`ContentError`."""
         reader = _Reader(raw)
         if round_ == STATUS:
             said = Said(holds=self._set(reader))
@@ -120,13 +117,13 @@ class Codec:
         else:
             said = self._read_later(reader)
         if reader.left:
-            raise Malformed(f"{reader.left} bytes too many in round {round_}")
+            raise ContentError(f"{reader.left} bytes too many in round {round_}")
         return said
 
     def _read_later(self, reader: _Reader) -> Said:
         flags = reader.take(1)[0]
         if flags not in _FLAGS:
-            raise Malformed(f"flags {flags} that do not go together")
+            raise ContentError(f"flags {flags} that do not go together")
         if not flags & _DECIDED:
             holds = self._set(reader)
             vote = self._proposal(reader) if flags & _VOTE else None
@@ -136,7 +133,7 @@ class Codec:
         if flags & _OTHER:
             other = self.rules.pack(self._set(reader))
             if other == decided:
-                raise Malformed("a set that the vote has already")
+                raise ContentError("a set that the vote has already")
             decided = other
         if not flags & _SUM:
             return Said(vote=vote, decided=decided)
@@ -154,13 +151,13 @@ class Codec:
     def _proposal(self, reader: _Reader) -> BallotProposal:
         ballot = reader.take(1)[0]
         if not 1 <= ballot <= self.rules.ballots:
-            raise Malformed(f"ballot {ballot}, there are {self.rules.ballots}")
+            raise ContentError(f"ballot {ballot}, there are {self.rules.ballots}")
         return BallotProposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
 
     def _set(self, reader: _Reader) -> Mask:
         mask = unpack(reader.take(self.rules.set_bytes))
         if mask >> self.rules.parties:
-            raise Malformed("a set with parties that do not exist")
+            raise ContentError("a set with parties that do not exist")
         return mask
 
 
@@ -177,6 +174,6 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise Malformed(f"{self.left} bytes where {count} are due")
+            raise ContentError(f"{self.left} bytes where {count} are due")
         self._place += count
         return self._raw[self._place - count : self._place]

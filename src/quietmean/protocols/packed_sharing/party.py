@@ -17,6 +17,7 @@ import numpy as np
 from quietmean.core.codec import Kept
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import (
     BallotProposal,
     BallotRules,
@@ -37,7 +38,7 @@ from quietmean.protocols.packed_sharing.member import (
     Heard,
     MemberState,
 )
-from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
+from quietmean.protocols.packed_sharing.messages import Codec, Said
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
@@ -156,7 +157,7 @@ class PackedSharingParty:
         for message in sorted(arrived, key=lambda one: one.sender):
             try:
                 content = self._codec.check_dealt(message.content, self._party in self._packing.seeded(message.sender))
-            except Malformed:
+            except ContentError:
                 continue
             if math.isfinite(message.weight) and 0 < message.weight <= self._parameters.largest_weight:
                 shares[message.sender], weights[message.sender] = Kept(content), message.weight
@@ -169,7 +170,7 @@ class PackedSharingParty:
         for message in sorted(arrived, key=lambda one: one.sender):
             try:
                 said[message.sender] = self._codec.read(round_, message.content)
-            except Malformed:
+            except ContentError:
                 continue
         return said
 

@@ -49,7 +49,7 @@ class Aggregator:
     def read_sealed(self, party: PartyId, listed: Members, content: bytes) -> dict[PartyId, bytes]:
         """Round 3: the shares that ``party`` sealed, by receiver.
 
-        Raises :class:`~quietmean.protocols.secagg.wire.Malformed` for the wrong number of bytes.
+        Raises :class:`~quietmean.protocols.content.ContentError` for the wrong number of bytes.
         """
         return wire.split_items(content, [other for other in self.partners[party] if other in listed], SEALED_BYTES)
 
@@ -63,7 +63,7 @@ class Aggregator:
         return wire.write_set(arrived, self.rules.parties) + wire.write_set(sharing - arrived, self.rules.parties)
 
     def read_unmasking(self, party: PartyId, sharing: Members, content: bytes) -> dict[PartyId, int]:
-        """Round 7: one share for each owner. Raises :class:`~quietmean.protocols.secagg.wire.Malformed` for anything else."""
+        """Round 7: one share for each owner. Raises :class:`~quietmean.protocols.content.ContentError` for anything else."""
         return wire.read_shares(content, [owner for owner in sorted({*self.partners[party], party}) if owner in sharing])
 
     def unmask(

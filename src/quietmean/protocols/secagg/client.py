@@ -1,6 +1,6 @@
 """A party as a client: pure functions of its secrets, its value and the messages of the aggregator.
 
-Each answers one message of the aggregator. A message that is not exactly as specified raises :class:`Malformed`: the party then
+Each answers one message of the aggregator. One that is not exactly as specified raises :class:`ContentError`: the party then
 takes no further part. All secrets are derived anew, so that a restarted party sends the same to the last bit.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.encoding import encode, wrap
 from quietmean.protocols.secagg.keys import (
@@ -27,7 +28,6 @@ from quietmean.protocols.secagg.keys import (
 )
 from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
 from quietmean.protocols.secagg.spec import SecAggParameters
-from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import Seed
 
 # The part of an advert that clients receive: both public keys.
@@ -98,7 +98,7 @@ class Client:
                 channel = self._secrets.channel
                 sealed.append(seal(channel, key[:PUBLIC_BYTES], self._party, other, self._rules.label, *shares[other]))
             except ValueError:
-                raise Malformed(f"the key list has a key of party {other} that is none") from None
+                raise ContentError(f"the key list has a key of party {other} that is none") from None
         return b"".join(sealed)
 
     def read_shares(self, keyed: Keyed, content: bytes) -> Shared:
@@ -106,7 +106,7 @@ class Client:
         split = wire.set_size(self._rules.parties)
         sharing = wire.read_set(content[:split], self._rules.parties)
         if not sharing <= wire.read_set(keyed.listed, self._rules.parties):
-            raise Malformed("shares of parties that had advertised no keys")
+            raise ContentError("shares of parties that had advertised no keys")
         self._check_circle(sharing, "shares")
         wire.split_items(content[split:], self._others(sharing), SEALED_BYTES)
         return Shared(content[:split], content[split:])
@@ -121,7 +121,7 @@ class Client:
             try:
                 mask = pair_mask(self._secrets.masking, keys[other][PUBLIC_BYTES:], self._rules.label)
             except ValueError:
-                raise Malformed(f"the key list has a key of party {other} that is none") from None
+                raise ContentError(f"the key list has a key of party {other} that is none") from None
             put_on(masked, mask, parameters.bits, adds(self._party, other))
         return wrap(masked, parameters.bits)
 
@@ -147,23 +147,25 @@ class Client:
         parties, split = self._rules.parties, wire.set_size(self._rules.parties)
         arrived, dropped = wire.read_set(content[:split], parties), wire.read_set(content[split:], parties)
         if arrived & dropped:
-            raise Malformed("a request for both secrets of a party")
+            raise ContentError("a request for both secrets of a party")
         if arrived | dropped != wire.read_set(shared.sharing, parties):
-            raise Malformed("a request about others than those who shared")
+            raise ContentError("a request about others than those who shared")
         if self._party not in arrived:
-            raise Malformed("this party's input did not arrive")
+            raise ContentError("this party's input did not arrive")
         self._check_circle(arrived, "inputs")
         return arrived
 
     def _check_circle(self, members: frozenset[PartyId], what: str) -> None:
         parameters = self._rules.parameters
         if self._party not in members:
-            raise Malformed(f"this party's {what} did not arrive")
+            raise ContentError(f"this party's {what} did not arrive")
         if len(members) < parameters.minimum:
-            raise Malformed(f"{what} of {len(members)} parties arrived, fewer than the minimum of {parameters.minimum}")
+            raise ContentError(f"{what} of {len(members)} parties arrived, fewer than the minimum of {parameters.minimum}")
         present = sum(other in members for other in self._circle)
         if present < parameters.threshold:
-            raise Malformed(f"{what} of {present} of this party's neighbours arrived, below the threshold {parameters.threshold}")
+            raise ContentError(
+                f"{what} of {present} of this party's neighbours arrived, below the threshold {parameters.threshold}"
+            )
 
     def _others(self, members: frozenset[PartyId]) -> list[PartyId]:
         return [other for other in self._circle if other in members and other != self._party]

@@ -17,11 +17,11 @@ import numpy as np
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.aggregator import Aggregator
 from quietmean.protocols.secagg.client import Client, ClientRules, Keyed, Shared
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, wrap
-from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import ExchangeKey, Seed
 
 ROUNDS = 7
@@ -64,7 +64,7 @@ class ClientParty:
             return Step(following)
         try:
             return self._answer(following, wire.read_from_aggregator(self._only_content(state.round, received)))
-        except Malformed as refusal:
+        except ContentError as refusal:
             return Step(ClientState(following.round, str(refusal)))
 
     def _answer(self, state: ClientState, content: bytes) -> Step[ClientState]:
@@ -91,7 +91,7 @@ class ClientParty:
     def _only_content(self, round_: int, received: Sequence[Message]) -> bytes:
         contents = [message.content for message in received if message.sender == self._aggregator and message.round == round_]
         if len(contents) != 1 or len(received) != 1:
-            raise Malformed(f"nothing from the aggregator in round {round_}")
+            raise ContentError(f"nothing from the aggregator in round {round_}")
         return contents[0]
 
 
@@ -178,7 +178,7 @@ class AggregatorParty:
         try:
             own = self._client.share_keys(self._keyed(state))
             sealed = dict(sorted((sealed | {self._party: self._aggregator.read_sealed(self._party, listed, own)}).items()))
-        except Malformed:
+        except ContentError:
             pass  # Too few of its own neighbours: it stops as a client and continues as the aggregator.
         self._check_minimum(len(sealed), "shares")
         contents = {other: self._aggregator.forwarded(other, sealed) for other in sealed}
@@ -196,7 +196,7 @@ class AggregatorParty:
             keyed, shared = self._keyed(state), self._shared(state)
             masked[self._party] = self._client.masked_input(keyed, shared)
             weights[self._party] = self._weight
-        except Malformed:
+        except ContentError:
             pass
         for words in masked.values():
             total += words
@@ -215,7 +215,7 @@ class AggregatorParty:
             request = self._aggregator.request(sharing, arrived)
             own = self._client.unmask(self._keyed(state), self._shared(state), request)
             answers[self._party] = self._aggregator.read_unmasking(self._party, sharing, own)
-        except Malformed:
+        except ContentError:
             pass
         masked = wire.read_words(state.total, parameters.bits, parameters.words(self._value.size))
         total = self._aggregator.unmask(masked, sharing, arrived, state.adverts or {}, answers)
@@ -228,7 +228,7 @@ class AggregatorParty:
         for sender, message in inbox.items():
             try:
                 found[sender] = read(message)
-            except Malformed:
+            except ContentError:
                 continue
         return found
 
