@@ -25,6 +25,7 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
 from quietmean.node.net import vectors, wire
+from quietmean.node.net.reader import read_frame
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism.values import ANY_DOMAIN
@@ -124,7 +125,7 @@ class Reading:
         reader = asyncio.StreamReader(loop=self._loop)
         reader.feed_data(raw)
         reader.feed_eof()
-        reading = wire.read_frame(reader, limits)
+        reading = read_frame(reader, limits)
         try:
             reading.send(None)
         except StopIteration as stop:

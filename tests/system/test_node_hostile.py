@@ -25,7 +25,8 @@ from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Heartbeat, Limits, Log, Refusals, Transfer
-from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
+from quietmean.node.net.reader import read_frame
+from quietmean.node.net.wire import AnyFrame, Hello, encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net import vectors, wire
+from quietmean.node.net.reader import read_frame
 from quietmean.node.session import logs
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
@@ -40,7 +41,7 @@ def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, wire
         reader = asyncio.StreamReader()
         reader.feed_data(raw)
         reader.feed_eof()
-        return await wire.read_frame(reader, limits)
+        return await read_frame(reader, limits)
 
     return asyncio.run(read())
 

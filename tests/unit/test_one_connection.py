@@ -32,8 +32,9 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.net.duplex import Duplex
+from quietmean.node.net.reader import read_frame
 from quietmean.node.net.tls import OTHER_LEAF
-from quietmean.node.net.wire import PART, AnyFrame, encode_frame, encode_message, encode_part, read_frame
+from quietmean.node.net.wire import PART, AnyFrame, encode_frame, encode_message, encode_part
 
 STUDY = "f" * 64
 DIMENSION = 40_000

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from quietmean.core.errors import PeerError
 from quietmean.node import Standing
 from quietmean.node.net import Answer, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
-from quietmean.node.net.wire import FrameReader, encode_frame
+from quietmean.node.net.reader import FrameReader
+from quietmean.node.net.wire import encode_frame
 from quietmean.node.series.others import Others
 from quietmean.node.series.place import Place
 from quietmean.node.series.requests import _HELD, OpenRequests

@@ -10,10 +10,11 @@ from typing import Self
 
 from quietmean.core.party import PartyId
 from quietmean.node.net.hosts import numbers_to_dial
+from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.wire import Answer, AnyFrame, AnyRequest, FrameReader, Limits, Payload, encode_frame, encode_part
+from quietmean.node.net.wire import Answer, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-import numpy as np
 
 from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
@@ -32,7 +31,8 @@ HEADER_LIMIT = 64 * 1024
 # What an answer says of a request.
 ACCEPTED: Final = "ok"
 REFUSED: Final = "no"
-_PREFIX = struct.Struct(">II")
+# Lengths of header and payload.
+PREFIX: Final = struct.Struct(">II")
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -326,7 +326,7 @@ class Limits:
 def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
     """Lengths and header; the payload follows."""
     header = _encode(frame)
-    return _PREFIX.pack(len(header), payload_size) + header
+    return PREFIX.pack(len(header), payload_size) + header
 
 
 def decode_header(raw: Payload) -> AnyFrame:
@@ -347,15 +347,9 @@ def inner_request(frame: InRound) -> AnyRequest:
     return msgspec.structs.replace(inner, number=frame.number)
 
 
-class Reader(Protocol):
-    """Where frames are read from."""
-
-    async def readexactly(self, n: int, /) -> Payload: ...
-
-
 def encode_part(size: int) -> bytes:
     """The lengths before a part of a long payload; 0 if the message is taken back."""
-    return _PREFIX.pack(0, size)
+    return PREFIX.pack(0, size)
 
 
 def encode_message(frame: AnyFrame, payload: Payload) -> bytes:
@@ -365,71 +359,6 @@ def encode_message(frame: AnyFrame, payload: Payload) -> bytes:
         return head + payload
     parts = (payload[begin : begin + PART] for begin in range(0, len(payload), PART))
     return head + b"".join(encode_part(len(part)) + part for part in parts)
-
-
-class FrameReader:
-    """Puts the frames of one connection together."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        # The message whose parts are coming, the size of its payload, and what is there of it.
-        self._long: AnyFrame | None = None
-        self._size = 0
-        self._parts: memoryview | None = None
-        self._filled = 0
-        self.read = 0
-
-    async def next(self, limits: Limits) -> tuple[AnyFrame, Payload]:
-        """The next frame that is whole, and its payload; :attr:`read` counts the bytes.
-
-        Raises :class:`PeerError`, and EOFError where the stream ends.
-        """
-        while True:
-            header_size, payload_size = _PREFIX.unpack(await self._reader.readexactly(_PREFIX.size))
-            self.read += _PREFIX.size
-            if header_size == 0:
-                if (whole := await self._take_part(payload_size)) is not None:
-                    return whole
-                continue
-            limits.check(header_size, payload_size)
-            frame = decode_header(await self._reader.readexactly(header_size))
-            self.read += header_size
-            limits.check_payload(frame, payload_size)
-            if payload_size <= PART:
-                payload = await self._reader.readexactly(payload_size)
-                self.read += payload_size
-                return frame, payload
-            if self._long is not None:
-                raise PeerError("a second long message before the first one was whole")
-            self._long, self._size, self._filled = frame, payload_size, 0
-
-    async def _take_part(self, size: int) -> tuple[AnyFrame, Payload] | None:
-        if self._long is None:
-            raise PeerError("a part of no message")
-        if size == 0:
-            self._long, self._parts = None, None
-            return None
-        if size != min(PART, self._size - self._filled):
-            raise PeerError(f"a part of {size} bytes where {min(PART, self._size - self._filled)} were due")
-        part = await self._reader.readexactly(size)
-        self.read += size
-        if self._parts is None:
-            # An announced size reserves addresses, not memory: pages come into being as bytes arrive.
-            self._parts = np.empty(self._size, dtype=np.uint8).data
-        self._parts[self._filled : self._filled + size] = part
-        self._filled += size
-        if self._filled < self._size:
-            return None
-        whole = self._long, self._parts
-        self._long, self._parts = None, None
-        return whole
-
-
-async def read_frame(reader: Reader, limits: Limits) -> tuple[AnyFrame, Payload, int]:
-    """One frame, its payload and the bytes of both, where nothing else comes between its parts. Raises as a FrameReader does."""
-    frames = FrameReader(reader)
-    frame, payload = await frames.next(limits)
-    return frame, payload, frames.read
 
 
 def check_finite(number: float, name: str) -> float:
