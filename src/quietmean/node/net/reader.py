@@ -1,0 +1,81 @@
+"""Frames put together from the bytes of one connection."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from quietmean.core.errors import PeerError
+from quietmean.node.net.wire import PART, PREFIX, AnyFrame, Limits, Payload, decode_header
+
+
+class Reader(Protocol):
+    """Where frames are read from."""
+
+    async def readexactly(self, n: int, /) -> Payload: ...
+
+
+class FrameReader:
+    """Puts the frames of one connection together."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        # The message whose parts are coming, the size of its payload, and what is there of it.
+        self._long: AnyFrame | None = None
+        self._size = 0
+        self._parts: memoryview | None = None
+        self._filled = 0
+        self.read = 0
+
+    async def next(self, limits: Limits) -> tuple[AnyFrame, Payload]:
+        """The next frame that is whole, and its payload; :attr:`read` counts the bytes.
+
+        Raises :class:`PeerError`, and EOFError where the stream ends.
+        """
+        while True:
+            header_size, payload_size = PREFIX.unpack(await self._reader.readexactly(PREFIX.size))
+            self.read += PREFIX.size
+            if header_size == 0:
+                if (whole := await self._take_part(payload_size)) is not None:
+                    return whole
+                continue
+            limits.check(header_size, payload_size)
+            frame = decode_header(await self._reader.readexactly(header_size))
+            self.read += header_size
+            limits.check_payload(frame, payload_size)
+            if payload_size <= PART:
+                payload = await self._reader.readexactly(payload_size)
+                self.read += payload_size
+                return frame, payload
+            if self._long is not None:
+                raise PeerError("a second long message before the first one was whole")
+            self._long, self._size, self._filled = frame, payload_size, 0
+
+    async def _take_part(self, size: int) -> tuple[AnyFrame, Payload] | None:
+        if self._long is None:
+            raise PeerError("a part of no message")
+        if size == 0:
+            self._long, self._parts = None, None
+            return None
+        if size != min(PART, self._size - self._filled):
+            raise PeerError(f"a part of {size} bytes where {min(PART, self._size - self._filled)} were due")
+        part = await self._reader.readexactly(size)
+        self.read += size
+        if self._parts is None:
+            # An announced size reserves addresses, not memory: pages come into being as bytes arrive.
+            self._parts = np.empty(self._size, dtype=np.uint8).data
+        self._parts[self._filled : self._filled + size] = part
+        self._filled += size
+        if self._filled < self._size:
+            return None
+        whole = self._long, self._parts
+        self._long, self._parts = None, None
+        return whole
+
+
+async def read_frame(reader: Reader, limits: Limits) -> tuple[AnyFrame, Payload, int]:
+    """One frame, its payload and the bytes of both, where nothing else comes between its parts. Raises as a FrameReader does."""
+    frames = FrameReader(reader)
+    frame, payload = await frames.next(limits)
+    return frame, payload, frames.read
