@@ -42,6 +42,9 @@ SHORT = bytes(vectors.encode_vector(np.array([1.0, -2.0, 0.25]), GRID))
 LOG = logs.encode_log(logs.PartyLog((1, 2), ((1, 0), (2, 3)), ((2, 4),), (0, 1), ((1, 2, 3),)))
 FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Hello(1, 2, "ab" * 32), b""),
+    (wire.KeyOffer(b"n" * 32, b"k" * 1184), b""),
+    (wire.KeyAnswer(b"n" * 32, b"c" * 1088, b"s" * 64), b""),
+    (wire.KeyProof(b"s" * 64), b""),
     (wire.Welcome(1, 3), b""),
     (wire.Refused("study differs"), b""),
     (wire.Check(2), b""),

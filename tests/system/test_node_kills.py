@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from quietmean import api
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -78,18 +79,21 @@ def assert_nothing_is_missing(plan: Plan, values: Vector, outcome: LocalOutcome)
         np.testing.assert_allclose(result.total_vector, total, rtol=1e-9)
 
 
-def who_is_killed_comes_back(tmp_path: Path, parties: int, rounds: int, seed: int, fraction: float = 0.2) -> None:
+def who_is_killed_comes_back(
+    tmp_path: Path, parties: int, rounds: int, seed: int, fraction: float = 0.2, links: Links = Links.X25519
+) -> None:
     plan = inca(parties, rounds)
     values = values_of(plan, seed)
     kills = random_kills(plan, seed, fraction, restart=True, rounds=rounds - 1)
-    outcome = run(plan, values, tmp_path, kills)
+    outcome = run(plan, values, tmp_path, kills, links=links)
     # At the very end a kill may come too late.
     assert len(kills) / 2 <= len(outcome.killed) <= len(kills)
     assert_nothing_is_missing(plan, values, outcome)
 
 
-def test_a_killed_party_comes_back(tmp_path: Path) -> None:
-    who_is_killed_comes_back(tmp_path, parties=5, rounds=5, seed=1, fraction=0.4)
+@pytest.mark.parametrize("links", list(Links))
+def test_a_killed_party_comes_back(tmp_path: Path, links: Links) -> None:
+    who_is_killed_comes_back(tmp_path, parties=5, rounds=5, seed=1, fraction=0.4, links=links)
 
 
 @pytest.mark.slow

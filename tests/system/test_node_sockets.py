@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
@@ -109,10 +110,11 @@ def with_enough_time(attempt: Callable[[float], str], told: str) -> None:
     raise AssertionError(f"{told!r} is not in {outcome!r}")
 
 
+@pytest.mark.parametrize("links", list(Links))
 @pytest.mark.parametrize("parties", [2, 5])
-def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
+def test_everybody_gets_the_mean(tmp_path: Path, parties: int, links: Links) -> None:
     study = Study(tmp_path, make_plan(parties))
-    results = run_all([study.settings(party) for party in range(parties)])
+    results = run_all([study.settings(party, links=links) for party in range(parties)])
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
         np.testing.assert_array_equal(result.total_vector, results[0].total_vector)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.domain import Links
 from quietmean.core.party import Vector
 from quietmean.node import Identity
 from quietmean.node.local import LocalOutcome, run_local
@@ -67,7 +68,9 @@ def test_a_relay_killed_in_mid_study_and_started_again(tmp_path: Path, free_port
                 relay.kill()
                 asyncio.get_running_loop().call_later(1.5, relay.start)
 
-        outcome = asyncio.run(run_local(plan, values, tmp_path / "run", proxies=relay.between, report=watch, round_timeout=30.0))
+        outcome = asyncio.run(
+            run_local(plan, values, tmp_path / "run", proxies=relay.between, report=watch, round_timeout=30.0, links=Links.HYBRID)
+        )
         assert relay.process.pid not in killed
         assert relay.health()["since_start"]["joined"] >= 1
         assert killed

@@ -16,6 +16,9 @@ VECTOR = struct.pack("<3d", 1.0, -2.0, 1e-300)
 STEPS = struct.pack("<3i", 2, -4, 2**31 - 1)
 FRAMES: list[tuple[list[Any], bytes]] = [
     (["H", 5, 2, "ab" * 32], b""),
+    (["K", b"n" * 32, b"k" * 1184], b""),
+    (["E", b"n" * 32, b"c" * 1088, b"g" * 64], b""),
+    (["S", b"g" * 64], b""),
     (["W", 1, 3], b""),
     (["b", 1, 3], b""),
     (["N", "study differs"], b""),
@@ -50,9 +53,9 @@ def test_a_frame_is_read_and_sent_as_it_was(fields: list[Any], payload: bytes) -
 
 
 def test_the_bytes_of_all_frames() -> None:
-    # Frame b is of version 9, and frames s and i were added to it, which only studies use that start with a quorum, and sessions.
-    # All others have the bytes that they had before.
-    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "s", "i"))
+    # Frame b is of version 9, and frames s and i were added to it, which only studies use that start with a quorum, and sessions;
+    # frames K, E and S are of version 11, of studies with hybrid links. All others have the bytes that they had before.
+    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "s", "i", "K", "E", "S"))
     assert hashlib.sha256(everything).hexdigest() == "420d9f901a055ed76710e1a85ba984e1a7e752173e1d3b6ff62490b94714da1b"
     (begin,) = (as_sent(*frame) for frame in FRAMES if frame[0][0] == "b")
     assert begin.hex() == "000000050000000093a1620103"

@@ -3,160 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import struct
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import PeerError
-from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     ACCEPTED,
-    Address,
-    Answer,
-    AnyRequest,
     Connection,
-    Credentials,
-    Endpoint,
     Heartbeat,
     Limits,
-    Link,
-    Listener,
     Payload,
-    Traffic,
     Transfer,
     open_socket,
-    public_key_bytes,
 )
 from quietmean.node.net.duplex import Duplex
 from quietmean.node.net.reader import read_frame
 from quietmean.node.net.tls import OTHER_LEAF
 from quietmean.node.net.wire import PART, AnyFrame, encode_frame, encode_message, encode_part
-
-STUDY = "f" * 64
-DIMENSION = 40_000
-LIMITS = Limits.of_study(2, 4, DIMENSION)
-IDENTITIES = sorted((Identity.generate() for _ in range(2)), key=lambda each: public_key_bytes(each.public_key))
+from support.two_parties import DIMENSION, LIMITS, Party, Relayed, beat, scenario, share, two, unused
 
 
-def unused() -> Address:
-    """Where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        host, port = probe.getsockname()
-        return host, port
-
-
-class Relayed:
-    """A TCP proxy: connections that can be cut, or left without a word."""
-
-    def __init__(self, target: Address) -> None:
-        self._target = target
-        self.writers: list[asyncio.StreamWriter] = []
-        self.mute = False
-        self.accepted = 0
-
-    async def start(self) -> Address:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        return host, port
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        far_reader, far_writer = await asyncio.open_connection(*self._target)
-        self.writers += [writer, far_writer]
-
-        async def one_way(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError):
-                while chunk := await source.read(65536):
-                    if not self.mute:
-                        target.write(chunk)
-                        await target.drain()
-            target.transport.abort()
-
-        await asyncio.gather(one_way(reader, far_writer), one_way(far_reader, writer))
-
-    def cut(self) -> None:
-        for writer in self.writers:
-            writer.transport.abort()
-        self.writers.clear()
-
-    async def stop(self) -> None:
-        self.cut()
-        self._server.close()
-        await asyncio.sleep(0)
-
-
-class Party:
-    """One of two parties, 0 with the smaller key. ``dials``: where it thinks that the other one is; ``leaf``: the study in its
-    certificate.
-    """
-
-    def __init__(self, party: int, listening: socket.socket, dials: Address, leaf: str = STUDY) -> None:
-        entries = [RosterEntry(f"party-{k}", dials if k != party else unused(), IDENTITIES[k].public_key) for k in range(2)]
-        roster = Roster(tuple(entries))
-        self.refusals: list[str] = []
-        self.handled: list[AnyRequest] = []
-        self.traffic = Traffic()
-        self.hold: asyncio.Event | None = None
-        endpoint = Endpoint(
-            party,
-            roster,
-            STUDY,
-            Credentials(IDENTITIES[party], roster, leaf),
-            LIMITS,
-            lambda who, why: self.refusals.append(why),
-            lambda peer, position: None,
-            self.traffic,
-        )
-        self.link = Link(endpoint, 1 - party, handle=self.handle)
-        self.listener = Listener(endpoint, listening, self.handle, lambda: (0, 0), links={1 - party: self.link})
-        self.listener.start()
-
-    async def handle(self, peer: int, request: AnyRequest, payload: Payload) -> Answer:
-        self.handled.append(request)
-        if self.hold is not None:
-            await self.hold.wait()
-        return Answer(request.number, ACCEPTED, 0, 0)
-
-    @property
-    def connections(self) -> int:
-        return sum(map(len, vars(self.listener)["_connections"].values()))
-
-    async def close(self) -> None:
-        self.link.stop()
-        await self.listener.close()
-        await self.link.close()
-
-
-def beat(number: int = 0) -> Heartbeat:
-    return Heartbeat(0, 1, number)
-
-
-def share() -> Transfer:
-    return Transfer(0, 1, 1, 1.0, 1000, b"", DIMENSION)
-
-
-def scenario(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60.0):
-            await work()
-
-    asyncio.run(run())
-
-
-def two(dialable: tuple[bool, bool] = (True, True)) -> list[Party]:
-    sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
-    addresses = [each.getsockname()[:2] if can else unused() for each, can in zip(sockets, dialable, strict=True)]
-    return [Party(party, sockets[party], addresses[1 - party]) for party in range(2)]
+@pytest.fixture(params=list(Links))
+def links(request: pytest.FixtureRequest) -> Links:
+    found: Links = request.param
+    return found
 
 
 @pytest.mark.parametrize("dialable", [(True, True), (True, False), (False, True)])
-def test_both_ask_over_one_connection(dialable: tuple[bool, bool]) -> None:
+def test_both_ask_over_one_connection(dialable: tuple[bool, bool], links: Links) -> None:
     async def work() -> None:
-        parties = two(dialable)
+        parties = two(dialable, links)
         answers = await asyncio.gather(*(party.link.ask(beat()) for party in parties for _ in range(5)))
         assert [answer.status for answer in answers] == [ACCEPTED] * 10
         assert [len(party.handled) for party in parties] == [5, 5]
@@ -170,14 +49,14 @@ def test_both_ask_over_one_connection(dialable: tuple[bool, bool]) -> None:
     scenario(work)
 
 
-def test_all_orders_of_dialling_at_once_end_with_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_orders_of_dialling_at_once_end_with_one_connection(monkeypatch: pytest.MonkeyPatch, links: Links) -> None:
     from quietmean.node.net import link
 
     async def work() -> None:
         for number in range(40):
             # From far apart to at the same moment.
             monkeypatch.setattr(link, "_HEAD_START", number * 0.0005)
-            parties = two()
+            parties = two(links=links)
             await asyncio.gather(*(party.link.ask(beat(k)) for party in parties for k in range(3)))
             while sum(party.connections for party in parties) > 1:
                 await asyncio.sleep(0.01)
@@ -189,13 +68,13 @@ def test_all_orders_of_dialling_at_once_end_with_one_connection(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("dialler", [0, 1])
-def test_who_cannot_dial_is_asked_again_after_every_cut(dialler: int) -> None:
+def test_who_cannot_dial_is_asked_again_after_every_cut(dialler: int, links: Links) -> None:
     async def work() -> None:
         sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
         proxy = Relayed(sockets[1 - dialler].getsockname()[:2])
         addresses = [unused(), unused()]
         addresses[1 - dialler] = await proxy.start()
-        parties = [Party(party, sockets[party], addresses[1 - party]) for party in range(2)]
+        parties = [Party(party, sockets[party], addresses[1 - party], links=links) for party in range(2)]
         asking, asked = parties[1 - dialler], parties[dialler]
         # The dialler has something to say once; after that only the other one, which relies on it to dial again.
         await asked.link.ask(beat())
@@ -218,19 +97,19 @@ def test_who_cannot_dial_is_asked_again_after_every_cut(dialler: int) -> None:
     scenario(work)
 
 
-def test_what_is_half_open_gives_way_to_a_new_process() -> None:
+def test_what_is_half_open_gives_way_to_a_new_process(links: Links) -> None:
     async def work() -> None:
         sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
         proxy = Relayed(sockets[0].getsockname()[:2])
         # The one with the smaller key dialled, and does not learn that the other end is no more.
         straight = sockets[1].getsockname()[:2]
         muted = Relayed(straight)
-        first = Party(0, sockets[0], await muted.start())
-        before = Party(1, sockets[1], unused())
+        first = Party(0, sockets[0], await muted.start(), links=links)
+        before = Party(1, sockets[1], unused(), links=links)
         await first.link.ask(beat())
         muted.mute = True
         await before.close()
-        after = Party(1, open_socket(("127.0.0.1", 0)), await proxy.start())
+        after = Party(1, open_socket(("127.0.0.1", 0)), await proxy.start(), links=links)
         await after.link.ask(beat(1))
         assert (await first.link.ask(beat(2))).status == ACCEPTED
         assert after.handled
@@ -337,9 +216,9 @@ def test_what_is_short_goes_between_the_parts_of_what_is_long(given_up: bool) ->
     scenario(work)
 
 
-def test_what_is_given_up_does_not_arrive_after_what_follows() -> None:
+def test_what_is_given_up_does_not_arrive_after_what_follows(links: Links) -> None:
     async def work() -> None:
-        parties = two()
+        parties = two(links=links)
         await asyncio.gather(*(party.link.ask(beat()) for party in parties))
         for _ in range(20):
             given_up = [asyncio.create_task(parties[0].link.ask(share(), bytes(8 * DIMENSION))) for _ in range(3)]
@@ -399,13 +278,13 @@ def test_parts_that_are_refused(raw: bytes, why: str) -> None:
         parse(raw)
 
 
-def test_a_listener_with_a_leaf_of_another_study_is_refused() -> None:
+def test_a_listener_with_a_leaf_of_another_study_is_refused(links: Links) -> None:
     """Its key was stolen from the process of another study of the same party; it knows the digest of this one."""
 
     async def work() -> None:
         sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
-        stolen = Party(1, sockets[1], unused(), leaf="0" * 64)
-        dialling = Party(0, sockets[0], sockets[1].getsockname()[:2])
+        stolen = Party(1, sockets[1], unused(), leaf="0" * 64, links=links)
+        dialling = Party(0, sockets[0], sockets[1].getsockname()[:2], links=links)
         asked = asyncio.create_task(dialling.link.ask(beat()))
         while OTHER_LEAF not in dialling.refusals:
             await asyncio.sleep(0.01)

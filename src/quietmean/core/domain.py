@@ -1,4 +1,4 @@
-"""What is protected: the privacy unit and the neighbouring relation."""
+"""What is protected: the privacy unit and the neighbouring relation; and by which keys messages are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ class CountVisibility(StrEnum):
 
     PUBLIC = "public"
     PRIVATE = "private"
+
+
+class Links(StrEnum):
+    """Which keys protect the messages between two parties, and the noise that they share.
+
+    Hybrid: of ML-KEM-768 besides those of X25519, so that who records messages today and has a quantum computer later reads
+    nothing. X25519 alone is what it was in documents that do not say.
+    """
+
+    X25519 = "x25519"
+    HYBRID = "hybrid"
 
 
 class Neighbouring(StrEnum):

@@ -99,6 +99,7 @@ def _endpoint(settings: NodeSettings, member: Member, traffic: Traffic, fields: 
         fields=fields,
         fail=member.fail,
         answered=member.answered,
+        links=settings.links,
     )
 
 

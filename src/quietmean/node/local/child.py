@@ -21,6 +21,7 @@ import numpy as np
 
 from quietmean.core.codec import decode_json
 from quietmean.core.crash import hide_error_texts
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
@@ -81,6 +82,7 @@ async def _take_part(settings: ChildSettings, descriptor: int) -> None:
                 gone_timeout=settings.gone_timeout,
                 listen_socket=listening,
                 report=report,
+                links=Links(settings.links),
             )
         )
     replace_whole(Path(settings.result), json.dumps(result.to_json()).encode())

@@ -22,3 +22,4 @@ class ChildSettings(msgspec.Struct, frozen=True):
     start_timeout: float
     gone_timeout: float | None = None
     freeze_round: int | None = None
+    links: str = "x25519"

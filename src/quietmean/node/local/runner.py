@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.local.child_settings import ChildSettings
@@ -95,18 +96,21 @@ async def run_local(
     proxies: ProxyFactory | None = None,
     report: LocalReport = _silent,
     program: Sequence[str] | None = None,
+    links: Links = Links.X25519,
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
     ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
     ``program``: Python's arguments for the process of a party, started by exec with the arguments of
     :mod:`quietmean.node.local.child`; by default forks of one prepared process where the system can, else that module.
+    ``links``: which keys protect what the processes tell each other.
     Raises :class:`InputError` for impossible settings, :class:`ProtocolFailure` if no party finished, and of these
     :class:`GateRefused` if the gate before the release let no result out.
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
     run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
+    run.links = links
     return await run.run(proxies or _straight)
 
 
@@ -152,6 +156,7 @@ class _LocalRun:
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report = report
         self._program = program
+        self.links = Links.X25519
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
         self._processes: dict[PartyId, PartyProcess] = {}
         self._launcher: Launcher
@@ -218,6 +223,7 @@ class _LocalRun:
             start_timeout=self._start_timeout,
             gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
+            links=str(self.links),
         )
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:

@@ -49,6 +49,7 @@ class Purpose(StrEnum):
     QUORUM = "quorum"
     HELLO = "hello"
     FILE = "file"
+    LINK = "link"
 
     @property
     def label(self) -> bytes:

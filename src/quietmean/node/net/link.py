@@ -14,15 +14,29 @@ import ssl
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.duplex import Duplex, Handler, OnAnswer
 from quietmean.node.net.identity import public_key_bytes
+from quietmean.node.net.key_exchange import KeyOffering
 from quietmean.node.net.routes import DirectRoute, Route
 from quietmean.node.net.terms import difference
 from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
-from quietmean.node.net.wire import VERSION, Answer, AnyRequest, Begin, Differs, Hello, Limits, Payload, Refused, Welcome
+from quietmean.node.net.wire import (
+    VERSION,
+    Answer,
+    AnyFrame,
+    AnyRequest,
+    Begin,
+    Differs,
+    Hello,
+    Limits,
+    Payload,
+    Refused,
+    Welcome,
+)
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Tasks, stop_all
 
@@ -229,18 +243,29 @@ class Link:
         self._reading.spawn(self._read(connection, duplex))
 
     async def _greet(self, connection: Connection) -> None:
+        keys = KeyOffering(self._endpoint, connection, self._peer) if self._endpoint.links == Links.HYBRID else None
         await connection.send(Hello(VERSION, self._endpoint.party, self._endpoint.study))
-        frame, _ = await connection.receive(Limits.before_reply())
+        if keys is not None:
+            await keys.send()
+        frame = await self._consent(connection, Limits.before_reply())
+        if study_of(connection.certificate) != self._endpoint.study:
+            raise PeerError(OTHER_LEAF)
+        if keys is not None:
+            await keys.finish(frame)
+            frame = await self._consent(connection, Limits.before_welcome())
+        if not isinstance(frame, Welcome):
+            raise PeerError("it answered the greeting with something else")
+        self._endpoint.heard(self._peer, (frame.phase, frame.round))
+
+    async def _consent(self, connection: Connection, limits: Limits) -> AnyFrame:
+        """The next frame of the listening side. Raises :class:`PeerError` for a refusal."""
+        frame, _ = await connection.receive(limits)
         if isinstance(frame, Refused):
             raise PeerError(f"peer refused: {printable(frame.reason)}")
         if isinstance(frame, Differs):
             named = difference(self._endpoint.fields, frame.fields) or "compare study file and roster, all parties need the same"
             raise PeerError(f"peer refused: {printable(f'{frame.reason}: {named}')}")
-        if not isinstance(frame, Welcome):
-            raise PeerError("it answered the greeting with something else")
-        if study_of(connection.certificate) != self._endpoint.study:
-            raise PeerError(OTHER_LEAF)
-        self._endpoint.heard(self._peer, (frame.phase, frame.round))
+        return frame
 
     async def _read(self, connection: Connection, duplex: Duplex) -> None:
         try:

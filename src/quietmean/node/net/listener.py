@@ -10,10 +10,12 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.duplex import Duplex, Handler
 from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
+from quietmean.node.net.key_exchange import NO_KEYS, answer_offer
 from quietmean.node.net.link import Link
 from quietmean.node.net.roster import Address, format_address
 from quietmean.node.net.stream import ByteStream
@@ -212,6 +214,7 @@ class Listener:
 
     async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
         """The handler of the party's requests; None if it only sent a check, which has been answered."""
+        missing = "no greeting came"
         try:
             async with asyncio.timeout(self._handshake_seconds):
                 frame, _ = await connection.receive(Limits.before_welcome())
@@ -219,9 +222,13 @@ class Listener:
                     await connection.send(self._readiness())
                     return None
                 reason = self._objection(frame, party, connection.certificate)
+                if not reason and self._endpoint.links == Links.HYBRID:
+                    # Before anything of the study is sent.
+                    missing = NO_KEYS
+                    await answer_offer(self._endpoint, connection, party)
                 await connection.send(self._refused(reason) if reason else Welcome(*self._position()))
         except (OSError, EOFError) as error:
-            raise PeerError(f"no greeting came ({_brief(error)})") from None
+            raise PeerError(f"{missing} ({_brief(error)})") from None
         if reason or self._handle is None:
             raise PeerError(reason)
         return self._handle

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net.wire import PART, PREFIX, AnyFrame, Limits, Payload, decode_header
+from quietmean.node.net.sealing import FrameCipher
+from quietmean.node.net.wire import PART, PREFIX, TAG, AnyFrame, Limits, Payload, decode_header
 
 
 class Reader(Protocol):
@@ -17,7 +18,7 @@ class Reader(Protocol):
 
 
 class FrameReader:
-    """Puts the frames of one connection together."""
+    """Puts the frames of one connection together. ``cipher`` opens them, from when on they are sealed."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -26,6 +27,7 @@ class FrameReader:
         self._size = 0
         self._parts: memoryview | None = None
         self._filled = 0
+        self.cipher: FrameCipher | None = None
         self.read = 0
 
     async def next(self, limits: Limits) -> tuple[AnyFrame, Payload]:
@@ -34,38 +36,59 @@ class FrameReader:
         Raises :class:`PeerError`, and EOFError where the stream ends.
         """
         while True:
-            header_size, payload_size = PREFIX.unpack(await self._reader.readexactly(PREFIX.size))
-            self.read += PREFIX.size
+            lengths = await self._take(PREFIX.size)
+            header_size, payload_size = PREFIX.unpack(lengths)
             if header_size == 0:
-                if (whole := await self._take_part(payload_size)) is not None:
+                if (whole := await self._take_part(lengths, payload_size)) is not None:
                     return whole
                 continue
             limits.check(header_size, payload_size)
-            frame = decode_header(await self._reader.readexactly(header_size))
-            self.read += header_size
-            limits.check_payload(frame, payload_size)
+            frame, payload = await self._take_frame(lengths, header_size, payload_size, limits)
             if payload_size <= PART:
-                payload = await self._reader.readexactly(payload_size)
-                self.read += payload_size
                 return frame, payload
             if self._long is not None:
                 raise PeerError("a second long message before the first one was whole")
             self._long, self._size, self._filled = frame, payload_size, 0
 
-    async def _take_part(self, size: int) -> tuple[AnyFrame, Payload] | None:
+    async def _take(self, size: int) -> Payload:
+        taken = await self._reader.readexactly(size)
+        self.read += size
+        return taken
+
+    async def _take_frame(
+        self, lengths: Payload, header_size: int, payload_size: int, limits: Limits
+    ) -> tuple[AnyFrame, Payload]:
+        """A header, and a payload that is not announced only."""
+        behind = payload_size if payload_size <= PART else 0
+        if self.cipher is None:
+            frame = decode_header(await self._take(header_size))
+            limits.check_payload(frame, payload_size)
+            return frame, await self._take(behind)
+        content = self.cipher.open(lengths, await self._take(header_size + behind + TAG))
+        frame = decode_header(content[:header_size])
+        limits.check_payload(frame, payload_size)
+        return frame, content[header_size:]
+
+    async def _take_part(self, lengths: Payload, size: int) -> tuple[AnyFrame, Payload] | None:
         if self._long is None:
             raise PeerError("a part of no message")
+        due = min(PART, self._size - self._filled)
+        if size not in (0, due):
+            raise PeerError(f"a part of {size} bytes where {due} were due")
+        part = await self._take(size if self.cipher is None else size + TAG)
         if size == 0:
+            if self.cipher is not None:
+                self.cipher.open(lengths, part)
             self._long, self._parts = None, None
             return None
-        if size != min(PART, self._size - self._filled):
-            raise PeerError(f"a part of {size} bytes where {min(PART, self._size - self._filled)} were due")
-        part = await self._reader.readexactly(size)
-        self.read += size
         if self._parts is None:
             # An announced size reserves addresses, not memory: pages come into being as bytes arrive.
             self._parts = np.empty(self._size, dtype=np.uint8).data
-        self._parts[self._filled : self._filled + size] = part
+        place = self._parts[self._filled : self._filled + size]
+        if self.cipher is None:
+            place[:] = part
+        else:
+            self.cipher.open_into(lengths, part, place)
         self._filled += size
         if self._filled < self._size:
             return None

@@ -113,23 +113,23 @@ class ByteStream(asyncio.BufferedProtocol):
         finally:
             self._reading = None
 
-    async def write(self, *parts: Payload) -> None:
-        """Send, and return once the send buffer has room for the next part."""
-        small = b"".join(part for part in parts if len(part) <= PIECE)
-        if len(small) == sum(map(len, parts)):
-            await self._send(small)
+    async def write(self, data: Payload) -> None:
+        """Send, and return once the send buffer has room for more. What is given must not be changed any more."""
+        if len(data) <= PIECE:
+            await self._send(data)
             return
-        for part in parts:
-            view = memoryview(part)
-            for begin in range(0, len(view), PIECE):
-                await self._send(view[begin : begin + PIECE])
+        view = memoryview(data)
+        for begin in range(0, len(view), PIECE):
+            await self._send(view[begin : begin + PIECE])
 
-    def write_now(self, data: bytes) -> bool:
-        """Send without waiting, if the send buffer has room; whether it had."""
-        if self._lost is not None or self._write_paused:
-            return False
+    @property
+    def has_room(self) -> bool:
+        """Whether the send buffer has room for more."""
+        return self._lost is None and not self._write_paused
+
+    def write_now(self, data: Payload) -> None:
+        """Send without waiting, where there is room."""
         self._connected.write(data)
-        return True
 
     async def _send(self, piece: Payload) -> None:
         if self._lost is not None:

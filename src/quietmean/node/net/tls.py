@@ -44,12 +44,16 @@ class Credentials:
     """
 
     def __init__(self, identity: Identity, roster: Roster, study: str) -> None:
+        self.identity = identity
         keys = [parse_public_key(entry.public_key) for entry in roster.entries]
         self._party_of = {_issuer_name(key): party for party, key in enumerate(keys)}
         stamp = Ed25519PrivateKey.generate()
         self._anchors = [_anchor(key, stamp) for key in keys]
         leaf_key = Ed25519PrivateKey.generate()
-        pem = _leaf(identity, leaf_key, study).public_bytes(Encoding.PEM)
+        leaf = _leaf(identity, leaf_key, study)
+        # The own one, DER, as the peers see it.
+        self.certificate = leaf.public_bytes(Encoding.DER)
+        pem = leaf.public_bytes(Encoding.PEM)
         pem += leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         with _file_of(pem) as file:
             self.server = self._context(ssl.PROTOCOL_TLS_SERVER, file, self._anchors)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
 from quietmean.node.net.hosts import numbers_to_dial
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.roster import Address, Roster
+from quietmean.node.net.sealing import FrameCipher
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.wire import Answer, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
@@ -35,7 +37,7 @@ class Traffic:
 class Endpoint:
     """What all connections of a node share.
 
-    ``study`` is the session digest, ``fields`` digests of its terms by their path.
+    ``study`` is the session digest, ``fields`` digests of its terms by their path, ``links`` what its connections are keyed by.
     ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer, and
     ``answered(party, request, answer)`` with the request that it answers; ``fail(error)`` for an error that no peer has made,
     after which this node cannot go on as if nothing had happened.
@@ -52,6 +54,7 @@ class Endpoint:
     fields: Mapping[str, bytes] = field(default_factory=dict)
     fail: Fail = report_defect
     answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None
+    links: Links = Links.X25519
 
 
 class Connection:
@@ -62,6 +65,7 @@ class Connection:
         self._frames = FrameReader(stream)
         self._traffic = traffic
         self._writing = asyncio.Lock()
+        self._cipher: FrameCipher | None = None
         self.aborted = False
 
     @classmethod
@@ -74,16 +78,23 @@ class Connection:
         """The peer's leaf, DER."""
         return self._stream.certificate
 
+    def seal_sent(self, cipher: FrameCipher) -> None:
+        """From the next frame on, what is sent is sealed."""
+        self._cipher = cipher
+
+    def open_received(self, cipher: FrameCipher) -> None:
+        """From the next frame on, what is received has to be sealed."""
+        self._frames.cipher = cipher
+
     async def send(self, frame: AnyFrame, payload: Payload = b"") -> None:
         """A frame whose payload is no longer than a part."""
         await self._write(encode_frame(frame, len(payload)), payload)
 
     def send_now(self, frame: AnyFrame, payload: Payload = b"") -> bool:
         """Send a frame whose payload is no longer than a part, if nothing is before it; whether it was sent."""
-        head = encode_frame(frame, len(payload))
-        if self.aborted or self._writing.locked() or not self._stream.write_now(head + payload):
+        if self.aborted or self._writing.locked() or not self._stream.has_room:
             return False
-        self._traffic.sent += len(head) + len(payload)
+        self._stream.write_now(self._sealed(encode_frame(frame, len(payload)), payload))
         return True
 
     async def announce(self, frame: AnyFrame, size: int) -> None:
@@ -95,10 +106,15 @@ class Connection:
         await self._write(encode_part(len(part)), part)
 
     async def _write(self, head: bytes, payload: Payload = b"") -> None:
-        self._traffic.sent += len(head) + len(payload)
-        # One frame after the other, and no more in memory than the peer reads.
+        # One frame after the other, and no more in memory than the peer reads; sealed in the order in which they are sent.
         async with self._writing:
-            await self._stream.write(head, payload)
+            await self._stream.write(self._sealed(head, payload))
+
+    def _sealed(self, head: bytes, payload: Payload) -> Payload:
+        """The bytes to be sent next, and no others: they are counted, also by the cipher."""
+        data = head + payload if self._cipher is None else self._cipher.seal(head, payload)
+        self._traffic.sent += len(data)
+        return data
 
     async def receive(self, limits: Limits) -> tuple[AnyFrame, Payload]:
         before = self._frames.read

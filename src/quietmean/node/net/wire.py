@@ -6,6 +6,9 @@ checked against its limit before anything of that size is read or reserved. Anyt
 A payload longer than :data:`PART` is announced by its header and follows in parts, ``4 zero bytes | 4 bytes length | bytes``, of
 which all but the last have that size. Other frames may come between the parts, so that an answer never waits behind megabytes;
 two long payloads are not sent at a time. A part of length zero says that the sender took the message back: it is dropped.
+
+Where a study has hybrid links, all frames and parts after the exchange of keys are sealed: the lengths stay as they are, and what
+follows them is longer by :data:`TAG` bytes. See :mod:`.sealing`.
 """
 
 from __future__ import annotations
@@ -21,10 +24,16 @@ from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
-VERSION = 10
-# With its lengths, 64 KiB: a longer payload is sent in parts of this size.
-PART: Final = 64 * 1024 - 8
+VERSION = 11
+# What sealing adds to a frame.
+TAG: Final = 16
+# With its lengths and what sealing adds, 64 KiB: a longer payload is sent in parts of this size.
+PART: Final = 64 * 1024 - 8 - TAG
 HELLO_LIMIT = 1024
+# Of the frames that carry a key of ML-KEM-768, or what is encapsulated to it.
+EXCHANGE_LIMIT = 2048
+KEM_KEY_BYTES: Final = 1184
+KEM_CIPHERTEXT_BYTES: Final = 1088
 # What answers a greeting may list the terms of a study; it comes from the party that was dialled, whose key is known.
 REPLY_LIMIT = 512 * 1024
 HEADER_LIMIT = 64 * 1024
@@ -36,6 +45,7 @@ PREFIX: Final = struct.Struct(">II")
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Signature: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
 # Digests of the terms of a study, by their path.
 Fields: TypeAlias = Annotated[
@@ -81,6 +91,27 @@ class Differs(Frame, frozen=True, tag="D"):
 
     reason: Text
     fields: Fields
+
+
+class KeyOffer(Frame, frozen=True, tag="K"):
+    """Right behind the hello, where the study has hybrid links: a nonce, and a fresh ML-KEM-768 key for this connection."""
+
+    nonce: Bytes32
+    key: Annotated[bytes, msgspec.Meta(min_length=KEM_KEY_BYTES, max_length=KEM_KEY_BYTES)]
+
+
+class KeyAnswer(Frame, frozen=True, tag="E"):
+    """The listening side's nonce, what it encapsulated to the key, and its signature of all that. See :mod:`.key_exchange`."""
+
+    nonce: Bytes32
+    ciphertext: Annotated[bytes, msgspec.Meta(min_length=KEM_CIPHERTEXT_BYTES, max_length=KEM_CIPHERTEXT_BYTES)]
+    signature: Signature
+
+
+class KeyProof(Frame, frozen=True, tag="S"):
+    """The dialling side's signature of the same, in the first frame that is sealed; the welcome is the other side's first."""
+
+    signature: Signature
 
 
 class Begin(Frame, frozen=True, tag="b"):
@@ -262,7 +293,9 @@ AnyRequest: TypeAlias = (
     | Start
     | InRound
 )
-AnyFrame: TypeAlias = Hello | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
+AnyFrame: TypeAlias = (
+    Hello | KeyOffer | KeyAnswer | KeyProof | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -288,6 +321,11 @@ class Limits:
     def before_reply(cls) -> Limits:
         """Of what the dialled party answers to a greeting or a check."""
         return cls(REPLY_LIMIT, 0, 0, 0)
+
+    @classmethod
+    def of_exchange(cls) -> Limits:
+        """While keys of ML-KEM-768 are agreed on."""
+        return cls(EXCHANGE_LIMIT, 0, 0, 0)
 
     @classmethod
     def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0, grid: float = 0.0) -> Limits:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from quietmean.core.codec import digest
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.outage import require_space
 from quietmean.core.party import PartyId
@@ -44,8 +45,8 @@ class NodeSettings:
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
     ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
     settings can be used once. ``folder``: messages are files there, instead of connections. ``quorum``: with whom the study may
-    start, if not with all; ``agreed``: what the parties agreed on before the session began. Raises :class:`InputError` where the
-    fields are impossible or do not fit each other.
+    start, if not with all; ``agreed``: what the parties agreed on before the session began. ``links``: which keys protect what
+    parties tell each other, the same for all. Raises :class:`InputError` where fields are impossible or do not fit each other.
     """
 
     identity: Identity
@@ -66,6 +67,7 @@ class NodeSettings:
     folder: FolderSettings | None = None
     quorum: Quorum | None = None
     agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
+    links: Links = Links.X25519
 
     def __post_init__(self) -> None:
         target = self.plan.target
@@ -95,11 +97,13 @@ class NodeSettings:
     @cached_property
     def study(self) -> str:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
+        # Sessions from before there were other links stay what they are.
+        links = {} if self.links == Links.X25519 else {"links": str(self.links)}
         if self.quorum is None:
-            return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
+            return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest, **links})
         plans = [self.plan.digest, *(one.plan.digest for _, one in sorted(self.quorum.smaller.items()))]
         agreed = {"minimum": self.quorum.minimum, "start_by": self.quorum.start_by, "conveners": list(self.roster.conveners)}
-        return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed})
+        return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed, **links})
 
     @cached_property
     def limits(self) -> Limits:
