@@ -43,13 +43,13 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
     if relation:
         places = _related(places, relation)
-    found: dict[str, Array] = {}
-    for place, column in enumerate(columns):
+    by_column: dict[str, Array] = {}
+    for index, column in enumerate(columns):
         if column.origin:
-            found[column.name] = Transform(column.origin).values(found)
+            by_column[column.name] = Transform(column.origin).values(by_column)
         else:
-            found[column.name] = _sorted(column, spread)[places[:, place]]
-    return np.column_stack(list(found.values()))
+            by_column[column.name] = _sorted(column, spread)[places[:, index]]
+    return np.column_stack(list(by_column.values()))
 
 
 def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
@@ -81,21 +81,21 @@ def _relation(statistic: Statistic) -> float:
     return _RELATION if statistic.asks_for_relations else 0.0
 
 
-def noise_over_sampling(found: Estimates) -> Array:
+def noise_over_sampling(estimates: Estimates) -> Array:
     """By term, (terms,); infinite where there is no sampling error or noise hides the term."""
-    if found.population is None:
-        return np.full(len(found.terms), math.inf)
+    if estimates.population is None:
+        return np.full(len(estimates.terms), math.inf)
     with np.errstate(all="ignore"):
-        sampling = np.sqrt(np.maximum(found.population**2 - found.standard_error**2, 0.0))
-        ratio = np.where(sampling > 0, found.standard_error / sampling, np.where(found.standard_error > 0, math.inf, 0.0))
-    unknown: Array = np.where(np.isfinite(found.value) & np.isfinite(found.standard_error), ratio, math.inf)
+        sampling = np.sqrt(np.maximum(estimates.population**2 - estimates.standard_error**2, 0.0))
+        ratio = np.where(sampling > 0, estimates.standard_error / sampling, np.where(estimates.standard_error > 0, math.inf, 0.0))
+    unknown: Array = np.where(np.isfinite(estimates.value) & np.isfinite(estimates.standard_error), ratio, math.inf)
     return unknown
 
 
-def principal(found: Estimates) -> int:
+def principal(estimates: Estimates) -> int:
     """The place of the term with the median part of noise; an intercept is nobody's question."""
-    ratio = noise_over_sampling(found)
-    order = [place for place in np.argsort(ratio, kind="stable").tolist() if found.terms[place] != INTERCEPT] or [0]
+    ratio = noise_over_sampling(estimates)
+    order = [index for index in np.argsort(ratio, kind="stable").tolist() if estimates.terms[index] != INTERCEPT] or [0]
     return int(order[(len(order) - 1) // 2])
 
 
@@ -105,7 +105,7 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     Weights sqrt(kappa / D) of features, kappa the noise of a statistic's principal estimate over its sampling error: shares
     kappa D. With three digits, so that all machines have the same; times the shares that the study declares.
     """
-    found = []
+    noise_ratios = []
     for statistic in workload.statistics:
         alone = Workload(workload.columns, (statistic,), workload.unit)
         mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
@@ -113,11 +113,11 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
         estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
         ratio = noise_over_sampling(estimates)
         kappa = float(ratio[principal(estimates)])
-        found.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
-    usual = float(np.nanmedian(found)) if np.isfinite(found).any() else 1.0
+        noise_ratios.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
+    usual = float(np.nanmedian(noise_ratios)) if np.isfinite(noise_ratios).any() else 1.0
     # What has no sampling error, such as a count of all records, gets as much as is usual.
-    relative = [(usual if math.isnan(one) else one) / usual for one in found]
+    relative = [(usual if math.isnan(noise_ratio) else noise_ratio) / usual for noise_ratio in noise_ratios]
     return tuple(
-        float(f"{statistic.total_share(workload.declared) * one:.3g}")
-        for statistic, one in zip(workload.statistics, relative, strict=True)
+        float(f"{statistic.total_share(workload.declared) * factor:.3g}")
+        for statistic, factor in zip(workload.statistics, relative, strict=True)
     )

@@ -56,9 +56,9 @@ def combined(answers: Sequence[Answer]) -> Estimates:
     """All terms of all answers in one table. Means are named by their columns where nothing else was asked for."""
     means = column_means(answers)
     terms = tuple(means) if len(means) == len(answers) else tuple(label for one in answers for label in one.labels)
-    found = [answer.estimates for answer in answers]
-    parts = [(one.value, one.standard_error, one.low, one.high) for one in found]
+    estimates = [answer.estimates for answer in answers]
+    parts = [(one.value, one.standard_error, one.low, one.high) for one in estimates]
     value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     # Where nothing is said about a population, the interval is unknown.
-    populations = [np.full((len(one.terms), 2), np.nan) if one.of_population is None else one.of_population for one in found]
+    populations = [np.full((len(one.terms), 2), np.nan) if one.of_population is None else one.of_population for one in estimates]
     return Estimates(terms, value, error, low, high, interval_population=np.vstack(populations))

@@ -38,8 +38,8 @@ def edges_of(
         return (first, *(edge for edge in column.edges if first < edge < last), last)
     if column.whole:
         return _of_whole_numbers(column, math.ceil(first), math.floor(last), bins, closed)
-    known = column.scale if column.scale != LINEAR else scale
-    inner = {LINEAR: _equal, LOG: _by_factors, LOG_ODDS: _by_log_odds}[known](first, last, bins)
+    spacing = column.scale if column.scale != LINEAR else scale
+    inner = {LINEAR: _equal, LOG: _by_factors, LOG_ODDS: _by_log_odds}[spacing](first, last, bins)
     return (first, *(edge for edge in inner.tolist() if first < edge < last), last)
 
 
@@ -61,13 +61,13 @@ def _by_log_odds(first: float, last: float, bins: int) -> NDArray[np.float64]:
     low, high = max(first, _LEAST_PROBABILITY), min(last, 1 - _LEAST_PROBABILITY)
     if low >= high:
         return _equal(first, last, bins)
-    found: NDArray[np.float64] = np.asarray(expit(np.linspace(logit(low), logit(high), bins + 1)), dtype=np.float64)
+    edges: NDArray[np.float64] = np.asarray(expit(np.linspace(logit(low), logit(high), bins + 1)), dtype=np.float64)
     if bins >= _MANY:
-        for one in PROBABILITIES:
-            if low < one < high:
-                found[int(np.abs(found - one).argmin())] = one
+        for probability in PROBABILITIES:
+            if low < probability < high:
+                edges[int(np.abs(edges - probability).argmin())] = probability
     # What is beyond belongs to the first and the last bin.
-    return found[1:-1]
+    return edges[1:-1]
 
 
 def _of_whole_numbers(column: Column, first: int, last: int, bins: int, closed: str) -> tuple[float, ...]:

@@ -143,11 +143,11 @@ class Column(BaseModel):
         """Raises :class:`InputError` for a guess that is impossible within the bounds or the levels."""
         guess = self.guess
         if self.numeric:
-            most = self.width / 2
-            if len(guess) != 2 or not (self.low <= guess[0] <= self.high and 0 < guess[1] <= most):
+            largest_sd = self.width / 2
+            if len(guess) != 2 or not (self.low <= guess[0] <= self.high and 0 < guess[1] <= largest_sd):
                 raise InputError(
                     f"the guess for column {self.name!r} must be its mean, between the bounds, and its standard deviation, at "
-                    f"most {most:g}: write guess = [mean, sd]"
+                    f"most {largest_sd:g}: write guess = [mean, sd]"
                 )
         elif len(guess) != len(self.categories) or min(guess) < 0 or abs(math.fsum(guess) - 1) > 1e-6:
             raise InputError(f"the guess for column {self.name!r} must have a part for each of its levels, 1 together")
@@ -281,11 +281,11 @@ class Columns:
     """
 
     def __init__(self, columns: Iterable[Column], unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
-        found: dict[str, Column] = {}
+        by_name: dict[str, Column] = {}
         declared = tuple(columns)
         for column in declared:
-            found[column.name] = _bounded(column, found)
-        self._all = tuple(found.values())
+            by_name[column.name] = _bounded(column, by_name)
+        self._all = tuple(by_name.values())
         self.unit = unit
         if not self._all:
             raise InputError("no column is named: give at least one --column")
@@ -305,8 +305,8 @@ class Columns:
     def __getitem__(self, name: str) -> Column:
         """Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
         if name not in self.names:
-            near, known = nearest(name, self.names), ", ".join(self.names)
-            raise InputError(f"column {name!r} is not declared{near}: declare it with --column and --bounds beside {known}")
+            near, declared = nearest(name, self.names), ", ".join(self.names)
+            raise InputError(f"column {name!r} is not declared{near}: declare it with --column and --bounds beside {declared}")
         return self._all[self.names.index(name)]
 
     def number(self, name: str) -> Column:
@@ -331,9 +331,9 @@ def _bounded(column: Column, before: Mapping[str, Column]) -> Column:
     transform = Transform(column.origin)
     for name in transform.sources:
         if name not in before:
-            known = f"beside {', '.join(before)}" if before else "before it"
+            where = f"beside {', '.join(before)}" if before else "before it"
             raise InputError(
-                f"column {column.name!r} is made of {name!r}, which is not declared{nearest(name, before)}: declare it {known}"
+                f"column {column.name!r} is made of {name!r}, which is not declared{nearest(name, before)}: declare it {where}"
             )
         if before[name].levels:
             raise InputError(
@@ -346,6 +346,6 @@ def _bounded(column: Column, before: Mapping[str, Column]) -> Column:
         return column
     ranges = {name: (before[name].low, before[name].high) if before[name].numeric else (0.0, 1.0) for name in transform.sources}
     low, high = transform.range(ranges)
-    found = column.model_copy(update={"low": low, "high": high})
-    _require_bins_within(found)
-    return found
+    bounded = column.model_copy(update={"low": low, "high": high})
+    _require_bins_within(bounded)
+    return bounded

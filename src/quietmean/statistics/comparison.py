@@ -54,21 +54,21 @@ class Curves:
 
     def change_in_half(self, of: Callable[[Curves], Array | None]) -> Array:
         """How far an estimate of these curves (terms,) is from that of half as many bins; 0 where each bin has one time."""
-        found, fewer = of(self), of(self if self.bins.exact else self.halved())
-        if found is None or fewer is None:
+        full, halved = of(self), of(self if self.bins.exact else self.halved())
+        if full is None or halved is None:
             return np.full(1, np.inf)
-        return np.abs(found - fewer)
+        return np.abs(full - halved)
 
 
-def extent(arms: list[str], whole: Curves, used: Curves) -> dict[str, Any]:
+def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
     """Up to when arms are compared, from which events, and what is left out: plain JSON data, counts with their noise."""
     count = len(used.bins)
-    later = [curve.events[count:].sum() + curve.censored[count:].sum() for curve in whole.each]
+    later = [curve.events[count:].sum() + curve.censored[count:].sum() for curve in all_bins.each]
     return {
         # The last time's own bin begins as good as at its end.
         "until": float(f"{used.bins.ends[-1]:.12g}") if count else 0.0,
         "events": {arm: float(curve.events.sum()) for arm, curve in zip(arms, used.each, strict=True)},
-        "bins_left_out": int((whole.bins.begins >= count).sum()),
+        "bins_left_out": int((all_bins.bins.begins >= count).sum()),
         "records_left_out": max(float(sum(later)), 0.0),
     }
 

@@ -16,12 +16,12 @@ from quietmean.statistics.statistic import Feature, Released, Statistic
 Array = NDArray[np.float64]
 
 
-def counted(found: Estimates, statistic: Statistic, released: Released, columns: Columns) -> Estimates:
+def counted(estimates: Estimates, statistic: Statistic, released: Released, columns: Columns) -> Estimates:
     """The same with how many records have what it needs, and how many each term is of: those of its group, where it has one."""
-    known = [feature for feature in statistic.features(columns) if feature.complete is not None]
-    if not known:
-        return found
-    feature = known[0]
+    complete = [feature for feature in statistic.features(columns) if feature.complete is not None]
+    if not complete:
+        return estimates
+    feature = complete[0]
     assert feature.complete is not None  # noqa: S101
     present = records_of(released, feature, feature.complete)
     by = getattr(statistic, "by", None)
@@ -35,15 +35,15 @@ def counted(found: Estimates, statistic: Statistic, released: Released, columns:
             level: (math.nan, math.nan) if row is None else records_of(released, feature, row)
             for level, row in zip(categories, rows, strict=True)
         }
-    names = found.groups or [(term, "") for term in found.terms]
+    names = estimates.groups or [(term, "") for term in estimates.terms]
     each = [groups.get(_level_of(*name, groups), present) for name in names]
-    return replace(found, completeness=_completeness(released, feature, present), n=np.array(each))
+    return replace(estimates, completeness=_completeness(released, feature, present), n=np.array(each))
 
 
 def _level_of(group: str, own: str, levels: Collection[str]) -> str:
     """Of a term "b 5", "median b" or "b:heart 5": the level b, or "" where it is of no single one."""
-    one = next((name for name in (group, own) if name in levels), "")
-    return one or max((level for level in levels if group.startswith(f"{level}:")), key=len, default="")
+    exact = next((name for name in (group, own) if name in levels), "")
+    return exact or max((level for level in levels if group.startswith(f"{level}:")), key=len, default="")
 
 
 def records_of(released: Released, feature: Feature, weights: Array) -> tuple[float, float]:

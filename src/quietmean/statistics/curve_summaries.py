@@ -81,8 +81,8 @@ def _reached(curve: Curve, low: Array, high: Array, level: float) -> Interval:
     """The earliest time at which the lower curve may have reached the level, and the latest at which the upper one has."""
     bins = curve.bins
     places = [np.nonzero(values <= level + _CLOSE)[0] for values in (low, high)]
-    known = float(bins.ends[curve.usable - 1]) if curve.usable else 0.0
-    first = float(bins.first[places[0][0]]) if len(places[0]) else known
+    last_known = float(bins.ends[curve.usable - 1]) if curve.usable else 0.0
+    first = float(bins.first[places[0][0]]) if len(places[0]) else last_known
     return first, float(bins.last[places[1][0]]) if len(places[1]) else math.inf
 
 

@@ -45,12 +45,12 @@ class Decoder:
         for feature, scale in scales.items():
             own, block = np.linalg.inv(feature.response(scale, step)) / scale, np.ix_(places[feature], places[feature])
             free[block], spread[block] = own, own @ own.T
-        equal, known, whole = _equalities(list(scales), places, ends[-1], counted)
+        equal, right, total = _equalities(list(scales), places, ends[-1], counted)
         gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)
         # The gain is that of least squares: what equalities take from the covariance is this one product.
         restricted = spread - gain @ (equal @ spread)
-        known_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
-        return cls(free - gain @ (equal @ free), gain @ known, (restricted + restricted.T) / 2, known_places, whole)
+        all_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
+        return cls(free - gain @ (equal @ free), gain @ right, (restricted + restricted.T) / 2, all_places, total)
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
         """What statistics read from a mean vector (d,) with noise of that standard deviation on each coordinate."""
@@ -69,17 +69,17 @@ def _equalities(
 
     Which feature's weights does not matter: they agree.
     """
-    told: dict[Hashable, list[Array]] = {}
+    rows_by_event: dict[Hashable, list[Array]] = {}
     for feature in features:
         for event, weights in feature.events().items():
             row = np.zeros(size)
             row[places[feature]] = weights
-            told.setdefault(event, []).append(row)
-    rows = [(row, 1.0) for row in told.pop(TOTAL, [])] if counted else []
-    whole = None if counted else next(iter(told.get(TOTAL, [])), None)
-    rows += [(other - first, 0.0) for first, *others in told.values() for other in others]
-    matrix, known = np.array([row for row, _ in rows]).reshape(-1, size), np.array([value for _, value in rows])
-    return matrix, known, whole
+            rows_by_event.setdefault(event, []).append(row)
+    rows = [(row, 1.0) for row in rows_by_event.pop(TOTAL, [])] if counted else []
+    total = None if counted else next(iter(rows_by_event.get(TOTAL, [])), None)
+    rows += [(other - first, 0.0) for first, *others in rows_by_event.values() for other in others]
+    matrix, right = np.array([row for row, _ in rows]).reshape(-1, size), np.array([value for _, value in rows])
+    return matrix, right, total
 
 
 def _pseudo_inverse(matrix: Array) -> Array:
@@ -89,5 +89,5 @@ def _pseudo_inverse(matrix: Array) -> Array:
     size = np.sqrt(np.diag(matrix))
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
     inverse = np.where(values > _REDUNDANT * values[-1], 1 / np.maximum(values, _REDUNDANT * values[-1]), 0.0)
-    found: Array = (vectors * inverse) @ vectors.T / np.outer(size, size)
-    return found
+    pseudo_inverse: Array = (vectors * inverse) @ vectors.T / np.outer(size, size)
+    return pseudo_inverse

@@ -145,18 +145,18 @@ class Estimates(TableFile):
             return None
         return self._nested([known(one) for one in values.tolist()])
 
-    def _nested(self, told: Sequence[Any]) -> Any:
+    def _nested(self, values: Sequence[Any]) -> Any:
         """One of each term: one, or an object by term, or these by group."""
         if not self.groups:
-            return told[0] if self.terms == (WHOLE,) else dict(zip(self.terms, told, strict=True))
+            return values[0] if self.terms == (WHOLE,) else dict(zip(self.terms, values, strict=True))
         nested: dict[str, dict[str, Any]] = {group: {} for group, _ in self.groups}
-        for (group, name), one in zip(self.groups, told, strict=True):
-            nested[group][name] = one
+        for (group, name), value in zip(self.groups, values, strict=True):
+            nested[group][name] = value
         return nested
 
     def to_json(self) -> dict[str, Any]:
         """What 'statistics' of a result has for each: estimates, errors, intervals, flags."""
-        told = {
+        document = {
             "terms": list(self.terms),
             **({"groups": [group for group, _ in self.groups]} if self.groups else {}),
             "estimate": self.by_term(self.value),
@@ -179,7 +179,7 @@ class Estimates(TableFile):
             "n_standard_error": None if self.n is None else self.by_term(self.n[:, 1]),
         }
         if self.tests:
-            told["tests"] = {name: test.to_json() for name, test in self.tests.items()}
+            document["tests"] = {name: test.to_json() for name, test in self.tests.items()}
         if self.summary:
-            told["summary"] = dict(self.summary)
-        return told | ({"reason": self.reason} if self.reason else {})
+            document["summary"] = dict(self.summary)
+        return document | ({"reason": self.reason} if self.reason else {})

@@ -204,19 +204,19 @@ class Expectation:
         added = noise * stream.standard_normal((count, population.shape[1]))
         means = _sample_means(population, weight, count, stream) + added
         decoder = self.workload.decoder(self.step)
-        found = []
+        decoded = []
         with np.errstate(all="ignore"):
             for mean in means:
                 released = decoder.released(mean, noise, weight)
-                found.append(statistic.decode(released, self.workload.declared))
-        return summed_up(found, statistic.null)
+                decoded.append(statistic.decode(released, self.workload.declared))
+        return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
         spreads = self._spreads(statistic)
         count = studies or (self.studies if len(spreads) == 1 else min(self.studies, _WITHOUT_GUESS))
-        found = [self.drawn(statistic, spread, studies=count) for spread in spreads]
-        middle = found[len(found) // 2]
-        populations = [_middle(one.population) for one in found]
+        by_spread = [self.drawn(statistic, spread, studies=count) for spread in spreads]
+        middle = by_spread[len(by_spread) // 2]
+        populations = [_middle(one.population) for one in by_spread]
         power = middle.power
         hopeless = self._is_hopeless(statistic)
         factors = (1.0, 1.0)
@@ -229,9 +229,9 @@ class Expectation:
             statistic,
             self.workload.budget_part(statistic),
             middle.term,
-            _range([_middle(one.noise) for one in found]),
+            _range([_middle(one.noise) for one in by_spread]),
             None if np.isnan(populations).all() else _range(populations),
-            _range([_middle(one.ratio) for one in found]),
+            _range([_middle(one.ratio) for one in by_spread]),
             float(middle.flagged.mean()),
             None if math.isnan(power) else power,
             hopeless,
@@ -264,67 +264,72 @@ def _sample_means(population: Array, weight: float, studies: int, stream: BitStr
         # So many of each that their numbers are nearly normal.
         scattered = stream.standard_normal((studies, ROWS))
         weights = 1 / ROWS + (scattered - scattered.mean(axis=1, keepdims=True)) / math.sqrt(ROWS * weight)
-    found: Array = weights @ population
-    return found
+    means: Array = weights @ population
+    return means
 
 
-def summed_up(found: list[Estimates], null: float | None, term: str | None = None) -> Drawn:
+def summed_up(decoded: list[Estimates], null: float | None, term: str | None = None) -> Drawn:
     """Studies that were decoded; ``null``: :attr:`Statistic.null`. ``term``: another one than the headline."""
-    term = headline(found) if term is None else term
-    rows = [_row(one, term, null) for one in found]
-    noise, population, ratio, rejects = (np.array([row[place] for row in rows]) for place in range(4))
-    flagged = np.array([_is_flagged(one, term) for one in found])
-    return Drawn(term, noise, population, ratio, flagged, rejects, np.array([hopeful(one) for one in found]))
+    term = headline(decoded) if term is None else term
+    rows = [_row(estimates, term, null) for estimates in decoded]
+    noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
+    flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
+    return Drawn(term, noise, population, ratio, flagged, rejects, np.array([hopeful(estimates) for estimates in decoded]))
 
 
-def headline(found: list[Estimates]) -> str:
+def headline(decoded: list[Estimates]) -> str:
     """The term that stands for a statistic: the first that is asked for, else the one in the middle by its part of noise."""
-    first = found[0]
+    first = decoded[0]
     if first.headline:
         return first.headline[0]
-    ratio = np.median([noise_over_sampling(one) for one in found], axis=0)
-    order = [place for place in np.argsort(ratio, kind="stable").tolist() if first.terms[place] != INTERCEPT] or [0]
+    ratio = np.median([noise_over_sampling(estimates) for estimates in decoded], axis=0)
+    order = [index for index in np.argsort(ratio, kind="stable").tolist() if first.terms[index] != INTERCEPT] or [0]
     return first.terms[int(order[(len(order) - 1) // 2])]
 
 
-def _row(found: Estimates, term: str, null: float | None) -> tuple[float, float, float, float]:
+def _row(estimates: Estimates, term: str, null: float | None) -> tuple[float, float, float, float]:
     """Widths of both intervals, noise over sampling error, and whether its test rejects."""
-    place = found.terms.index(term)
-    of_population = found.of_population
-    population = math.nan if of_population is None else _width(of_population[place])
-    return _width(found.of_noise[place]), population, float(noise_over_sampling(found)[place]), _rejects(found, place, null)
+    index = estimates.terms.index(term)
+    of_population = estimates.of_population
+    population = math.nan if of_population is None else _width(of_population[index])
+    return (
+        _width(estimates.of_noise[index]),
+        population,
+        float(noise_over_sampling(estimates)[index]),
+        _rejects(estimates, index, null),
+    )
 
 
-def _rejects(found: Estimates, place: int, null: float | None) -> float:
+def _rejects(estimates: Estimates, index: int, null: float | None) -> float:
     """Whether the test of a term rejects, or that of the statistic, or its interval of the population; NaN without any."""
-    if found.p_value is not None and not np.isnan(found.p_value).all():
-        return float(found.p_value[place] < _LEVEL)
+    if estimates.p_value is not None and not np.isnan(estimates.p_value).all():
+        return float(estimates.p_value[index] < _LEVEL)
     # Whether sites differ is another question.
-    tests = [test for name, test in found.tests.items() if not name.startswith("Q")]
+    tests = [test for name, test in estimates.tests.items() if not name.startswith("Q")]
     if tests:
         return float(tests[0].p_value < _LEVEL)
-    if null is None or found.of_population is None:
+    if null is None or estimates.of_population is None:
         return math.nan
-    low, high = found.of_population[place]
+    low, high = estimates.of_population[index]
     return float(not low <= null <= high)
 
 
-def _is_flagged(found: Estimates, term: str) -> bool:
-    flags = [flag for flag in found.flags if flag.code not in _NOT_ABOUT_NOISE]
-    told = any(term in flag.terms for flag in flags) or any(not flag.terms and flag.code != "few" for flag in flags)
-    return told or not math.isfinite(float(found.value[found.terms.index(term)]))
+def _is_flagged(estimates: Estimates, term: str) -> bool:
+    flags = [flag for flag in estimates.flags if flag.code not in _NOT_ABOUT_NOISE]
+    flagged = any(term in flag.terms for flag in flags) or any(not flag.terms and flag.code != "few" for flag in flags)
+    return flagged or not math.isfinite(float(estimates.value[estimates.terms.index(term)]))
 
 
-def hopeful(found: Estimates) -> bool:
+def hopeful(estimates: Estimates) -> bool:
     """Is any of what it is asked for first known better than its bounds tell already?
 
     Where there are none, better than ten times its sampling error; where nothing is said about that, at least its sign.
     """
-    places = [found.terms.index(term) for term in found.headline] or list(range(len(found.terms)))
-    room = (found.high - found.low)[places]
-    value, error = found.value[places], found.standard_error[places]
-    ratio = noise_over_sampling(found)[places]
-    within = np.abs(value) > error if found.population is None else ratio <= _MOST_NOISE
+    places = [estimates.terms.index(term) for term in estimates.headline] or list(range(len(estimates.terms)))
+    room = (estimates.high - estimates.low)[places]
+    value, error = estimates.value[places], estimates.standard_error[places]
+    ratio = noise_over_sampling(estimates)[places]
+    within = np.abs(value) > error if estimates.population is None else ratio <= _MOST_NOISE
     within = np.where(np.isfinite(room), 2 * Z * error < room, within)
     return bool((within & np.isfinite(value) & np.isfinite(error)).any())
 
@@ -358,14 +363,14 @@ def _range(values: list[float]) -> Pair:
     return (min(there), max(there)) if there else (math.nan, math.nan)
 
 
-def _smallest(does: Callable[[float], bool], least: float = 1.0) -> float:
+def _smallest(does: Callable[[float], bool], lowest: float = 1.0) -> float:
     """The smallest factor that does, rounded up a little, at least ``least``; infinite if none does. More never does less."""
     low, high = 1.0, 1.0
     if does(1.0):
-        while low > least and does(low / _STRIDE):
+        while low > lowest and does(low / _STRIDE):
             low /= _STRIDE
         low, high = low / _STRIDE, low
-        if high <= least:
+        if high <= lowest:
             return high
     else:
         while not does(high):

@@ -60,10 +60,10 @@ def edges_field() -> Any:
     return numbers_field(None, "rising edges of the bins, in the column's units", "edges")
 
 
-def require_names(what: str, names: tuple[str, ...], least: int) -> None:
+def require_names(what: str, names: tuple[str, ...], fewest: int) -> None:
     """Raises :class:`InputError` for too few columns, or one that is named twice."""
-    if len(names) < least or len(set(names)) < len(names):
-        raise InputError(f"{what} needs {least} or more different columns: name each once")
+    if len(names) < fewest or len(set(names)) < len(names):
+        raise InputError(f"{what} needs {fewest} or more different columns: name each once")
 
 
 def sides_of(formula: str) -> tuple[str, list[str]]:
@@ -87,10 +87,10 @@ def boolean_column(columns: Columns, name: str, what: str) -> Column:
 
 def cluster_field() -> str | None:
     """The column of public sites."""
-    found: str | None = parameter(
+    cluster: str | None = parameter(
         None, help="the column whose levels are public sites: the answer is for all sites like these, which may differ"
     )
-    return found
+    return cluster
 
 
 ROBUST = "robust"
@@ -98,9 +98,9 @@ ROBUST = "robust"
 
 def robust_field() -> bool:
     """Do intervals hold whatever the model? Absence in a document means no, for ever; a text means yes where it does not say."""
-    found: bool = parameter(
+    robust: bool = parameter(
         False,
         help="intervals that hold where the model does not, of two columns; asked for by a text: true unless it says false",
         written=lambda value: bool(value.robust),
     )
-    return found
+    return robust

@@ -38,13 +38,13 @@ class StatedAnswer:
     @cached_property
     def tests(self) -> dict[str, HypothesisTest]:
         """Those with a p-value."""
-        found = {name: HypothesisTest.of_json(raw) for name, raw in self.document.get("tests", {}).items()}
-        return {name: test for name, test in found.items() if not math.isnan(test.p_value)}
+        tests = {name: HypothesisTest.of_json(raw) for name, raw in self.document.get("tests", {}).items()}
+        return {name: test for name, test in tests.items() if not math.isnan(test.p_value)}
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        found = self.document.get("summary", {})
-        return found if isinstance(found, Mapping) else {}
+        summary = self.document.get("summary", {})
+        return summary if isinstance(summary, Mapping) else {}
 
     def known(self, term: str) -> bool:
         return term in self.terms and math.isfinite(self.terms[term].estimate)
@@ -63,8 +63,8 @@ class StatedAnswer:
 
     def p_of(self, term: str) -> str:
         """The p-value of a term, or nothing."""
-        found = self.terms.get(term)
-        return "" if found is None or math.isnan(found.p_value) else f", {p_phrase(found.p_value)}"
+        stated = self.terms.get(term)
+        return "" if stated is None or math.isnan(stated.p_value) else f", {p_phrase(stated.p_value)}"
 
 
 def with_interval(term: Term) -> str:
@@ -82,150 +82,152 @@ def with_interval(term: Term) -> str:
 
 def finding(document: Mapping[str, Any]) -> str:
     """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty."""
-    told = StatedAnswer(document)
-    found = _SAYS.get(str(document.get("kind", "")), _first)(told)
-    return found or _reason(document)
+    answer = StatedAnswer(document)
+    sentence = _SAYS.get(str(document.get("kind", "")), _first)(answer)
+    return sentence or _reason(document)
 
 
 def _reason(document: Mapping[str, Any]) -> str:
     """Why there is no answer, as the notes say it, unless that is a list of many: then these say it, and this that it is so."""
     flags = [flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON]
     first = next(iter(notes_of(flags)), NOTHING)
-    one = first if first in {flag["message"] for flag in flags} else NOTHING
-    return capital(one, names_in(document)).removesuffix(".")
+    reason = first if first in {flag["message"] for flag in flags} else NOTHING
+    return capital(reason, names_in(document)).removesuffix(".")
 
 
-def _first(told: StatedAnswer) -> str:
+def _first(answer: StatedAnswer) -> str:
     """Of a kind of others: its first terms."""
-    known = told.all_known[:_MOST_NAMED]
-    return "; ".join(f"{term.term or told.document.get('name', '')}: {with_interval(term)}" for term in known)
+    terms = answer.all_known[:_MOST_NAMED]
+    return "; ".join(f"{term.term or answer.document.get('name', '')}: {with_interval(term)}" for term in terms)
 
 
 def _one(what: str) -> Callable[[StatedAnswer], str]:
     """Of a statistic that is one number: "The mean is ..."."""
 
-    def says(told: StatedAnswer) -> str:
-        return f"The {what} is {told.value(WHOLE)}" if told.known(WHOLE) else ""
+    def says(answer: StatedAnswer) -> str:
+        return f"The {what} is {answer.value(WHOLE)}" if answer.known(WHOLE) else ""
 
     return says
 
 
-def _count(told: StatedAnswer) -> str:
-    term = told.terms[WHOLE]
+def _count(answer: StatedAnswer) -> str:
+    term = answer.terms[WHOLE]
     return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} records are counted"
 
 
-def _variance(told: StatedAnswer) -> str:
-    return f"The standard deviation is {told.value('sd')}"
+def _variance(answer: StatedAnswer) -> str:
+    return f"The standard deviation is {answer.value('sd')}"
 
 
 def _largest(terms: Iterable[Term]) -> Term | None:
-    found = [term for term in terms if math.isfinite(term.estimate) and term.own != MISSING]
-    return max(found, key=lambda term: term.estimate, default=None)
+    finite = [term for term in terms if math.isfinite(term.estimate) and term.own != MISSING]
+    return max(finite, key=lambda term: term.estimate, default=None)
 
 
-def _proportion(told: StatedAnswer) -> str:
-    if WHOLE in told.terms:
-        return f"The proportion is {told.value(WHOLE)}"
-    most = _largest(told.terms.values())
-    return f"The most frequent level is {most.term}, with a proportion of {with_interval(most)}" if most else ""
+def _proportion(answer: StatedAnswer) -> str:
+    if WHOLE in answer.terms:
+        return f"The proportion is {answer.value(WHOLE)}"
+    largest = _largest(answer.terms.values())
+    return f"The most frequent level is {largest.term}, with a proportion of {with_interval(largest)}" if largest else ""
 
 
-def _histogram(told: StatedAnswer) -> str:
-    most = _largest(term for term in told.terms.values() if term.term not in ("below", "above"))
-    total = sum(max(term.estimate, 0.0) for term in told.all_known if term.term != MISSING)
-    if most is None or not 0 < total < math.inf or not most.estimate > 0 or most.upper is not None:
+def _histogram(answer: StatedAnswer) -> str:
+    largest = _largest(term for term in answer.terms.values() if term.term not in ("below", "above"))
+    total = sum(max(term.estimate, 0.0) for term in answer.all_known if term.term != MISSING)
+    if largest is None or not 0 < total < math.inf or not largest.estimate > 0 or largest.upper is not None:
         return ""
-    share = 100 * most.estimate / total
-    return f"Most records are in {most.term}: {with_interval(most)}, {fixed(share, 0)} % of those with a value"
+    share = 100 * largest.estimate / total
+    return f"Most records are in {largest.term}: {with_interval(largest)}, {fixed(share, 0)} % of those with a value"
 
 
-def _cdf(told: StatedAnswer) -> str:
+def _cdf(answer: StatedAnswer) -> str:
     """At which edge a quarter, half and three quarters of the values are reached."""
-    found = []
+    phrases = []
     for name, part in (("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75)):
-        reached = next((term.term for term in told.terms.values() if term.estimate >= part), None)
+        reached = next((term.term for term in answer.terms.values() if term.estimate >= part), None)
         if reached is not None:
-            found.append(f"{name} are at most {reached}")
-    return f"Of the values, at least {', '.join(found)}" if found else ""
+            phrases.append(f"{name} are at most {reached}")
+    return f"Of the values, at least {', '.join(phrases)}" if phrases else ""
 
 
-def _quantiles(told: StatedAnswer) -> str:
+def _quantiles(answer: StatedAnswer) -> str:
     names = {"0.5": "median", "0.25": "lower quartile", "0.75": "upper quartile"}
-    asked = [name for name in names if name in told.terms] or list(told.terms)[:_MOST_NAMED]
-    if not any(told.known(name) for name in asked):
+    asked = [name for name in names if name in answer.terms] or list(answer.terms)[:_MOST_NAMED]
+    if not any(answer.known(name) for name in asked):
         return ""
-    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {told.value(name)}" for name in asked))
+    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {answer.value(name)}" for name in asked))
 
 
-def _crosstab(told: StatedAnswer) -> str:
-    p = told.p("chi-squared")
-    if told.known("odds-ratio"):
-        return f"The odds ratio is {told.value('odds-ratio')}{p}"
+def _crosstab(answer: StatedAnswer) -> str:
+    p = answer.p("chi-squared")
+    if answer.known("odds-ratio"):
+        return f"The odds ratio is {answer.value('odds-ratio')}{p}"
     if p:
         return f"Independence of the two: Pearson's chi-squared test{p}"
-    known = [term for term in told.all_known if term.upper is None and MISSING not in term.term.split(":")]
-    most = _largest(known)
-    return f"The largest cell is {most.label}: {with_interval(most)}" if most else ""
+    cells = [term for term in answer.all_known if term.upper is None and MISSING not in term.term.split(":")]
+    largest = _largest(cells)
+    return f"The largest cell is {largest.label}: {with_interval(largest)}" if largest else ""
 
 
-def _group_means(told: StatedAnswer) -> str:
-    if told.known("difference"):
-        p = told.p("t-test") or told.p_of("difference")
-        groups = [name for name in told.terms if name not in _COMPARED]
+def _group_means(answer: StatedAnswer) -> str:
+    if answer.known("difference"):
+        p = answer.p("t-test") or answer.p_of("difference")
+        groups = [name for name in answer.terms if name not in _COMPARED]
         who = f"{groups[1]} minus {groups[0]}" if len(groups) == 2 else "second minus first group"
-        return f"The difference of means, {who}, is {told.value('difference')}{p}"
-    known = [term for term in told.all_known if term.term not in _COMPARED]
-    if not known:
+        return f"The difference of means, {who}, is {answer.value('difference')}{p}"
+    means = [term for term in answer.all_known if term.term not in _COMPARED]
+    if not means:
         return ""
-    low, high = (choose(known, key=lambda term: term.estimate) for choose in (min, max))
+    low, high = (choose(means, key=lambda term: term.estimate) for choose in (min, max))
     if low is high:
         return f"The mean of {low.term} is {with_interval(low)}"
-    return f"Means are from {low.term}, {with_interval(low)}, to {high.term}, {with_interval(high)}{told.p('anova')}"
+    return f"Means are from {low.term}, {with_interval(low)}, to {high.term}, {with_interval(high)}{answer.p('anova')}"
 
 
-def _correlation(told: StatedAnswer) -> str:
-    if WHOLE in told.terms:
-        return f"The correlation is {told.value(WHOLE)}{told.p_of(WHOLE) or told.p('correlation')}"
-    known = told.all_known
-    if not known:
+def _correlation(answer: StatedAnswer) -> str:
+    if WHOLE in answer.terms:
+        return f"The correlation is {answer.value(WHOLE)}{answer.p_of(WHOLE) or answer.p('correlation')}"
+    correlations = answer.all_known
+    if not correlations:
         return ""
-    most = max(known, key=lambda term: abs(term.estimate))
-    return f"The strongest correlation is that of {' and '.join(most.term.split(':'))}: {with_interval(most)}"
+    strongest = max(correlations, key=lambda term: abs(term.estimate))
+    return f"The strongest correlation is that of {' and '.join(strongest.term.split(':'))}: {with_interval(strongest)}"
 
 
-def _covariance(told: StatedAnswer) -> str:
+def _covariance(answer: StatedAnswer) -> str:
     """Of the first two columns that differ: the others are variances."""
-    known = [term for term in told.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
-    return capital("; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in known))
+    covariances = [term for term in answer.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
+    return capital(
+        "; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in covariances)
+    )
 
 
-def _regression(told: StatedAnswer) -> str:
+def _regression(answer: StatedAnswer) -> str:
     """The slope that is clearest, by its own error."""
-    slopes = [term for term in told.all_known if term.term not in (_INTERCEPT, "auc")]
+    slopes = [term for term in answer.all_known if term.term not in (_INTERCEPT, "auc")]
     sure = [term for term in slopes if 0 < _error(term) < math.inf]
     if not sure:
         return ""
-    most = max(sure, key=lambda term: abs(term.estimate) / _error(term))
-    more = f"; the area under the ROC curve is {told.value('auc')}" if told.known("auc") else ""
-    squared = told.summary.get("r_squared")
+    clearest = max(sure, key=lambda term: abs(term.estimate) / _error(term))
+    more = f"; the area under the ROC curve is {answer.value('auc')}" if answer.known("auc") else ""
+    squared = answer.summary.get("r_squared")
     more += f"; R² = {fixed(float(squared), 2)}" if isinstance(squared, int | float) and math.isfinite(squared) else ""
-    return f"The clearest slope is that of {most.term}: {with_interval(most)}{told.p_of(most.term)}{more}"
+    return f"The clearest slope is that of {clearest.term}: {with_interval(clearest)}{answer.p_of(clearest.term)}{more}"
 
 
 def _error(term: Term) -> float:
     return term.error if math.isfinite(term.error) else term.noise_error
 
 
-def _survival(told: StatedAnswer) -> str:
-    medians = [term for term in told.terms.values() if term.group == "median"]
+def _survival(answer: StatedAnswer) -> str:
+    medians = [term for term in answer.terms.values() if term.group == "median"]
     if not any(_says_something(term) for term in medians):
         return ""
     texts = {term.own: with_interval(term) if _says_something(term) else "not known" for term in medians}
     if len(texts) == 1:
         (text,) = texts.values()
         return f"The median time is {text}"
-    tested = told.p("log-rank").replace(", ", "; log-rank test, ")
+    tested = answer.p("log-rank").replace(", ", "; log-rank test, ")
     return f"Median times: {'; '.join(f'{arm} {text}' for arm, text in texts.items())}{tested}"
 
 
@@ -234,80 +236,82 @@ def _says_something(term: Term) -> bool:
     return math.isfinite(term.estimate) or term.noise[0] > 0
 
 
-def _table_1(told: StatedAnswer) -> str:
-    found = [term for term in told.terms.values() if term.own == "n" and math.isfinite(term.estimate)]
-    sizes = [f"{term.group} {fixed(max(term.estimate, 0.0), 0)}" for term in found]
+def _table_1(answer: StatedAnswer) -> str:
+    counts = [term for term in answer.terms.values() if term.own == "n" and math.isfinite(term.estimate)]
+    sizes = [f"{term.group} {fixed(max(term.estimate, 0.0), 0)}" for term in counts]
     if not sizes:
         return ""
-    differ = [test.about or name for name, test in told.tests.items() if test.p_value < _SURE]
+    differ = [test.about or name for name, test in answer.tests.items() if test.p_value < _SURE]
     named = ", ".join(differ[:_MOST_NAMED]) + (f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else "")
-    many = f"{len(told.tests)} column{'' if len(told.tests) == 1 else 's'}"
+    many = f"{len(answer.tests)} column{'' if len(answer.tests) == 1 else 's'}"
     differing = f"{len(differ)} of {many}: {named}" if differ else f"none of {many}"
-    tested = f"; groups differ (p < {_SURE:g}) in {differing}" if told.tests else ""
+    tested = f"; groups differ (p < {_SURE:g}) in {differing}" if answer.tests else ""
     return f"Records: {', '.join(sizes)}{tested}"
 
 
-def _rates(told: StatedAnswer) -> str:
+def _rates(answer: StatedAnswer) -> str:
     for name, what in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
-        if told.known(name):
-            return f"The {what} is {told.value(name)}{told.p_of(name)}"
-    known = [term for term in told.all_known if term.term != "rate-difference"]
-    return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in known[:_MOST_NAMED]))
+        if answer.known(name):
+            return f"The {what} is {answer.value(name)}{answer.p_of(name)}"
+    rates = [term for term in answer.all_known if term.term != "rate-difference"]
+    return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in rates[:_MOST_NAMED]))
 
 
-def _pca(told: StatedAnswer) -> str:
-    parts = told.summary.get("proportion") or []
-    if not told.known("PC1"):
+def _pca(answer: StatedAnswer) -> str:
+    parts = answer.summary.get("proportion") or []
+    if not answer.known("PC1"):
         return ""
     share = f", {fixed(100 * float(parts[0]), 0)} % of all" if parts else ""
-    return f"The variance along the first component is {told.value('PC1')}{share}"
+    return f"The variance along the first component is {answer.value('PC1')}{share}"
 
 
-def _roc(told: StatedAnswer) -> str:
-    return f"The area under the curve is {told.value('auc')}" if told.known("auc") else ""
+def _roc(answer: StatedAnswer) -> str:
+    return f"The area under the curve is {answer.value('auc')}" if answer.known("auc") else ""
 
 
-def _calibration(told: StatedAnswer) -> str:
+def _calibration(answer: StatedAnswer) -> str:
     large, slope = "in-the-large", "slope"
-    found = []
-    if told.known(large):
-        found.append(f"what happened less what was predicted is {told.value(large)} on average{told.p_of(large)}")
-    if told.known(slope):
-        found.append(f"the slope is {told.value(slope)}")
-    return capital("; ".join(found))
+    phrases = []
+    if answer.known(large):
+        phrases.append(f"what happened less what was predicted is {answer.value(large)} on average{answer.p_of(large)}")
+    if answer.known(slope):
+        phrases.append(f"the slope is {answer.value(slope)}")
+    return capital("; ".join(phrases))
 
 
-def _mann_whitney(told: StatedAnswer) -> str:
-    if not told.known("probability"):
+def _mann_whitney(answer: StatedAnswer) -> str:
+    if not answer.known("probability"):
         return ""
-    chance = f"{told.value('probability')}{told.p('mann-whitney')}"
+    chance = f"{answer.value('probability')}{answer.p('mann-whitney')}"
     return f"A value of the second group is above one of the first with a chance of {chance}"
 
 
-def _hazard_ratio(told: StatedAnswer) -> str:
-    known = told.all_known[:_MOST_NAMED]
-    return capital("; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{told.p_of(term.term)}" for term in known))
+def _hazard_ratio(answer: StatedAnswer) -> str:
+    terms = answer.all_known[:_MOST_NAMED]
+    return capital(
+        "; ".join(f"the hazard ratio of {term.term} is {with_interval(term)}{answer.p_of(term.term)}" for term in terms)
+    )
 
 
-def _restricted_mean(told: StatedAnswer) -> str:
-    if told.known("difference"):
-        return f"The difference, second minus first arm, is {told.value('difference')}{told.p_of('difference')}"
-    return "; ".join(f"{term.term}: {with_interval(term)}" for term in told.all_known[:_MOST_NAMED])
+def _restricted_mean(answer: StatedAnswer) -> str:
+    if answer.known("difference"):
+        return f"The difference, second minus first arm, is {answer.value('difference')}{answer.p_of('difference')}"
+    return "; ".join(f"{term.term}: {with_interval(term)}" for term in answer.all_known[:_MOST_NAMED])
 
 
-def _incidence(told: StatedAnswer) -> str:
+def _incidence(answer: StatedAnswer) -> str:
     """Each curve at its last known time."""
-    last = {term.curve: term for term in told.all_known}
-    found = [f"{curve} {with_interval(term)} at {term.own}" for curve, term in last.items()]
-    return f"The part with the event: {'; '.join(found)}" if found else ""
+    last = {term.curve: term for term in answer.all_known}
+    phrases = [f"{curve} {with_interval(term)} at {term.own}" for curve, term in last.items()]
+    return f"The part with the event: {'; '.join(phrases)}" if phrases else ""
 
 
-def _site_effects(told: StatedAnswer) -> str:
-    if not told.known("random"):
+def _site_effects(answer: StatedAnswer) -> str:
+    if not answer.known("random"):
         return ""
-    part = told.summary.get("i_squared")
-    differ = f"; I² = {fixed(100 * float(part), 0)} %{told.p('Q')}" if isinstance(part, int | float) else ""
-    return f"The common mean of all sites like these is {told.value('random')}{differ}"
+    part = answer.summary.get("i_squared")
+    differ = f"; I² = {fixed(100 * float(part), 0)} %{answer.p('Q')}" if isinstance(part, int | float) else ""
+    return f"The common mean of all sites like these is {answer.value('random')}{differ}"
 
 
 _SAYS: dict[str, Callable[[StatedAnswer], str]] = {

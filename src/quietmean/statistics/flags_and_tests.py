@@ -77,8 +77,8 @@ def _one(flags: list[Flag]) -> Flag:
 
 def in_part(parts: Collection[float], parties: int) -> Flag:
     """Of all terms of an answer in which some of the ``parties`` count in part; ``parts``: of those, in 0..1."""
-    least, most = (percent_text(one) for one in (min(parts), max(parts)))
-    by = most if least == most else f"{least.removesuffix(' %')} to {most}"
+    lowest, highest = (percent_text(one) for one in (min(parts), max(parts)))
+    by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
     who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
     text = (
         f"not all records count alike, as a party left in mid-run: {who} by {by}; no interval says how far that is from whole "
@@ -135,6 +135,6 @@ def known(value: float | Sequence[float]) -> Any:
     return None if any(math.isnan(one) for one in value) else [float(one) for one in value]
 
 
-def number_of(told: Any) -> float:
+def number_of(raw: Any) -> float:
     """A number from JSON: NaN for null, infinite for "inf"."""
-    return math.nan if told is None else float(told)
+    return math.nan if raw is None else float(raw)

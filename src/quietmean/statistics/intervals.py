@@ -90,8 +90,8 @@ def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str
     """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:
         return []
-    most = max(math.ceil(upper), 1)
-    return [Flag(FEW, f"{what}: fewer than {most:,}, the noise hides how many", terms, float(most))]
+    limit = max(math.ceil(upper), 1)
+    return [Flag(FEW, f"{what}: fewer than {limit:,}, the noise hides how many", terms, float(limit))]
 
 
 def most_of(count: float, error: float, records: float = math.inf) -> int:

@@ -92,7 +92,7 @@ class KnownLevels:
     def of(cls, released: Released, feature: Moments, declared: Sequence[Vertex]) -> KnownLevels:
         quantities, noise = released.mean(feature), released.covariance(feature)
         unit = np.eye(feature.size)
-        alone = {other: unit[1 + place] for place, (one, other) in enumerate(feature.edges) if one is None}
+        alone = {other: unit[1 + place] for place, (constant, other) in enumerate(feature.edges) if constant is None}
         kept: list[Vertex] = []
         flags: list[Flag] = []
         for column in dict.fromkeys(vertex.column for vertex in declared):
@@ -104,33 +104,36 @@ class KnownLevels:
             readers = [(unit[0] + alone[vertex]) / 2 for vertex in own]
             readers.insert(0, unit[0] - np.sum(readers, axis=0))
             counts = [
-                (float(one @ quantities) * released.weight, math.sqrt(max(float(one @ noise @ one), 0.0)) * released.weight)
-                for one in readers
+                (
+                    float(reader @ quantities) * released.weight,
+                    math.sqrt(max(float(reader @ noise @ reader), 0.0)) * released.weight,
+                )
+                for reader in readers
             ]
-            known = [place for place, one in enumerate(counts) if not is_hidden(*one)]
-            stay = [own[place - 1] for place in known[1:]]
+            visible = [place for place, count in enumerate(counts) if not is_hidden(*count)]
+            stay = [own[place - 1] for place in visible[1:]]
             kept += stay
             names = tuple(vertex.name for vertex in own)
             for place, level in enumerate(column.categories):
-                if place in known:
+                if place in visible:
                     continue
                 upper = most_of(*counts[place], released.weight)
                 what = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
                 if place:
                     flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[place - 1],), upper))
                 elif stay:
-                    others = f"coefficients are against {column.categories[known[0]]}"
+                    others = f"coefficients are against {column.categories[visible[0]]}"
                     flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: {others}", names, upper))
                 else:
                     flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: no coefficient", names, upper))
         return cls(tuple(kept), tuple(flags))
 
-    def completed(self, found: Estimates, terms: tuple[str, ...]) -> Estimates:
+    def completed(self, estimates: Estimates, terms: tuple[str, ...]) -> Estimates:
         """Estimates of what stays, as those of all ``terms``: nothing is known about the others."""
-        flags = (*found.flags, *self.flags)
-        if found.terms == terms:
-            return replace(found, flags=flags)
-        places = [terms.index(term) for term in found.terms]
+        flags = (*estimates.flags, *self.flags)
+        if estimates.terms == terms:
+            return replace(estimates, flags=flags)
+        places = [terms.index(term) for term in estimates.terms]
 
         def filled(array: Array | None, otherwise: float | tuple[float, float]) -> Array | None:
             if array is None:
@@ -140,20 +143,20 @@ class KnownLevels:
             return wide
 
         nothing, endless, anything = math.nan, math.inf, (-math.inf, math.inf)
-        value, error = filled(found.value, nothing), filled(found.standard_error, endless)
-        low, high = filled(found.low, -endless), filled(found.high, endless)
+        value, error = filled(estimates.value, nothing), filled(estimates.standard_error, endless)
+        low, high = filled(estimates.low, -endless), filled(estimates.high, endless)
         assert value is not None and error is not None and low is not None and high is not None  # noqa: PT018, S101
         return replace(
-            found,
+            estimates,
             terms=terms,
             value=value,
             standard_error=error,
             low=low,
             high=high,
-            population=filled(found.population, endless),
-            interval_noise=filled(found.of_noise, anything),
-            interval_population=filled(found.of_population, anything),
-            p_value=filled(found.p_value, nothing),
-            test_statistic=filled(found.test_statistic, nothing),
+            population=filled(estimates.population, endless),
+            interval_noise=filled(estimates.of_noise, anything),
+            interval_population=filled(estimates.of_population, anything),
+            p_value=filled(estimates.p_value, nothing),
+            test_statistic=filled(estimates.test_statistic, nothing),
             flags=flags,
         )

@@ -55,14 +55,14 @@ def shown(term: Term) -> Shown:
     numbers of records or quantiles of whole numbers, has no decimals. Days are days of the calendar, and errors of these lengths.
     What noise hides is "< 7" where an upper end is known, else "hidden".
     """
-    least = _WHOLE_DIGITS if _whole(term) else 0.0
-    digits = max(error_of_digits(term), least)
+    coarsest = _WHOLE_DIGITS if _whole(term) else 0.0
+    digits = max(error_of_digits(term), coarsest)
     return Shown(
         _estimate(term, digits),
         _length(term, term.error),
-        _interval(term, term.population, least if term.hidden else digits),
+        _interval(term, term.population, coarsest if term.hidden else digits),
         _length(term, term.noise_error),
-        _interval(term, term.noise, least if term.hidden else max(_usable(term.noise_error), least)),
+        _interval(term, term.noise, coarsest if term.hidden else max(_usable(term.noise_error), coarsest)),
         "" if math.isnan(term.p_value) else p_text(term.p_value),
         "" if math.isnan(term.n) else fixed(term.n, 0),
     )
@@ -112,7 +112,7 @@ def _quarter(ends: Interval) -> float:
 def _whole(term: Term) -> bool:
     """Does it count records, or are estimate and ends, as far as known, whole numbers? Noise makes no such thing by chance."""
     return term.of_records or all(
-        one == round(one) for one in (term.estimate, *term.population, *term.noise) if math.isfinite(one)
+        value == round(value) for value in (term.estimate, *term.population, *term.noise) if math.isfinite(value)
     )
 
 
@@ -135,16 +135,16 @@ def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
 
 def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
     """One row a term for a terminal or a notebook, with the columns that some term has."""
-    found = [shown(term) for term in terms]
+    cells = [shown(term) for term in terms]
     named = len({term.name for term in terms}) > 1 or any(not term.term for term in terms)
     columns = {
         "statistic": [term.name for term in terms] if named else [],
         "term": [term.term for term in terms] if any(term.term for term in terms) else [],
-        "estimate": [one.estimate for one in found],
-        "95 %": [one.population for one in found] if any(not math.isnan(term.population[0]) for term in terms) else [],
-        "± noise": [one.noise_error for one in found],
-        "p": [one.p for one in found],
-        "n": [one.n for one in found],
+        "estimate": [cell.estimate for cell in cells],
+        "95 %": [cell.population for cell in cells] if any(not math.isnan(term.population[0]) for term in terms) else [],
+        "± noise": [cell.noise_error for cell in cells],
+        "p": [cell.p for cell in cells],
+        "n": [cell.n for cell in cells],
         "flags": [", ".join(term.flags) for term in terms],
     }
     kept = {head: texts for head, texts in columns.items() if any(texts)}
@@ -213,11 +213,11 @@ def _in_one(messages: Sequence[str]) -> str:
     """
     first, *others = messages
     subjects = list(dict.fromkeys(text.partition(": ")[0] for text in others if ": " in text))
-    said = {text.partition(": ")[2] for text in messages}
-    if len(subjects) < len(others) or len({re.sub(r"\d[\d.,]*", "0", one) for one in said}) > 1:
+    statements = {text.partition(": ")[2] for text in messages}
+    if len(subjects) < len(others) or len({re.sub(r"\d[\d.,]*", "0", one) for one in statements}) > 1:
         return f"{first} (and {len(others)} more of this kind)"
     named = f"{', '.join(subjects[:_MOST_NAMED])}{' ...' if len(subjects) > _MOST_NAMED else ''}"
-    so = f"so for {len(others)} more" if len(said) == 1 else f"{len(others)} more, each with its own number"
+    so = f"so for {len(others)} more" if len(statements) == 1 else f"{len(others)} more, each with its own number"
     return f"{first} (and {so}: {named})"
 
 

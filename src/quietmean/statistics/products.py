@@ -25,11 +25,11 @@ def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None, *, rob
     """
     edges = complete_edges(vertices)
     weights = tuple(math.sqrt(2) if heavy is not None and heavy in edge else 1.0 for edge in edges)
-    found = Moments(edges, weights)
+    moments = Moments(edges, weights)
     if not robust or len(vertices) != _PAIR:
-        return found
+        return moments
     higher = orders_three_and_four(*vertices, heavy=heavy is not None)
-    return replace(found, higher=tuple(higher), higher_weights=tuple(higher.values()), proven=found.sensitivity**2)
+    return replace(moments, higher=tuple(higher), higher_weights=tuple(higher.values()), proven=moments.sensitivity**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +55,10 @@ class CentredMoments:
         if part <= LEAST_PRESENT * math.sqrt(max(noise[0, 0], 0.0)):
             return None
         readers = _readers(feature, vertices)
-        one = np.eye(feature.size)[0]
+        total = np.eye(feature.size)[0]
         # Ratios to the part that is complete, and how they change.
         raw = readers @ quantities / part
-        raw_slopes = (readers - raw[..., None] * one) / part
+        raw_slopes = (readers - raw[..., None] * total) / part
         means, mean_slopes = raw[0, 1:], raw_slopes[0, 1:]
         slopes = raw_slopes[1:, 1:] - means[:, None, None] * mean_slopes - means[None, :, None] * mean_slopes[:, None, :]
         own = mean_slopes @ noise @ mean_slopes.T
@@ -80,16 +80,16 @@ def _readers(feature: Moments, vertices: tuple[Vertex, ...]) -> Array:
     alone = [edges[frozenset((None, vertex))] for vertex in vertices]
     readers = np.zeros((len(vertices) + 1, len(vertices) + 1, feature.size))
     readers[0, 0] = unit[0]
-    for i, one in enumerate(vertices):
+    for i, first in enumerate(vertices):
         readers[0, i + 1] = readers[i + 1, 0] = alone[i]
-        for j, other in enumerate(vertices):
-            if one == other:
+        for j, second in enumerate(vertices):
+            if first == second:
                 # A level is 1 or -1.
-                found = squares.get(one, unit[0])
-            elif one.column == other.column:
+                reader = squares.get(first, unit[0])
+            elif first.column == second.column:
                 # Nobody has two levels of one column.
-                found = -unit[0] - alone[i] - alone[j]
+                reader = -unit[0] - alone[i] - alone[j]
             else:
-                found = edges[frozenset((one, other))]
-            readers[i + 1, j + 1] = found
+                reader = edges[frozenset((first, second))]
+            readers[i + 1, j + 1] = reader
     return readers

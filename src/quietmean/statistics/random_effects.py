@@ -144,34 +144,34 @@ class AcrossSites:
         variances of sampling depend much on what is released.
         """
         lost = [name for name, site in zip(self.names, sites, strict=True) if not site.known]
-        known = [site for site in sites if site.known]
+        known_sites = [site for site in sites if site.known]
         what = f"{term}: " if term else ""
         if lost:
             text = f"{what}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
             self.flags.append(Flag("group-left-out", text, (term,)))
-        if len(known) < 2:
+        if len(known_sites) < 2:
             self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
             self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
             return
-        means, noises = np.array([site.value for site in known]), np.array([site.noise for site in known])
-        variances = noises + np.array([site.sampling for site in known])
-        found = Pooled.of(means, variances)
+        means, noises = np.array([site.value for site in known_sites]), np.array([site.noise for site in known_sites])
+        variances = noises + np.array([site.sampling for site in known_sites])
+        pooled = Pooled.of(means, variances)
         if noise is None:
             # Weights move with the estimates, through the variance between sites.
             (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
             own = spread(slope, np.diag(noises))
         else:
             own = float(noise([place for place, site in enumerate(sites) if site.known])[1])
-        rest = max(found.random_variance - own, 0.0)
+        rest = max(pooled.random_variance - own, 0.0)
         if ratio:
-            row = Row.ratio(term, found.random, own, rest, found.degrees)
+            row = Row.ratio(term, pooled.random, own, rest, pooled.degrees)
         else:
-            row = Row.normal(term, found.random, own, rest, limits, found.degrees)
-            row = row.tested(found.degrees) if tested else row
+            row = Row.normal(term, pooled.random, own, rest, limits, pooled.degrees)
+            row = row.tested(pooled.degrees) if tested else row
         self.rows.append(row)
-        self.tests[f"Q {term}".strip()] = replace(found.test, about=term)
-        between, name = math.sqrt(found.between), term or "all"
-        self.heterogeneity[name] = {"tau": between, "i_squared": found.i_squared, "sites": float(found.sites)}
+        self.tests[f"Q {term}".strip()] = replace(pooled.test, about=term)
+        between, name = math.sqrt(pooled.between), term or "all"
+        self.heterogeneity[name] = {"tau": between, "i_squared": pooled.i_squared, "sites": float(pooled.sites)}
 
     def estimates(self, headline: tuple[str, ...] = ()) -> Estimates:
         return assembled(
@@ -198,24 +198,24 @@ class Means:
 
     def of(self, group: int = 0) -> list[Site]:
         """Those of one group."""
-        found = [summary(self.released, self.block, group * self.sites + place) for place in range(self.sites)]
-        least = _ROUNDING * self.block.column.width**2
+        summaries = [summary(self.released, self.block, group * self.sites + place) for place in range(self.sites)]
+        rounding = _ROUNDING * self.block.column.width**2
         # Of a variance that is no more than rounding nothing can be said.
         return [
             Site(one.mean, one.noise_of_mean, one.sampling_of_mean)
-            if one is not None and one.noise_of_mean + one.sampling_of_mean > least
+            if one is not None and one.noise_of_mean + one.sampling_of_mean > rounding
             else UNKNOWN_SITE
-            for one in found
+            for one in summaries
         ]
 
-    def noise(self, groups: Sequence[int], known: Sequence[int]) -> Array:
+    def noise(self, groups: Sequence[int], known_sites: Sequence[int]) -> Array:
         """Variances of noise in the common means, fixed and random, of a group, or of the second minus the first of two.
 
         The noise moves means, and by the sites' variances of sampling their weights.
         """
-        cells = [group * self.sites + place for group in groups for place in known]
-        found = [self.of(group)[place] for group in groups for place in known]
-        noises = np.array([site.noise for site in found]).reshape(len(groups), -1)
+        cells = [group * self.sites + place for group in groups for place in known_sites]
+        sites = [self.of(group)[place] for group in groups for place in known_sites]
+        noises = np.array([site.noise for site in sites]).reshape(len(groups), -1)
         places = np.concatenate([np.arange(BLOCK_SIZE * cell, BLOCK_SIZE * cell + 3) for cell in cells])
         half = self.block.column.width / 2
 
@@ -234,6 +234,6 @@ class Means:
 def differences(first: Sequence[Site], second: Sequence[Site]) -> list[Site]:
     """Second minus first, at each site."""
     return [
-        Site(two.value - one.value, one.noise + two.noise, one.sampling + two.sampling)
-        for one, two in zip(first, second, strict=True)
+        Site(after.value - before.value, before.noise + after.noise, before.sampling + after.sampling)
+        for before, after in zip(first, second, strict=True)
     ]

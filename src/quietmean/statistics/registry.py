@@ -26,8 +26,8 @@ def registry() -> dict[str, type[Statistic]]:
     Raises :class:`InputError` for a distribution whose statistic cannot be loaded or has the name of another one.
     """
     modules = sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
-    found: list[type[Statistic]] = [importlib.import_module(f"{kinds.__name__}.{module}").STATISTIC for module in modules]
-    return with_extensions({kind.name: kind for kind in found}, GROUP, "statistic", Statistic)
+    classes: list[type[Statistic]] = [importlib.import_module(f"{kinds.__name__}.{module}").STATISTIC for module in modules]
+    return with_extensions({kind.name: kind for kind in classes}, GROUP, "statistic", Statistic)
 
 
 def get_statistic(name: str) -> type[Statistic]:

@@ -59,8 +59,8 @@ class Sampling:
     def degrees(self, noise: Array, degrees: float) -> Array:
         """Of the sum with the noise's own variances (estimates,), which are known (Satterthwaite); ``degrees``: without noise."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = (noise + self.variances) ** 2 / (self.variances**2 / max(degrees, 1.0) + self.uncertainty / 2)
-        return np.where(self.variances > 0, np.maximum(found, min(degrees, _LEAST_DEGREES)), math.inf)
+            satterthwaite = (noise + self.variances) ** 2 / (self.variances**2 / max(degrees, 1.0) + self.uncertainty / 2)
+        return np.where(self.variances > 0, np.maximum(satterthwaite, min(degrees, _LEAST_DEGREES)), math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,23 +101,23 @@ def _root(noise: Array) -> Array:
 
 def _readers(feature: Moments, one: Vertex, other: Vertex) -> dict[tuple[int, int], Array]:
     """Which quantity is the mean of which powers of both, those of a level being 1 or the level itself."""
-    found = {}
+    readers = {}
     for first, second in product(range(5), repeat=2):
         powers = {one: first % 2 if one.level is not None else first, other: second}
         place = feature.place_of({vertex: power for vertex, power in powers.items() if power})
         if first + second <= _MOST_POWERS and place is not None:
-            found[first, second] = np.eye(feature.size)[place]
-    return found
+            readers[first, second] = np.eye(feature.size)[place]
+    return readers
 
 
 def _central(means: Means, first: int, second: int) -> NDArray[Any]:
     """The mean of (x - its mean)^first (y - its mean)^second."""
     middles = -means[1, 0], -means[0, 1]
-    found = np.zeros_like(middles[0])
+    mean = np.zeros_like(middles[0])
     for i, j in product(range(first + 1), range(second + 1)):
         factor = math.comb(first, i) * math.comb(second, j)
-        found = found + factor * middles[0] ** (first - i) * middles[1] ** (second - j) * means[i, j]
-    return found
+        mean = mean + factor * middles[0] ** (first - i) * middles[1] ** (second - j) * means[i, j]
+    return mean
 
 
 def of_line(origin: float) -> Variances:

@@ -68,16 +68,16 @@ class Row:
     ) -> Row:
         """A ratio from its logarithm, the variances of noise and of sampling there, and the degrees of freedom of their sum;
         tested against 1. ``change``: by how much half as many bins move the logarithm."""
-        one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
+        noise_only, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
         value, more = math.exp(log), change or 0.0
-        reaches = [Z * one + more, t_quantile(degrees) * both + more]
+        reaches = [Z * noise_only + more, t_quantile(degrees) * both + more]
         ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
         test = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees)
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
-        found = cls(
-            term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], resolution=resolution, estimated=True
+        row = cls(
+            term, value, value * noise_only, value * both, 0.0, math.inf, ends[0], ends[1], resolution=resolution, estimated=True
         )
-        return replace(found, p_value=test.p_value, statistic=test.statistic)
+        return replace(row, p_value=test.p_value, statistic=test.statistic)
 
     def widened(self, below: float, above: float, estimated: bool = False) -> Row:
         """The same where bins leave so much open below and above: both intervals are longer by it, within the range.
@@ -205,5 +205,5 @@ def slopes_of(function: Callable[[Array], Array], at: Array) -> Array:
     for place, step in enumerate(steps.tolist()):
         moved = np.eye(len(at))[place] * step
         columns.append((function(at + moved) - function(at - moved)) / (2 * step))
-    found: Array = np.column_stack(columns)
-    return found
+    slopes: Array = np.column_stack(columns)
+    return slopes

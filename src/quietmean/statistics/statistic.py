@@ -198,8 +198,8 @@ class Released:
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
-        found: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]
-        return found
+        covariance: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]
+        return covariance
 
 
 def expectation_field() -> Any:
@@ -215,12 +215,12 @@ def expectation_field() -> Any:
         if not isinstance(raw, Mapping):
             raise wrong
         try:
-            found = {str(name): float(value) for name, value in raw.items() if isinstance(value, str) or is_kind(value, float)}
+            expected = {str(name): float(value) for name, value in raw.items() if isinstance(value, str) or is_kind(value, float)}
         except ValueError:
             raise wrong from None
-        if len(found) < len(raw):
+        if len(expected) < len(raw):
             raise wrong
-        return tuple(sorted(found.items()))
+        return tuple(sorted(expected.items()))
 
     return parameter(
         (),
@@ -266,13 +266,13 @@ class Statistic(Configured, ABC):
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
         """From the entries of a study file besides ``kind``. Raises :class:`InputError` for unknown and missing ones."""
-        known = [one.key for one in parameters_of(cls).values()]
+        keys = [one.key for one in parameters_of(cls).values()]
         for name in raw:
-            if name not in known:
-                raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, known)}: it has {', '.join(known)}")
-        found = cls.read(raw)
-        found.require_complete()
-        return found
+            if name not in keys:
+                raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}: it has {', '.join(keys)}")
+        statistic = cls.read(raw)
+        statistic.require_complete()
+        return statistic
 
     @classmethod
     def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,8 +74,8 @@ class Supposed:
 
     def scores(self, name: str) -> Array:
         """Normal scores of a column, (rows,): independent of those of all others."""
-        found: Array = ndtri(self._drawn[name])
-        return found
+        scores: Array = ndtri(self._drawn[name])
+        return scores
 
     def sort_by(self, name: str, scores: Array) -> None:
         """The values of a column in the order of the scores, (rows,): each as often as before."""
@@ -99,22 +99,22 @@ class Supposed:
     def normal(self, name: str) -> Array:
         """Normal scores of a column of numbers as it is now, (rows,)."""
         ranks = self.values[name].argsort(kind="stable").argsort(kind="stable")
-        found: Array = ndtri((ranks + 0.5) / ROWS)
-        return found
+        scores: Array = ndtri((ranks + 0.5) / ROWS)
+        return scores
 
     def covariate(self, column: Column, level: str | None = None) -> Array:
         """(rows,): numbers in their units, a level as 1 and all others as 0."""
         values = self.values[column.name]
         if level is None:
             return values
-        found: Array = (values == column.categories.index(level)).astype(np.float64)
-        return found
+        indicator: Array = (values == column.categories.index(level)).astype(np.float64)
+        return indicator
 
     def unit(self, values: Array) -> Array:
         """With mean 0 and deviation 1."""
         spread = float(values.std())
-        found: Array = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
-        return found
+        standardised: Array = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+        return standardised
 
     def score(self, name: str, outcome: str, *, calibrated: bool) -> None:
         """An outcome that a score tells of: with the expected area, else as the score itself says where it is a probability."""
@@ -173,8 +173,8 @@ class Supposed:
         guess = (own.guess[0], own.guess[1]) if own.guess else None
         usual = float(self.values[events].mean()) if guess is None else guess[0]
         each = usual / float((factor * observed).mean()) if rate is None else rate
-        found = counted(each * factor * observed, guess, self.chance)
-        self.values[events] = np.minimum(found, own.high)
+        events_of_each = counted(each * factor * observed, guess, self.chance)
+        self.values[events] = np.minimum(events_of_each, own.high)
 
     def arms(self, by: str | None) -> Array:
         """The place of each record's group, (rows,); 0 without groups."""
@@ -193,19 +193,19 @@ class Supposed:
     def table(self, names: Sequence[str]) -> Array:
         """The records, (rows, columns), NaN where a cell of these columns is missing."""
         part = self.expect.get("missing", 0.0)
-        found = {
+        by_column = {
             name: np.where(self._missing[name] < part, np.nan, values) if part and name in names else values
             for name, values in self.values.items()
         }
-        return np.column_stack(list(found.values()))
+        return np.column_stack(list(by_column.values()))
 
 
 def chances(log_odds: Array, part: float) -> Array:
     """Chances with these log odds and a constant, so that their mean is ``part``."""
     part = min(max(part, 1e-6), 1 - 1e-6)
-    constant = brentq(lambda one: float(expit(one + log_odds).mean()) - part, -800, 800)
-    found: Array = expit(constant + log_odds)
-    return found
+    constant = brentq(lambda shift: float(expit(shift + log_odds).mean()) - part, -800, 800)
+    probabilities: Array = expit(constant + log_odds)
+    return probabilities
 
 
 def log_odds_of_area(score: Array, part: float, area: float) -> float:
@@ -246,7 +246,7 @@ def hazards(limit: float, mean: float | None, part: float | None, median: float 
             return event, 0.0
         return event, _root(lambda both: event / both * -math.expm1(-both * limit) - part, event) - event
     if mean is not None:
-        both = _root(lambda one: -math.expm1(-one * limit) / one - min(mean, limit * (1 - 1e-6)), 0.0)
+        both = _root(lambda rate: -math.expm1(-rate * limit) / rate - min(mean, limit * (1 - 1e-6)), 0.0)
         event = both if part is None else min(part / mean, both)
         return event, max(both - event, 0.0)
     if part is not None:
@@ -254,9 +254,9 @@ def hazards(limit: float, mean: float | None, part: float | None, median: float 
     return 2 * math.log(2) / limit, 0.0
 
 
-def _root(falling: Callable[[float], float], least: float) -> float:
+def _root(falling: Callable[[float], float], lowest: float) -> float:
     """Where a falling function is 0, from ``least`` on; ``least`` where it is below 0 from there."""
-    low, high = max(least, _ANY_RATE[0]), _ANY_RATE[1]
+    low, high = max(lowest, _ANY_RATE[0]), _ANY_RATE[1]
     return low if falling(low) <= 0 else float(brentq(falling, low, high))
 
 
@@ -272,34 +272,39 @@ def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, flo
     guess = column.guess or (own.get("median", middle), spread * column.width)
     mean, deviation = own.get("mean", own.get("median", guess[0])), own.get("sd", guess[1])
     if column.scale == "log" and column.low >= 0:
-        found = _lognormal(mean, deviation, own.get("median"), drawn)
+        values = _lognormal(mean, deviation, own.get("median"), drawn)
     elif min(mean - column.low, column.high - mean) > _FAR * deviation:
-        found = mean + deviation * ndtri(drawn)
+        values = mean + deviation * ndtri(drawn)
     else:
-        place = min(max((mean - column.low) / column.width, 1e-3), 1 - 1e-3)
+        middle_part = min(max((mean - column.low) / column.width, 1e-3), 1 - 1e-3)
         # Between near bounds: a beta distribution has any mean, and up to nearly any variance.
-        size = place * (1 - place) / min((deviation / column.width) ** 2, _MOST_SPREAD * place * (1 - place)) - 1
-        found = column.low + column.width * np.asarray(betaincinv(place * size, (1 - place) * size, drawn), dtype=np.float64)
+        size = (
+            middle_part * (1 - middle_part) / min((deviation / column.width) ** 2, _MOST_SPREAD * middle_part * (1 - middle_part))
+            - 1
+        )
+        values = column.low + column.width * np.asarray(
+            betaincinv(middle_part * size, (1 - middle_part) * size, drawn), dtype=np.float64
+        )
         if "median" in own and "mean" not in own:
-            found = found + own["median"] - float(np.median(found))
-    found = np.clip(found, column.low, column.high)
-    return np.round(found) if column.whole else found
+            values = values + own["median"] - float(np.median(values))
+    values = np.clip(values, column.low, column.high)
+    return np.round(values) if column.whole else values
 
 
 def _lognormal(mean: float, deviation: float, median: float | None, drawn: Array) -> Array:
     mean = max(mean, 1e-12)
     width = math.sqrt(math.log1p((deviation / mean) ** 2))
     middle = math.log(mean) - width**2 / 2 if median is None else math.log(median)
-    found: Array = np.exp(middle + width * ndtri(drawn))
-    return found
+    values: Array = np.exp(middle + width * ndtri(drawn))
+    return values
 
 
-def require_expected(what: str, expect: Mapping[str, float], known: Sequence[str]) -> None:
+def require_expected(what: str, expect: Mapping[str, float], names: Sequence[str]) -> None:
     """Raises :class:`InputError` for an expectation that the statistic does not know, or that cannot be."""
     for name, value in expect.items():
-        if name not in known:
-            near = nearest(name, known)
-            raise InputError(f"{what} cannot expect {name!r}{near}: choose of {', '.join(known)}")
+        if name not in names:
+            near = nearest(name, names)
+            raise InputError(f"{what} cannot expect {name!r}{near}: choose of {', '.join(names)}")
         low, high = RANGES.get(name, (-math.inf, math.inf))
         if not low < value < high or not math.isfinite(value):
             limits = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"

@@ -70,9 +70,9 @@ class Curve:
 
     def bins_with(self, deviations: float) -> int:
         """In how many bins, from the first, so many deviations of its noise are at risk."""
-        least = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
+        fewest = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
         # Without noise everybody may have the event: those at risk after that are nobody.
-        enough = (self.at_risk >= least) & (self.at_risk > self.events - least)
+        enough = (self.at_risk >= fewest) & (self.at_risk > self.events - fewest)
         return len(enough) if enough.all() else int(np.argmin(enough))
 
     @cached_property
@@ -150,11 +150,11 @@ class Curve:
     def _accumulated(self, changes: Array) -> Array:
         """Changes of survival, (usable, m), from those of the part that survives each bin."""
         before, kept = 1.0, 1 - self.events[: self.usable] / self.at_risk[: self.usable]
-        total, found = np.zeros(changes.shape[1]), np.zeros_like(changes)
+        total, accumulated = np.zeros(changes.shape[1]), np.zeros_like(changes)
         for place, part in enumerate(kept.tolist()):
             total = total * part + before * changes[place]
-            found[place], before = total, before * part
-        return found
+            accumulated[place], before = total, before * part
+        return accumulated
 
     @cached_property
     def noise_covariance(self) -> Array:

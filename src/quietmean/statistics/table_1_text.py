@@ -72,15 +72,15 @@ class Table1Text:
         return {"row": row, "terms": [f"{group} {term}" for group in self.groups for term in terms], "cells": dict(cells)}
 
     def _of_numbers(self, column: Column) -> list[dict[str, Any]]:
-        name, known = column.name, self._known
+        name, values = column.name, self._known
         terms = (f"{name} mean", f"{name} sd")
         decimals = self._decimals(terms[0])
-        cells = {group: _mean(known[group, terms[0]], known[group, terms[1]], decimals, column.since) for group in self.groups}
+        cells = {group: _mean(values[group, terms[0]], values[group, terms[1]], decimals, column.since) for group in self.groups}
         lines = [self._line(f"{name}, mean (SD)", terms, cells)]
         quantiles = [f"{name} {one}" for one in (MEDIAN, *QUARTILES)]
-        if any((group, quantiles[0]) in known for group in self.groups):
+        if any((group, quantiles[0]) in values for group in self.groups):
             decimals = self._decimals(quantiles[0])
-            cells = {group: _median([known[group, term] for term in quantiles], decimals, column.since) for group in self.groups}
+            cells = {group: _median([values[group, term] for term in quantiles], decimals, column.since) for group in self.groups}
             lines.append(self._line(f"{name}, median [quartiles]", quantiles, cells))
         return lines
 
@@ -92,28 +92,28 @@ class Table1Text:
 
     def _parts(self, row: str, term: str, missing: str | None) -> dict[str, Any]:
         """Numbers and percentages: of the present values, or of all records."""
-        known, below, cells = self._known, self._below, {}
+        values, below, cells = self._known, self._below, {}
         decimals = self._decimals(term, 100.0)
         for group in self.groups:
-            part = known.get((group, term))
-            absent = None if missing is None else known.get((group, missing))
-            shown = "" if part is None else _percent(part, known[group, "n"].value, absent, min(max(decimals, 0), 1))
+            part = values.get((group, term))
+            absent = None if missing is None else values.get((group, missing))
+            shown = "" if part is None else _percent(part, values[group, "n"].value, absent, min(max(decimals, 0), 1))
             cells[group] = below.get(f"{group} {term}", shown)
         return self._line(row, [term], cells)
 
 
 def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Row], compared: bool) -> str:
     """What the noise adds to a mean, to a percentage and to a number of records."""
-    told = []
+    phrases = []
     for column in columns:
         noise = max((row.noise for row in rows if row.term == f"{column.name} mean" and _is_error(row.noise)), default=0.0)
-        told += [f"of the {column.name} mean {error_text(noise)}{' days' if column.since else ''}"] if noise else []
+        phrases += [f"of the {column.name} mean {error_text(noise)}{' days' if column.since else ''}"] if noise else []
     levels = {f"{column.name}:{level}" for column in columns for level in column.categories}
     parts = max((row.noise for row in rows if row.term in levels and _is_error(row.noise)), default=0.0)
-    told += [f"of a percentage {error_text(100 * parts)} points"] if parts else []
+    phrases += [f"of a percentage {error_text(100 * parts)} points"] if parts else []
     sizes = max((row.noise for row in rows if row.term == "n" and _is_error(row.noise)), default=0.0)
-    told += [f"of a number of records {error_text(sizes)}"] if sizes else []
-    noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(told)}." if told else ""
+    phrases += [f"of a number of records {error_text(sizes)}"] if sizes else []
+    noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(phrases)}." if phrases else ""
     tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if len(groups) > 1 else ""
     return noise_of_all + tests + (" SMD: standardised difference, second group minus first." if compared else "")
 

@@ -158,19 +158,19 @@ def _names(document: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
     elif not isinstance(estimate, Mapping):
         yield None, WHOLE
     else:
-        for name, one in estimate.items():
-            yield from ((name, own) for own in one) if isinstance(one, Mapping) else [(None, name)]
+        for name, inner in estimate.items():
+            yield from ((name, own) for own in inner) if isinstance(inner, Mapping) else [(None, name)]
 
 
-def _at(told: Any, group: str | None, own: str) -> Any:
+def _at(by_term: Any, group: str | None, own: str) -> Any:
     """Of what is by term, that of one."""
-    if isinstance(told, Mapping) and group is not None:
-        told = told.get(group)
-    return told.get(own) if isinstance(told, Mapping) else told
+    if isinstance(by_term, Mapping) and group is not None:
+        by_term = by_term.get(group)
+    return by_term.get(own) if isinstance(by_term, Mapping) else by_term
 
 
-def _interval(told: Any) -> Interval:
-    return _NOTHING if told is None else (number_of(told[0]), number_of(told[1]))
+def _interval(ends: Any) -> Interval:
+    return _NOTHING if ends is None else (number_of(ends[0]), number_of(ends[1]))
 
 
 def known_number(value: float) -> float | None:

@@ -49,19 +49,19 @@ def time_axis(
     if edges is not None and not (edges[0] >= 0 and edges[-1] > 0 and all(a < b for a, b in pairwise(edges))):
         raise InputError(f"{what} needs edges that rise from 0 on: sort them, and leave those below 0 out")
     cut = time.model_copy(update={"edges": given, "whole": time.whole and not given})
-    found = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
+    rising = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
     # Whoever is last seen at the horizon is at risk for all events before.
     before = math.ceil(last) - 1.0 if time.whole else math.nextafter(last, 0.0)
-    own = (before,) if before > found[-2] else ()
-    return Axis(time, (*found[:-1], *own, found[-1]), closed="right"), len(found)
+    own = (before,) if before > rising[-2] else ()
+    return Axis(time, (*rising[:-1], *own, rising[-1]), closed="right"), len(rising)
 
 
 def horizon_field() -> float | None:
     """The last time."""
-    found: float | None = parameter(
+    horizon: float | None = parameter(
         None, help="the last time, by default the upper bound", above=0, remedy="choose a time within the bounds"
     )
-    return found
+    return horizon
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -78,10 +78,10 @@ class Transform:
         with np.errstate(all="ignore"):
             tree = self._tree
             if isinstance(tree, ast.Compare):
-                one, other = self._value(tree.left, columns), self._value(tree.comparators[0], columns)
-                found = _COMPARISONS[type(tree.ops[0])](one, other).astype(np.float64)
-                found[np.isnan(one + other)] = np.nan
-                return found
+                left, right = self._value(tree.left, columns), self._value(tree.comparators[0], columns)
+                truth = _COMPARISONS[type(tree.ops[0])](left, right).astype(np.float64)
+                truth[np.isnan(left + right)] = np.nan
+                return truth
             return np.asarray(self._value(tree, columns), dtype=np.float64)
 
     def range(self, columns: Mapping[str, Range]) -> Range:
@@ -137,9 +137,9 @@ class Transform:
                     raise InputError(f"transform {self.text!r} has a power that is no number: write for example bmi^2")
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 if name not in FUNCTIONS:
-                    known = ", ".join(FUNCTIONS)
+                    functions = ", ".join(FUNCTIONS)
                     raise InputError(
-                        f"transform {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {known}"
+                        f"transform {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {functions}"
                     )
                 self._check(argument)
             case _:
@@ -152,8 +152,8 @@ class Transform:
             case ast.Name(id=name):
                 return columns[self._quoted.get(name, name)]
             case ast.UnaryOp(op=op, operand=operand):
-                found = self._value(operand, columns)
-                return -found if isinstance(op, ast.USub) else found
+                inner = self._value(operand, columns)
+                return -inner if isinstance(op, ast.USub) else inner
             case ast.BinOp(left=left, op=op, right=right):
                 return _OPERATORS[type(op)](self._value(left, columns), self._value(right, columns))
             case ast.Call(func=ast.Name(id=name), args=[argument]):
@@ -192,8 +192,8 @@ def _combined(op: ast.operator, left: Range, right: Range) -> Range:
     """All ends against each other: right for operations that are monotone in both, and even powers turn at 0."""
     if isinstance(op, ast.Div) and right[0] <= 0 <= right[1]:
         return -np.inf, np.inf
-    one, other = np.meshgrid(np.array(left), np.array(right))
-    ends = _OPERATORS[type(op)](one, other)
+    lefts, rights = np.meshgrid(np.array(left), np.array(right))
+    ends = _OPERATORS[type(op)](lefts, rights)
     low, high = float(ends.min()), float(ends.max())
     if isinstance(op, ast.Pow) and left[0] < 0 < left[1]:
         if right[0] < 0:

@@ -47,8 +47,8 @@ class TwoSamples:
     @cached_property
     def sizes(self) -> Array:
         """Of the two samples, (2,)."""
-        found: Array = self.counts.sum(axis=1)
-        return found
+        sizes: Array = self.counts.sum(axis=1)
+        return sizes
 
     @cached_property
     def _sums(self) -> Array:
@@ -65,8 +65,8 @@ class TwoSamples:
     def _above(self) -> Array:
         """1 where a cell of the second sample is above one of the first, one half for the same: (cells, cells)."""
         cells = self.counts.shape[1]
-        found: Array = np.tri(cells, k=-1).T + 0.5 * np.eye(cells)
-        return found
+        above: Array = np.tri(cells, k=-1).T + 0.5 * np.eye(cells)
+        return above
 
     @cached_property
     def area(self) -> float:
@@ -111,8 +111,8 @@ class TwoSamples:
             part = slice(sample * cells, (sample + 1) * cells)
             sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
         resolution, its_noise = self.tied
-        found = Row.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
-        return found.widened(resolution, resolution)
+        row = Row.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
+        return row.widened(resolution, resolution)
 
     def test(self) -> HypothesisTest | None:
         """Mann and Whitney's: that both samples have the same distribution, ties and noise counted in."""

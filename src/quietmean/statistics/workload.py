@@ -45,13 +45,13 @@ class Encoded:
 def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
     clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
-    found = [
+    problems = [
         *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
         *([f"{missing} cells hold no number"] if missing else []),
         *([f"{beyond} records more than most_records may be cut from sums"] if beyond else []),
     ]
-    known = "who else learns these numbers learns something about the data"
-    return [f"{' and '.join(found)} (for you only: {known})"] if found else []
+    warning = "who else learns these numbers learns something about the data"
+    return [f"{' and '.join(problems)} (for you only: {warning})"] if problems else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +137,8 @@ class Workload:
         """The released features, and the factor that each has in the vector."""
         shares: dict[Feature, float] = {}
         for feature, share in self.shares.items():
-            whole = self.whole(feature)
-            shares[whole] = shares.get(whole, 0.0) + share
+            released = self.whole(feature)
+            shares[released] = shares.get(released, 0.0) + share
         # A joined feature has its shares in it, as far as distances go.
         as_it_is = set() if self.hides_count else set(self._joined.values())
         return {one: 1.0 if one in as_it_is else math.sqrt(share) / self._change(one) for one, share in shares.items()}
@@ -199,22 +199,24 @@ class Workload:
         """The vectors of units, (units, d), from their scaled features, (units, size) each."""
         if not step:
             return np.hstack(features)
-        known = zip(self.scales.items(), features, strict=True)
-        return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in known])
+        scaled_features = zip(self.scales.items(), features, strict=True)
+        return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in scaled_features])
 
     def inside(self, records: Array) -> Records:
         """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""
-        found: dict[str, Array] = {}
-        for place, column in enumerate(self.columns):
-            values = records[:, place]
+        by_column: dict[str, Array] = {}
+        for index, column in enumerate(self.columns):
+            values = records[:, index]
             if column.numeric:
-                found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
-                found[raw(column.name)] = values
+                by_column[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
+                by_column[raw(column.name)] = values
             else:
                 levels = np.arange(len(column.categories))
-                found[column.name] = np.where(np.isin(values, levels), values, np.nan)
-            found[presence_of(column.name)] = (~np.isnan(found[column.name] if not column.numeric else values)).astype(np.float64)
-        return found
+                by_column[column.name] = np.where(np.isin(values, levels), values, np.nan)
+            by_column[presence_of(column.name)] = (~np.isnan(by_column[column.name] if not column.numeric else values)).astype(
+                np.float64
+            )
+        return by_column
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
@@ -234,11 +236,13 @@ class Workload:
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
-        found = statistic.decode(released, self.declared)
-        flags = [_filled_in(one, statistic.terms_of(one, found)) for one in self.filled_in(statistic)]
-        found = replace(found, flags=merged((*found.flags, *flags)), since=_since(statistic, found, self.declared))
+        estimates = statistic.decode(released, self.declared)
+        flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
+        estimates = replace(
+            estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
+        )
         # A statistic of many features says itself of how many records each term is.
-        return found if found.n is not None else counted(found, statistic, released, self.declared)
+        return estimates if estimates.n is not None else counted(estimates, statistic, released, self.declared)
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
@@ -261,10 +265,10 @@ class Workload:
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
 
 
-def _since(statistic: Statistic, found: Estimates, columns: Columns) -> tuple[str, ...]:
+def _since(statistic: Statistic, estimates: Estimates, columns: Columns) -> tuple[str, ...]:
     """The day that each term counts from, where any is a day."""
-    first = {term: column.since for column in columns if column.since for term in statistic.days_of(column, found)}
-    return tuple(first.get(term, "") for term in found.terms) if first else ()
+    first = {term: column.since for column in columns if column.since for term in statistic.days_of(column, estimates)}
+    return tuple(first.get(term, "") for term in estimates.terms) if first else ()
 
 
 def _filled_in(column: Column, terms: tuple[str, ...]) -> Flag:

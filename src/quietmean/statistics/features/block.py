@@ -138,15 +138,15 @@ class ColumnBlock(Feature):
 
     def response(self, scale: float, step: float) -> Array:
         mixing = self._mixing(scale, step)
-        one = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
-        one[0, 0] = self._indicator(scale, step) / scale
-        one[1, 1] = 1.0
-        one[2, [0, 2]] = -SQUARE * SQUARE_CENTRE, SQUARE
-        one[3, [1, 3]] = -CUBE, CUBE
-        one[4, [2, 4]] = -FOURTH, FOURTH
-        one[1:] *= 1 - mixing
-        one[1:, 0] += mixing * SPREAD
-        return np.asarray(np.kron(np.eye(self.groups), one), dtype=np.float64)
+        group = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
+        group[0, 0] = self._indicator(scale, step) / scale
+        group[1, 1] = 1.0
+        group[2, [0, 2]] = -SQUARE * SQUARE_CENTRE, SQUARE
+        group[3, [1, 3]] = -CUBE, CUBE
+        group[4, [2, 4]] = -FOURTH, FOURTH
+        group[1:] *= 1 - mixing
+        group[1:, 0] += mixing * SPREAD
+        return np.asarray(np.kron(np.eye(self.groups), group), dtype=np.float64)
 
     def events(self) -> Mapping[Hashable, Array]:
         if self.by is not None:

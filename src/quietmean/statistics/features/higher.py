@@ -48,12 +48,12 @@ class Higher:
 
     def values(self, columns: Mapping[Vertex, Array]) -> Array:
         """Of records, less what it equals at the bounds, shape (rows,)."""
-        found = np.ones_like(columns[self.powers[0][0]])
+        values = np.ones_like(columns[self.powers[0][0]])
         for vertex, power in self.powers:
-            found = found * columns[vertex] ** power
+            values = values * columns[vertex] ** power
         for product, factor in self.lower:
-            found = found - factor * _product(product, columns)
-        return found
+            values = values - factor * _product(product, columns)
+        return values
 
 
 def _product(vertices: frozenset[Vertex | None], columns: Mapping[Vertex, Array]) -> Array:
@@ -61,10 +61,10 @@ def _product(vertices: frozenset[Vertex | None], columns: Mapping[Vertex, Array]
     named = sorted((vertex for vertex in vertices if vertex is not None), key=lambda one: one.name)
     if len(vertices) == 1:
         return columns[named[0]] ** 2
-    found = columns[named[0]]
+    values = columns[named[0]]
     for vertex in named[1:]:
-        found = found * columns[vertex]
-    return found
+        values = values * columns[vertex]
+    return values
 
 
 def orders_three_and_four(one: Vertex, other: Vertex, *, heavy: bool) -> dict[Higher, float]:

@@ -102,10 +102,10 @@ class Moments(Feature):
     def factors(self) -> Array:
         """The weights of all coordinates of a group, shape (block,)."""
         squares = dict.fromkeys(self.vertices, 0.0)
-        for (one, other), weight in zip(self.edges, self.weights, strict=True):
-            for vertex in (one, other):
+        for (first, other), weight in zip(self.edges, self.weights, strict=True):
+            for vertex in (first, other):
                 if vertex is not None:
-                    squares[vertex] += weight**2 * (1.0 if one is None else 0.5)
+                    squares[vertex] += weight**2 * (1.0 if first is None else 0.5)
         total = math.fsum(weight**2 for weight in self.weights)
         if self.private:
             total /= len(self.weights)
@@ -119,15 +119,15 @@ class Moments(Feature):
     def _places(self) -> dict[frozenset[Vertex | None] | Higher, int]:
         """Where quantities of a group are: of edges, of squares as sets of one vertex, and of higher products."""
         squares = (frozenset((vertex,)) for vertex in self.numbers)
-        known: list[frozenset[Vertex | None] | Higher] = [*map(frozenset, self.edges), *squares, *self.higher]
-        return {product: 1 + place for place, product in enumerate(known)}
+        products: list[frozenset[Vertex | None] | Higher] = [*map(frozenset, self.edges), *squares, *self.higher]
+        return {product: 1 + index for index, product in enumerate(products)}
 
     def place_of(self, powers: Mapping[Vertex, int]) -> int | None:
         """Where the mean of a product of powers, each above 0, is among the quantities of a group; None where it is not."""
         if not powers:
             return 0
-        found = frozenset(powers) if len(powers) > 1 or max(powers.values()) > 1 else frozenset((None, *powers))
-        return self._places.get(found if sum(powers.values()) <= _ORDER_OF_EDGES else Higher.of(powers))
+        key = frozenset(powers) if len(powers) > 1 or max(powers.values()) > 1 else frozenset((None, *powers))
+        return self._places.get(key if sum(powers.values()) <= _ORDER_OF_EDGES else Higher.of(powers))
 
     @property
     def domain(self) -> InputDomain:
@@ -162,17 +162,17 @@ class Moments(Feature):
 
     def response(self, scale: float, step: float) -> Array:
         contraction = self._contraction(scale, step)
-        found = np.diag(self.factors * (1 - contraction))
-        weights = np.diag(found).copy()
+        matrix = np.diag(self.factors * (1 - contraction))
+        weights = np.diag(matrix).copy()
         squares = slice(1 + len(self.edges), 1 + len(self.edges) + len(self.numbers))
-        found[squares, 0] = -weights[squares]
-        for one in self.higher:
-            own = self._places[one]
-            for product, factor in one.lower:
-                found[own, self._places[product]] = -factor * weights[own]
+        matrix[squares, 0] = -weights[squares]
+        for higher in self.higher:
+            own = self._places[higher]
+            for product, factor in higher.lower:
+                matrix[own, self._places[product]] = -factor * weights[own]
         if step:
-            found[0, 0] = np.rint(found[0, 0] * scale / step) * step / scale
-        return np.asarray(np.kron(np.eye(self.groups), found), dtype=np.float64)
+            matrix[0, 0] = np.rint(matrix[0, 0] * scale / step) * step / scale
+        return np.asarray(np.kron(np.eye(self.groups), matrix), dtype=np.float64)
 
     def _contraction(self, scale: float, step: float) -> float:
         # Two records of different groups differ in twice as many numbers, each of which one of them has as an exact 0.
@@ -196,8 +196,8 @@ class Moments(Feature):
         edges, squares = _graph(wanted)
         higher: dict[Higher, float] = {}
         for feature, share in wanted.items():
-            for one, weight in zip(feature.higher, feature.higher_weights, strict=True):
-                higher[one] = higher.get(one, 0.0) + share * weight**2 / feature.sensitivity**2
+            for product, weight in zip(feature.higher, feature.higher_weights, strict=True):
+                higher[product] = higher.get(product, 0.0) + share * weight**2 / feature.sensitivity**2
         by = next(iter(wanted)).by
         weights = tuple(math.sqrt(squares[key]) for key in edges)
         if not higher:
@@ -235,8 +235,8 @@ def moment_sensitivity(edges: tuple[Edge, ...], weights: tuple[float, ...]) -> f
         for vertex in edge:
             vertices.setdefault(vertex, len(vertices))
     squares = np.zeros((len(vertices), len(vertices)))
-    for (one, other), weight in zip(edges, weights, strict=True):
-        squares[vertices[one], vertices[other]] = squares[vertices[other], vertices[one]] = weight**2
+    for (first, second), weight in zip(edges, weights, strict=True):
+        squares[vertices[first], vertices[second]] = squares[vertices[second], vertices[first]] = weight**2
     return math.sqrt(4 * maximum_cut(squares))
 
 

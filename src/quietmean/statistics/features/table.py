@@ -42,8 +42,8 @@ class Axis:
     def __post_init__(self) -> None:
         column, edges = self.column, self.edges
         if column.numeric != bool(edges):
-            told = "has bounds: give edges or a number of bins" if column.numeric else "has levels: leave its edges out"
-            raise InputError(f"column {column.name!r} {told}")
+            advice = "has bounds: give edges or a number of bins" if column.numeric else "has levels: leave its edges out"
+            raise InputError(f"column {column.name!r} {advice}")
         if edges and (len(edges) < 2 or any(b <= a for a, b in pairwise(edges))):
             raise InputError(f"the edges for column {column.name!r} are not two or more rising numbers: sort them")
         # Edges between whole numbers, beyond the first and the last one.
@@ -109,18 +109,18 @@ class Axis:
     @cached_property
     def single(self) -> NDArray[np.bool_]:
         """Which cells hold one value only, (cells,): of whole numbers, one a bin."""
-        found = np.zeros(len(self.labels), dtype=np.bool_)
+        single = np.zeros(len(self.labels), dtype=np.bool_)
         if self.edges and self.column.whole:
             pairs = list(pairwise(self.edges))
             ends = [self._whole_numbers(a, b, place == len(pairs) - 1) for place, (a, b) in enumerate(pairs)]
-            found[1:-2] = [one == other for one, other in ends]
-        return found
+            single[1:-2] = [one == other for one, other in ends]
+        return single
 
     def place(self, records: Records) -> NDArray[np.int64]:
         """The cell of each record, shape (rows,)."""
         if not self.edges:
-            found = records[self.column.name]
-            return np.where(np.isnan(found), len(self.labels) - 1, found).astype(np.int64)
+            levels = records[self.column.name]
+            return np.where(np.isnan(levels), len(self.labels) - 1, levels).astype(np.int64)
         values, edges = records[raw(self.column.name)], np.array(self.edges)
         if self.column.whole:
             values = np.rint(values)
@@ -136,16 +136,16 @@ class Axis:
     def events(self) -> dict[Hashable, Array]:
         """Weights of the cells, by what other features may know as well."""
         name, cells = self.column.name, np.eye(len(self.labels))
-        found: dict[Hashable, Array] = {}
+        weights: dict[Hashable, Array] = {}
         if not self.edges:
-            found |= {("level", name, label): cell for label, cell in zip(self.labels, cells, strict=True)}
+            weights |= {("level", name, label): cell for label, cell in zip(self.labels, cells, strict=True)}
         else:
-            for place, edge in enumerate(self.edges):
-                if (event := self._up_to(edge, place == len(self.edges) - 1)) is not None:
-                    found[event] = cells[: place + 1].sum(axis=0)
+            for index, edge in enumerate(self.edges):
+                if (event := self._up_to(edge, index == len(self.edges) - 1)) is not None:
+                    weights[event] = cells[: index + 1].sum(axis=0)
             if not self.column.fills_in:
-                found[("present", name)] = 1.0 - cells[-1]
-        return found
+                weights[("present", name)] = 1.0 - cells[-1]
+        return weights
 
     def _up_to(self, edge: float, last: bool) -> Hashable | None:
         """The event of a value in the cells before an edge; None for the last of [a, b), which no other table need agree with."""
@@ -210,11 +210,11 @@ class CellIndicators(Feature):
         return np.eye(self.size) * (np.floor(scale / step) * step / scale if step else 1.0)
 
     def events(self) -> Mapping[Hashable, Array]:
-        found: dict[Hashable, Array] = {TOTAL: np.ones(self.size)}
-        for place, axis in enumerate(self.axes):
+        by_event: dict[Hashable, Array] = {TOTAL: np.ones(self.size)}
+        for dimension, axis in enumerate(self.axes):
             for event, weights in axis.events().items():
-                found[event] = self.along(place, weights)
-        return found
+                by_event[event] = self.along(dimension, weights)
+        return by_event
 
     @property
     def complete(self) -> Array:

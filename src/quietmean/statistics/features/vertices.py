@@ -43,11 +43,11 @@ class Vertex:
 
     def values(self, records: Records) -> Array:
         """The scaled values, shape (rows,); anything within the bounds where one is missing."""
-        found = records[self.column.name]
+        raw = records[self.column.name]
         within = self._within(records)
         if self.level is not None:
-            return np.where((found == self.column.categories.index(self.level)) & (within >= 1), 1.0, -1.0)
-        return np.clip((found * within - self.centre) / self.half, -1.0, 1.0)
+            return np.where((raw == self.column.categories.index(self.level)) & (within >= 1), 1.0, -1.0)
+        return np.clip((raw * within - self.centre) / self.half, -1.0, 1.0)
 
     def _within(self, records: Records) -> Array | float:
         """Which part of a record's time lies within its bounds, shape (rows,); 1 where there is none."""

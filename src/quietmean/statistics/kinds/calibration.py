@@ -104,13 +104,13 @@ def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[
         return [Row.unknown(term, limits[term]) for term in limits]
     # Means of 1, p, y, p y and p^2, of the quantities 1, z, +-1, product and square.
     centre, half = moments.vertices[0].centre, moments.vertices[0].half
-    one, z, sign, product, square = np.eye(moments.size)
-    p, y, p_y = centre * one + half * z, (one + sign) / 2, (centre * (one + sign) + half * (z + product)) / 2
-    p_p = centre**2 * one + 2 * centre * half * z + half**2 * square
+    unit, z, sign, product, square = np.eye(moments.size)
+    p, y, p_y = centre * unit + half * z, (unit + sign) / 2, (centre * (unit + sign) + half * (z + product)) / 2
+    p_p = centre**2 * unit + 2 * centre * half * z + half**2 * square
     rows = []
     for term, weights in ((BRIER, p_p - 2 * p_y + y), (LARGE, y - p)):
         value = released.weighted(moments, weights)[0] / part
-        noise = released.weighted(moments, (weights - value * one) / part)[1] ** 2
+        noise = released.weighted(moments, (weights - value * unit) / part)[1] ** 2
         slope = (cells.distances[term] - value) / cells.total
         rows.append(Row.normal(term, value, noise, multinomial(slope, cells.counts), limits[term]))
     return [rows[0], rows[1].tested()]
@@ -173,12 +173,12 @@ class _Cells:
         Bins may have moved them by as much as half as many of them move them further.
         """
         inner = self.within()
-        found, coarser = (None, None) if len(inner.predicted) < 2 else (inner._regression(), inner.halved()._regression())
-        if found is None or coarser is None:
+        fit, coarser = (None, None) if len(inner.predicted) < 2 else (inner._regression(), inner.halved()._regression())
+        if fit is None or coarser is None:
             text = "the outcome or the prediction hardly differs beyond the noise: no slope"
             flags.append(Flag("no-recalibration", text, (INTERCEPT, SLOPE)))
             return [Row.unknown(term) for term in (INTERCEPT, SLOPE)]
-        (values, noise, sampling), moved = found, np.abs(found[0] - coarser[0])
+        (values, noise, sampling), moved = fit, np.abs(fit[0] - coarser[0])
         return [
             Row.normal(term, float(values[place]), float(noise[place, place]), float(sampling[place, place])).widened(
                 float(moved[place]), float(moved[place]), estimated=True
@@ -190,10 +190,10 @@ class _Cells:
         """Coefficients, and the covariances of noise and of sampling; None where noise hides the information."""
         design = np.column_stack([np.ones(len(self.predicted)), logit(self.predicted)])
         without, with_it = self.counts.reshape(2, -1)
-        found = _fit(design, without + with_it, with_it)
-        if found is None:
+        coefficients = _fit(design, without + with_it, with_it)
+        if coefficients is None:
             return None
-        risk = expit(design @ found)
+        risk = expit(design @ coefficients)
         information = design.T @ (((without + with_it) * risk * (1 - risk))[:, None] * design)
         score = np.hstack([-(design * risk[:, None]).T, (design * (1 - risk)[:, None]).T])
         of_score = score @ self.noise @ score.T
@@ -203,7 +203,7 @@ class _Cells:
             if value <= max(_LEAST_INFORMATION * math.sqrt(spread(own, self.noise)), _SINGULAR * values[-1]):
                 return None
         sampling: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
-        return found, sampling @ of_score @ sampling, sampling
+        return coefficients, sampling @ of_score @ sampling, sampling
 
 
 def _some(counts: Array, noise: Array) -> int:
@@ -217,20 +217,20 @@ def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
 
     Steps begin at predictions that are right, from where noise in counts leads astray least.
     """
-    found: Array = np.array([0.0, 1.0])
+    coefficients: Array = np.array([0.0, 1.0])
     for _ in range(_STEPS):
-        risk = expit(design @ found)
+        risk = expit(design @ coefficients)
         information = design.T @ ((records * risk * (1 - risk))[:, None] * design)
         values = np.linalg.eigvalsh(information)
         if not values[0] > _SINGULAR * values[-1]:
             return None
         change = np.linalg.solve(information, design.T @ (with_it - records * risk))
         # Risks move by no more than a factor of e or so at a time.
-        found = found + change * min(1.0, 1.0 / max(float(np.abs(design @ change).max()), 1e-300))
-        if np.abs(found).max() > _FARTHEST:
+        coefficients = coefficients + change * min(1.0, 1.0 / max(float(np.abs(design @ change).max()), 1e-300))
+        if np.abs(coefficients).max() > _FARTHEST:
             return None
         if np.abs(change).max() < _CLOSE:
-            return found
+            return coefficients
     return None
 
 
@@ -246,10 +246,10 @@ def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties
     units, rows = np.eye(2 * len(within)), []
     for place, label in enumerate(labels):
         no, yes = units[place], units[place + len(within)]
-        value, noise, error, ends, told = part_of(sums, table, yes, no + yes, f"bin {label}", parties)
-        flags += [replace(flag, terms=(label,)) for flag in told if flag.code != "few"]
-        known = Row.normal(label, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-        rows.append(replace(Row.unknown(label, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends))
+        value, noise, error, ends, own_flags = part_of(sums, table, yes, no + yes, f"bin {label}", parties)
+        flags += [replace(flag, terms=(label,)) for flag in own_flags if flag.code != "few"]
+        row_of_bin = Row.normal(label, value, noise**2, error**2 - noise**2, (0.0, 1.0))
+        rows.append(replace(Row.unknown(label, (0.0, 1.0)) if math.isnan(value) else row_of_bin, of_population=ends))
     return rows
 
 

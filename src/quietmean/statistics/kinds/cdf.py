@@ -42,16 +42,16 @@ class CumulativeDistribution(Statistic):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
-        known, edges = cumulative(released, table), np.array(table.axis.edges)
-        told = np.arange(len(edges))
-        if self.edges is None and len(told) > _MOST_EDGES:
-            told = np.unique(np.rint(np.linspace(0, told[-1], _MOST_EDGES)).astype(np.int64))
-        terms = tuple(table.axis.edge_label(edge) for edge in edges[told].tolist())
-        if known is None:
+        distribution, edges = cumulative(released, table), np.array(table.axis.edges)
+        shown = np.arange(len(edges))
+        if self.edges is None and len(shown) > _MOST_EDGES:
+            shown = np.unique(np.rint(np.linspace(0, shown[-1], _MOST_EDGES)).astype(np.int64))
+        terms = tuple(table.axis.edge_label(edge) for edge in edges[shown].tolist())
+        if distribution is None:
             return nothing_present(f"column {self.column!r}", terms, [(0.0, 1.0)] * len(terms))
-        values = (known.parts / known.present)[told]
-        noise = np.sqrt(known.noise(known.parts / known.present))[told] / known.present
-        records = released.weight * known.present
+        values = (distribution.parts / distribution.present)[shown]
+        noise = np.sqrt(distribution.noise(distribution.parts / distribution.present))[shown] / distribution.present
+        records = released.weight * distribution.present
         inside, parties = np.clip(values, 0.0, 1.0), columns.unit == PrivacyUnit.PARTY
         ends = np.array([wilson(one, records, error**2) for one, error in zip(values.tolist(), noise.tolist(), strict=True)])
         return Estimates(

@@ -60,21 +60,21 @@ class Correlation(OfColumns):
         return [(i, j) for j in range(len(self.columns)) for i in range(j)]
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        found = self._centred(released, columns)
+        centred = self._centred(released, columns)
         pairs = self._pairs()
         terms = self._terms(pairs)
-        rows, method = [_correlation(found, i, j) for i, j in pairs], "model-based: a normal distribution"
+        rows, method = [_correlation(centred, i, j) for i, j in pairs], "model-based: a normal distribution"
         moments = self._moments(columns)
-        if found is not None and moments.higher and rows[0].known:
+        if centred is not None and moments.higher and rows[0].known:
             own = PairMoments.of(released, moments, *self._vertices(columns)).sampling(of_correlation)
-            rows, method = [rows[0].robust(own, found.records)], "robust errors: any distribution"
+            rows, method = [rows[0].robust(own, centred.records)], "robust errors: any distribution"
         flags = [
             Flag.shared("no-correlation", term, "noise hides a variance, no correlation", (term,))
             for term, row in zip(terms, rows, strict=True)
             if not row.known
         ]
         for (i, j), term in zip(pairs, terms, strict=True):
-            flags += near_threshold(term, _clearance(found, i, j), (term,))
+            flags += near_threshold(term, _clearance(centred, i, j), (term,))
         parties, tested = columns.unit == PrivacyUnit.PARTY, [row.test() for row in rows]
         return Estimates(
             terms,
@@ -113,9 +113,9 @@ class _Row:
     def robust(self, own: Sampling, records: float) -> _Row:
         """With errors whatever the distribution."""
         degrees = max(records - 3, 1.0)
-        found = own.times(1 / degrees).drawn_to(np.array([self.both**2 - self.noise**2]))
-        both = math.sqrt(self.noise**2 + float(found.variances[0]))
-        return _Row(self.value, self.noise, both, float(found.degrees(np.array([self.noise**2]), degrees)[0]))
+        drawn = own.times(1 / degrees).drawn_to(np.array([self.both**2 - self.noise**2]))
+        both = math.sqrt(self.noise**2 + float(drawn.variances[0]))
+        return _Row(self.value, self.noise, both, float(drawn.degrees(np.array([self.noise**2]), degrees)[0]))
 
     def test(self) -> HypothesisTest:
         """That there is no correlation, on the scale of Fisher's z."""
@@ -124,27 +124,27 @@ class _Row:
         return t_test(math.atanh(self.value), self.both / (1 - self.value**2), self.degrees)
 
 
-def _clearance(found: CentredMoments | None, i: int, j: int) -> float:
+def _clearance(centred: CentredMoments | None, i: int, j: int) -> float:
     """How many times the smaller of both variances is what it must be to be divided by."""
-    if found is None:
+    if centred is None:
         return math.nan
-    errors = np.diag(found.errors)[[i, j]]
-    return float((np.diag(found.covariance)[[i, j]] / (_LEAST_VARIANCE * errors)).min()) if errors.min() > 0 else math.inf
+    errors = np.diag(centred.errors)[[i, j]]
+    return float((np.diag(centred.covariance)[[i, j]] / (_LEAST_VARIANCE * errors)).min()) if errors.min() > 0 else math.inf
 
 
-def _correlation(found: CentredMoments | None, i: int, j: int) -> _Row:
+def _correlation(centred: CentredMoments | None, i: int, j: int) -> _Row:
     """With the errors that a normal distribution has."""
     nothing = _Row(math.nan, math.inf, math.inf)
-    if found is None:
+    if centred is None:
         return nothing
-    variances, errors = np.diag(found.covariance)[[i, j]], np.diag(found.errors)[[i, j]]
+    variances, errors = np.diag(centred.covariance)[[i, j]], np.diag(centred.errors)[[i, j]]
     if (variances <= np.maximum(_LEAST_VARIANCE * errors, 0.0)).any():
         return nothing
     size = math.sqrt(float(variances.prod()))
-    value = min(max(float(found.covariance[i, j]) / size, -1.0), 1.0)
-    slope = found.slopes[i, j] / size - value / 2 * (found.slopes[i, i] / variances[0] + found.slopes[j, j] / variances[1])
-    noise = max(float(slope @ found.noise @ slope), 0.0)
-    sampling = (1 - value**2) ** 2 / max(found.records - 3, 1.0)
+    value = min(max(float(centred.covariance[i, j]) / size, -1.0), 1.0)
+    slope = centred.slopes[i, j] / size - value / 2 * (centred.slopes[i, i] / variances[0] + centred.slopes[j, j] / variances[1])
+    noise = max(float(slope @ centred.noise @ slope), 0.0)
+    sampling = (1 - value**2) ** 2 / max(centred.records - 3, 1.0)
     return _Row(value, math.sqrt(noise), math.sqrt(noise + sampling))
 
 

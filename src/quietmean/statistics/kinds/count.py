@@ -44,8 +44,8 @@ class Count(Statistic):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))
-        found = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
-        flags = few(self.text, value, error, float(found.of_noise[0, 1]), found.terms)
+        estimates = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
+        flags = few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)
         return Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear", flags=tuple(flags))
 
 

@@ -34,21 +34,21 @@ class Covariance(OfColumns):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)
-        found = self._centred(released, columns)
+        centred = self._centred(released, columns)
         pairs = self._pairs()
         terms = self._terms(pairs)
         sizes = np.array([vertices[i].half * vertices[j].half for i, j in pairs])
-        unbiased = found.records / (found.records - 1) if found is not None and found.records > 1 else 1.0
+        unbiased = centred.records / (centred.records - 1) if centred is not None and centred.records > 1 else 1.0
         high = sizes * unbiased
         low = np.where([i == j for i, j in pairs], 0.0, -high)
-        if found is None:
+        if centred is None:
             text = "too few complete records for the noise: nothing is known about them"
             nothing, endless = np.full(len(pairs), math.nan), np.full(len(pairs), math.inf)
             return Estimates(terms, nothing, endless, low, high, flags=(Flag("nothing-present", text),), reason=text)
-        matrix = found.covariance
+        matrix = centred.covariance
         values = np.array([matrix[i, j] for i, j in pairs]) * high
-        noise = np.array([found.errors[i, j] for i, j in pairs]) * high
-        sampling = np.array([max(matrix[i, i] * matrix[j, j], 0.0) + matrix[i, j] ** 2 for i, j in pairs]) / found.records
+        noise = np.array([centred.errors[i, j] for i, j in pairs]) * high
+        sampling = np.array([max(matrix[i, i] * matrix[j, j], 0.0) + matrix[i, j] ** 2 for i, j in pairs]) / centred.records
         parties = columns.unit == PrivacyUnit.PARTY
         return Estimates(
             terms,

@@ -66,20 +66,20 @@ class Crosstab(Statistic):
         rows, levels = (axis.labels for axis in table.axes)
         terms = tuple(f"{row}:{level}" for row in rows for level in levels)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
-        found = counts(released, released.mean(table), released.covariance(table), terms, names)
+        estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
         shape = (len(rows) - 1, len(levels) - 1)
         places = np.arange(table.size).reshape(table.shape)[:-1, :-1].ravel()
         cells = released.mean(table)[places] * released.weight
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
         test, flags = independence(cells.reshape(shape), noise)
-        known = KnownMargins.of(cells.reshape(shape), noise, released.weight)
-        for place, upper in known.hidden_rows.items():
+        margins = KnownMargins.of(cells.reshape(shape), noise, released.weight)
+        for place, upper in margins.hidden_rows.items():
             flags.append(left_out(f"{self.row} {rows[place]}", upper, tuple(f"{rows[place]}:{level}" for level in levels)))
-        for place, upper in known.hidden_columns.items():
+        for place, upper in margins.hidden_columns.items():
             flags.append(left_out(f"{self.column} {levels[place]}", upper, tuple(f"{row}:{levels[place]}" for row in rows)))
         labels = {"rows": list(rows), "columns": list(levels)}
-        found = replace(found, tests={"chi-squared": test}, summary=labels, flags=(*found.flags, *flags))
-        return _with_ratios(found, cells, noise) if shape == (2, 2) else found
+        estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
+        return _with_ratios(estimates, cells, noise) if shape == (2, 2) else estimates
 
 
 def left_out(level: str, upper: int, terms: tuple[str, ...]) -> Flag:
@@ -120,7 +120,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     return chi_squared_test(statistic, degrees, PEARSON), flags
 
 
-def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
+def _with_ratios(estimates: Estimates, cells: Array, noise: Array) -> Estimates:
     """The same with odds ratio, risk ratio and risk difference of a two by two table, cells (a, b, c, d) in rows."""
     a, b, c, d = cells.tolist()
     deviations = np.sqrt(np.maximum(np.diag(noise), 0.0))
@@ -136,20 +136,20 @@ def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
             (math.log(a * d / (b * c)), float(odds @ noise @ odds), 1 / a + 1 / b + 1 / c + 1 / d),
             (math.log(d / (c + d) * (a + b) / b), float(risk @ noise @ risk), 1 / d - 1 / (c + d) + 1 / b - 1 / (a + b)),
         ]
-    rows = [_from_log(*one) for one in logs] + [_difference(cells, noise)]
-    values, noises, errors = (np.array([row[place] for row in rows]) for place in range(3))
-    of_noise, of_population = (np.array([row[place] for row in rows]) for place in (3, 4))
+    rows = [_from_log(*log) for log in logs] + [_difference(cells, noise)]
+    values, noises, errors = (np.array([row[index] for row in rows]) for index in range(3))
+    of_noise, of_population = (np.array([row[index] for row in rows]) for index in (3, 4))
     return replace(
-        found,
-        terms=(*found.terms, *RATIOS),
-        value=np.concatenate([found.value, values]),
-        standard_error=np.concatenate([found.standard_error, noises]),
-        low=np.concatenate([found.low, [0.0, 0.0, -1.0]]),
-        high=np.concatenate([found.high, [math.inf, math.inf, 1.0]]),
-        population=np.concatenate([np.asarray(found.population), errors]),
-        interval_noise=np.vstack([found.of_noise, of_noise]),
-        interval_population=np.vstack([np.asarray(found.interval_population), of_population]),
-        flags=(*found.flags, *flags),
+        estimates,
+        terms=(*estimates.terms, *RATIOS),
+        value=np.concatenate([estimates.value, values]),
+        standard_error=np.concatenate([estimates.standard_error, noises]),
+        low=np.concatenate([estimates.low, [0.0, 0.0, -1.0]]),
+        high=np.concatenate([estimates.high, [math.inf, math.inf, 1.0]]),
+        population=np.concatenate([np.asarray(estimates.population), errors]),
+        interval_noise=np.vstack([estimates.of_noise, of_noise]),
+        interval_population=np.vstack([np.asarray(estimates.interval_population), of_population]),
+        flags=(*estimates.flags, *flags),
         headline=RATIOS[:1],
     )
 
@@ -159,10 +159,10 @@ Row = tuple[float, float, float, tuple[float, float], tuple[float, float]]
 
 def _from_log(value: float, noise: float, sampling: float) -> Row:
     """A ratio from its logarithm: value, errors of noise and population, and their intervals."""
-    one, both = math.sqrt(noise), math.sqrt(noise + sampling)
+    noise_only, both = math.sqrt(noise), math.sqrt(noise + sampling)
     ratio = math.exp(value)
-    intervals = [(math.exp(value - Z * error), exp_or_infinite(value + Z * error)) for error in (one, both)]
-    return ratio, ratio * one, ratio * both, intervals[0], intervals[1]
+    intervals = [(math.exp(value - Z * error), exp_or_infinite(value + Z * error)) for error in (noise_only, both)]
+    return ratio, ratio * noise_only, ratio * both, intervals[0], intervals[1]
 
 
 def _difference(cells: Array, noise: Array) -> Row:
@@ -171,12 +171,12 @@ def _difference(cells: Array, noise: Array) -> Row:
     first, second = a + b, c + d
     if first <= 0 or second <= 0:
         return (math.nan, math.nan, math.nan, (-1.0, 1.0), (-1.0, 1.0))
-    one, two = b / first, d / second
-    slope = np.array([one / first, -(1 - one) / first, -two / second, (1 - two) / second])
+    first_risk, second_risk = b / first, d / second
+    slope = np.array([first_risk / first, -(1 - first_risk) / first, -second_risk / second, (1 - second_risk) / second])
     variance = float(slope @ noise @ slope)
-    sampling = sum(max(risk * (1 - risk), 0.0) / count for risk, count in ((one, first), (two, second)))
+    sampling = sum(max(risk * (1 - risk), 0.0) / count for risk, count in ((first_risk, first), (second_risk, second)))
     errors = [math.sqrt(variance), math.sqrt(variance + sampling)]
-    value = two - one
+    value = second_risk - first_risk
     ends = [within(value, Z * error, (-1.0, 1.0)) for error in errors]
     return value, errors[0], errors[1], ends[0], ends[1]
 

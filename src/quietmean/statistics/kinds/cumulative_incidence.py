@@ -91,12 +91,12 @@ class CumulativeIncidence(Statistic):
         for arm, cells in zip(arms, cells_by_arm(table, len(arms), causes), strict=True):
             counts = released.mean(table)[cells] * released.weight
             noise = released.covariance(table)[np.ix_(cells, cells)] * released.weight**2
-            found = _Incidence.of(bins, counts, noise, len(events))
+            incidence = _Incidence.of(bins, counts, noise, len(events))
             names = events if self.by is None else [f"{arm}:{event}" for event in events]
             for place, name in enumerate(names):
-                rows += found.rows(place, name)
-            flags += ends_of(found.curve, arm, names)
-            at_risk[arm] = found.curve.entering[bins.begins[bins.begins < found.curve.usable]].tolist()
+                rows += incidence.rows(place, name)
+            flags += ends_of(incidence.curve, arm, names)
+            at_risk[arm] = incidence.curve.entering[bins.begins[bins.begins < incidence.curve.usable]].tolist()
         summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
         return assembled(
             rows,
@@ -147,8 +147,8 @@ class _Incidence:
         rows = []
         for end in curve.shown.tolist():
             noise, sampling = spread(slopes[end], self.noise), multinomial(slopes[end], self.counts)
-            found = Row.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
-            rows.append(found.widened(float(values[end] - low[end]), float(high[end] - values[end])))
+            row = Row.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
+            rows.append(row.widened(float(values[end] - low[end]), float(high[end] - values[end])))
         later = curve.bins.times[len(curve.shown) :].tolist()
         return rows + [Row.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
 

@@ -86,23 +86,23 @@ class GroupMeans(Statistic):
         column, groups = block.column, columns.category(self.by).categories
         if self.cluster is not None:
             return self._of_sites(released, block, groups, columns.category(self.cluster).categories)
-        found = {group: summary(released, block, place) for place, group in enumerate(groups)}
-        known = {group: one for group, one in found.items() if one is not None}
-        rows = [_mean(group, one, column) for group, one in found.items()]
+        summaries = {group: summary(released, block, place) for place, group in enumerate(groups)}
+        present = {group: one for group, one in summaries.items() if one is not None}
+        rows = [_mean(group, one, column) for group, one in summaries.items()]
         flags = [
             left_out(f"group {group}", (group,), released, block, place)
             for place, group in enumerate(groups)
-            if group not in known
+            if group not in present
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
-            rows += compared([found[group] for group in groups], column, flags)
-            if len(known) == 2:
+            rows += compared([summaries[group] for group in groups], column, flags)
+            if len(present) == 2:
                 difference = rows[2]
                 error = math.sqrt(difference.noise + difference.sampling)
                 tests["t-test"] = t_test(difference.value, error, difference.degrees, WELCH_T)
-        if len(known) >= 2:
-            tests["anova"] = welch_anova(list(known.values()))
+        if len(present) >= 2:
+            tests["anova"] = welch_anova(list(present.values()))
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
 
     def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:
@@ -121,26 +121,34 @@ def left_out(what: str, terms: tuple[str, ...], released: Released, block: Colum
     return Flag("group-left-out", f"{what}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 
-def _mean(group: str, one: Summary | None, column: Column) -> _Row:
-    if one is None:
+def _mean(group: str, group_summary: Summary | None, column: Column) -> _Row:
+    if group_summary is None:
         return _Row(group, math.nan, math.inf, math.inf, math.inf, column.low, column.high)
-    return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.degrees, column.low, column.high)
+    return _Row(
+        group,
+        group_summary.mean,
+        group_summary.noise_of_mean,
+        group_summary.sampling_of_mean,
+        group_summary.degrees,
+        column.low,
+        column.high,
+    )
 
 
 def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term: str = SMD) -> list[_Row]:
     """Difference of means and standardised difference of two groups; what they say goes to ``flags``, about ``term``."""
-    one, two = pair
-    if one is None or two is None:
+    first, second = pair
+    if first is None or second is None:
         nothing = (math.nan, math.inf, math.inf, math.inf)
         return [_Row(DIFFERENCE, *nothing, -column.width, column.width), _Row(SMD, *nothing, -math.inf, math.inf)]
-    difference, noise = two.mean - one.mean, one.noise_of_mean + two.noise_of_mean
-    sampling = one.sampling_of_mean + two.sampling_of_mean
-    degrees = satterthwaite(noise + sampling, one.uncertainty_of_sampling + two.uncertainty_of_sampling)
+    difference, noise = second.mean - first.mean, first.noise_of_mean + second.noise_of_mean
+    sampling = first.sampling_of_mean + second.sampling_of_mean
+    degrees = satterthwaite(noise + sampling, first.uncertainty_of_sampling + second.uncertainty_of_sampling)
     rows = [_Row(DIFFERENCE, difference, noise, sampling, degrees, -column.width, column.width)]
-    total = one.present + two.present
-    parts = [(each.present - 1) / max(total - 2, 1.0) for each in (one, two)]
-    pooled = sum(part * each.variance for part, each in zip(parts, (one, two), strict=True))
-    noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (one, two), strict=True))
+    total = first.present + second.present
+    parts = [(each.present - 1) / max(total - 2, 1.0) for each in (first, second)]
+    pooled = sum(part * each.variance for part, each in zip(parts, (first, second), strict=True))
+    noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (first, second), strict=True))
     if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
         flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference", (term,)))
         return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
@@ -149,7 +157,7 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term
         flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
     smd = difference / math.sqrt(pooled)
     noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
-    sampling = total / (one.present * two.present) + smd**2 / (2 * total)
+    sampling = total / (first.present * second.present) + smd**2 / (2 * total)
     return [*rows, _Row(SMD, smd, noise, sampling, math.inf, -math.inf, math.inf)]
 
 

@@ -162,14 +162,14 @@ class _Fit:
     @property
     def _terms(self) -> Array:
         """Events minus those that are expected, weighted, (arms, bins): their sum over arms is 0 at the best baseline."""
-        found: Array = self.weights * self.cells.events - self.hazards * self.cells.risk
-        return found
+        terms: Array = self.weights * self.cells.events - self.hazards * self.cells.risk
+        return terms
 
     @property
     def score(self) -> Array:
         """(arms - 1,)."""
-        found: Array = self._terms.sum(axis=1)[1:]
-        return found
+        score: Array = self._terms.sum(axis=1)[1:]
+        return score
 
     @property
     def _parts(self) -> Array:
@@ -181,15 +181,15 @@ class _Fit:
     def information(self) -> Array:
         """How the score falls with the logarithms, (arms - 1, arms - 1): its inverse is their covariance of sampling."""
         moved = self.slopes * self.baseline
-        found: Array = (np.diag(moved.sum(axis=1)) - moved @ self._parts.T)[1:, 1:]
-        return found
+        information: Array = (np.diag(moved.sum(axis=1)) - moved @ self._parts.T)[1:, 1:]
+        return information
 
     @property
     def gradient(self) -> Array:
         """How the score changes with all counts, (arms - 1, counts)."""
         moved = self.weights[:, :, None] * self.cells.of_events - self.hazards[:, :, None] * self.cells.of_risk
-        found: Array = (moved.sum(axis=1) - self._parts @ moved.sum(axis=0))[1:]
-        return found
+        gradient: Array = (moved.sum(axis=1) - self._parts @ moved.sum(axis=0))[1:]
+        return gradient
 
 
 def _weights(hazards: Array) -> tuple[Array, Array]:
@@ -203,18 +203,18 @@ def _weights(hazards: Array) -> tuple[Array, Array]:
 
 def _fit(cells: _Cells) -> Array | None:
     """Logarithms of the hazard ratios by Newton's method; None where there are none."""
-    found: Array = np.zeros(len(cells.events) - 1)
+    logarithms: Array = np.zeros(len(cells.events) - 1)
     for _ in range(_STEPS):
-        fit = _Fit.of(cells, found)
+        fit = _Fit.of(cells, logarithms)
         information = fit.information
         if not np.linalg.eigvalsh(information)[0] > 0:
             return None
         change = np.linalg.solve(information, fit.score)
-        found = np.asarray(found + np.clip(change, -1.0, 1.0), dtype=np.float64)
-        if np.abs(found).max() > _FARTHEST:
+        logarithms = np.asarray(logarithms + np.clip(change, -1.0, 1.0), dtype=np.float64)
+        if np.abs(logarithms).max() > _FARTHEST:
             return None
         if np.abs(change).max() < _CLOSE:
-            return found
+            return logarithms
     return None
 
 

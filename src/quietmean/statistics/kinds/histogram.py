@@ -63,7 +63,7 @@ def counts(
         for flag in few(name, part, error, upper * records, (term,))
         if error > 0
     ]
-    known = ", the counts add up to the public number" if released.whole is None else ""
+    total = ", the counts add up to the public number" if released.whole is None else ""
     return Estimates(
         terms,
         parts * records,
@@ -73,7 +73,7 @@ def counts(
         population=np.sqrt(noise**2 + inside * (1 - inside) / records) * records,
         interval_population=ends * records,
         flags=tuple(flags),
-        method=f"linear{known}; Wilson's interval with the noise in it",
+        method=f"linear{total}; Wilson's interval with the noise in it",
     )
 
 

@@ -62,12 +62,12 @@ class LinearRegression(Regression):
         for place, vertex in enumerate(covariates):
             cause, own = made.covariate(vertex.column, vertex.level), made.expected(vertex.column.name)
             slope = made.expected("slope") if own is None and place == 0 else own
-            found = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
-            if found is None and place == 0:
-                found = made.expected("correlation")
-            if found:
+            correlation = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
+            if correlation is None and place == 0:
+                correlation = made.expected("correlation")
+            if correlation:
                 causes.append(made.unit(cause))
-                correlations.append(found)
+                correlations.append(correlation)
         if causes:
             made.correlate(name, causes, correlations)
 
@@ -83,16 +83,16 @@ class LinearRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        known = self._known(released, columns)
-        found = self._centred(released, columns, known.covariates)
-        if found is None or found.records <= len(terms):
+        levels = self._known(released, columns)
+        centred = self._centred(released, columns, levels.covariates)
+        if centred is None or centred.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
-        if not known.covariates:
-            return known.completed(_unknown(terms, "the noise hides all covariates"), terms)
-        kept = (INTERCEPT, *(vertex.name for vertex in known.covariates))
+        if not levels.covariates:
+            return levels.completed(_unknown(terms, "the noise hides all covariates"), terms)
+        kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)
         pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
-        return known.completed(_fit(found, outcome, known.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY), terms)
+        return levels.completed(_fit(centred, outcome, levels.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY), terms)
 
 
 def _of_one(formula: str) -> bool:
@@ -101,7 +101,7 @@ def _of_one(formula: str) -> bool:
 
 
 def _fit(
-    found: CentredMoments,
+    centred: CentredMoments,
     outcome: Vertex,
     covariates: tuple[Vertex, ...],
     terms: tuple[str, ...],
@@ -109,38 +109,38 @@ def _fit(
     parties: bool,
 ) -> Estimates:
     count = len(covariates)
-    inverse, flags = inverse_of(found, count)
+    inverse, flags = inverse_of(centred, count)
     if inverse is None:
         return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
-    cross = found.covariance[:count, count]
+    cross = centred.covariance[:count, count]
     slopes = inverse @ cross
     # How the slopes, then the intercept, change with the released quantities; all columns are scaled to [-1, 1] here.
-    residual = found.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, found.slopes[:count, :count])
+    residual = centred.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, centred.slopes[:count, :count])
     gradient = inverse @ residual
-    middle = float(found.means[count] - slopes @ found.means[:count])
-    first = found.mean_slopes[count] - slopes @ found.mean_slopes[:count] - found.means[:count] @ gradient
+    middle = float(centred.means[count] - slopes @ centred.means[:count])
+    first = centred.mean_slopes[count] - slopes @ centred.mean_slopes[:count] - centred.means[:count] @ gradient
     values = np.concatenate([[middle], slopes])
     gradients = np.vstack([first, gradient])
-    noise = gradients @ found.noise @ gradients.T
-    degrees = found.records - count - 1
-    own = float(np.trace(inverse @ residual @ found.noise @ residual.T))
-    unexplained = max(float(found.covariance[count, count] - cross @ slopes) + own, 0.0)
-    variance = unexplained * found.records / degrees
-    means = found.means[:count]
+    noise = gradients @ centred.noise @ gradients.T
+    degrees = centred.records - count - 1
+    own = float(np.trace(inverse @ residual @ centred.noise @ residual.T))
+    unexplained = max(float(centred.covariance[count, count] - cross @ slopes) + own, 0.0)
+    variance = unexplained * centred.records / degrees
+    means = centred.means[:count]
     sampling = np.block([[1 + means @ inverse @ means, -(inverse @ means)[None]], [-(inverse @ means)[:, None], inverse]])
-    sampling = sampling * variance / found.records
+    sampling = sampling * variance / centred.records
     change = _to_units(outcome, covariates)
     values = change @ values + np.eye(count + 1)[0] * outcome.centre
     noise, sampling = change @ noise @ change.T, change @ sampling @ change.T
-    total = float(found.covariance[count, count])
+    total = float(centred.covariance[count, count])
     explained = 1 - unexplained / total if total > 0 else math.nan
     summary: dict[str, Any] = {
         # Below 0, noise hides what is explained.
         "r_squared": min(explained, 1.0) if explained >= 0 else None,
-        "adjusted_r_squared": 1 - (1 - min(explained, 1.0)) * (found.records - 1) / degrees if explained >= 0 else None,
+        "adjusted_r_squared": 1 - (1 - min(explained, 1.0)) * (centred.records - 1) / degrees if explained >= 0 else None,
         "sigma": math.sqrt(variance) * outcome.half,
         "df": degrees,
-        "records": found.records,
+        "records": centred.records,
     }
     # Of one covariate no covariance of slopes is asked for, and errors may be robust.
     if pair is None or flags:
@@ -174,10 +174,10 @@ def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array,
     return _Sampled(np.diag(own.variances), freedom, freedom[1], "robust errors (HC1): their variance may differ")
 
 
-def inverse_of(found: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
+def inverse_of(centred: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
     """Of the covariates' covariance matrix; None if it is singular without any noise."""
-    eigenvalues, vectors = np.linalg.eigh(found.covariance[:count, :count])
-    error = float(found.errors[:count, :count].max())
+    eigenvalues, vectors = np.linalg.eigh(centred.covariance[:count, :count])
+    error = float(centred.errors[:count, :count].max())
     flags = []
     if eigenvalues[0] < _LEAST_EIGENVALUE * error:
         text = "the covariates hardly differ beyond the noise: the regression is not identified, its slopes are pulled to 0"

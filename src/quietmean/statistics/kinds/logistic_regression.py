@@ -80,27 +80,27 @@ class LogisticRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         _, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        known = self._known(released, columns)
-        found = self._centred(released, columns, known.covariates)
-        if found is None or found.records <= len(terms):
+        levels = self._known(released, columns)
+        centred = self._centred(released, columns, levels.covariates)
+        if centred is None or centred.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
         mean, error = (
-            float(found.means[-1]),
-            math.sqrt(max(float(found.mean_slopes[-1] @ found.noise @ found.mean_slopes[-1]), 0.0)),
+            float(centred.means[-1]),
+            math.sqrt(max(float(centred.mean_slopes[-1] @ centred.noise @ centred.mean_slopes[-1]), 0.0)),
         )
         if 1 - abs(mean) <= _LEAST_CLASS * error:
             return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
         all_terms = (*terms, AUC)
-        if not known.covariates:
-            return known.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
-        inverse, flags = inverse_of(found, len(known.covariates))
+        if not levels.covariates:
+            return levels.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
+        inverse, flags = inverse_of(centred, len(levels.covariates))
         if inverse is None:
-            return known.completed(
+            return levels.completed(
                 _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
             )
-        fitted = known.completed(_fit(found, inverse, known.covariates, flags), all_terms)
+        fitted = levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms)
         # Nothing is known of what is left out, and it ranks nobody.
-        left_out = [vertex.name for vertex in covariates if vertex not in known.covariates]
+        left_out = [vertex.name for vertex in covariates if vertex not in levels.covariates]
         if not (left_out and fitted.summary):
             return fitted
         signs, ranking = dict.fromkeys(left_out, "unclear"), dict.fromkeys(left_out, 0.0)
@@ -108,15 +108,15 @@ class LogisticRegression(Regression):
         return replace(fitted, summary={**fitted.summary, **more})
 
 
-def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:
+def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:
     size = len(covariates) + 1
     upper = np.triu_indices(size)
-    covariance = found.covariance.copy()
+    covariance = centred.covariance.copy()
     # What was raised to a floor stays so while it is moved for the gradient.
     covariance[:-1, :-1] = np.linalg.inv(inverse)
-    at = np.concatenate([found.means, covariance[upper]])
-    into = np.vstack([found.mean_slopes, found.slopes[upper]])
-    added = _noise_in_fit(found, inverse)
+    at = np.concatenate([centred.means, covariance[upper]])
+    into = np.vstack([centred.mean_slopes, centred.slopes[upper]])
+    added = _noise_in_fit(centred, inverse)
 
     def function(point: Array) -> Array:
         moved = np.zeros((size, size))
@@ -124,7 +124,7 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
         return _discriminant(point[:size], moved + np.triu(moved, 1).T, added, covariates)
 
     values, gradients = function(at), slopes_of(function, at) @ into
-    noise = gradients @ found.noise @ gradients.T
+    noise = gradients @ centred.noise @ gradients.T
     if not np.isfinite(values).all():
         return _unknown((INTERCEPT, *(vertex.name for vertex in covariates)), "the noise hides what the fit leaves unexplained")
     rows = [
@@ -136,8 +136,8 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
     distance, error = float(values[-1]), math.sqrt(max(float(noise[-1, -1]), 0.0))
     rows.append(_area(distance, error, flags))
     signs = {row.term: "+" if row.of_noise[0] > 0 else "-" if row.of_noise[1] < 0 else "unclear" for row in rows[1:-1]}
-    ranking = _ranking(found, covariance[:-1, :-1], covariates)
-    more: dict[str, Any] = {"signs": signs, "ranking": ranking, "records": found.records}
+    ranking = _ranking(centred, covariance[:-1, :-1], covariates)
+    more: dict[str, Any] = {"signs": signs, "ranking": ranking, "records": centred.records}
     return assembled(
         rows,
         parties=True,
@@ -149,20 +149,20 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
     )
 
 
-def _ranking(found: CentredMoments, covariance: Array, covariates: tuple[Vertex, ...]) -> dict[str, float]:
+def _ranking(centred: CentredMoments, covariance: Array, covariates: tuple[Vertex, ...]) -> dict[str, float]:
     """Slopes with a ridge, in units: drawn to 0, most where the covariates differ least. The noiseless ones without noise."""
     count = len(covariates)
-    ridge = _RIDGE * float(found.errors[:count, :count].max())
-    slopes = np.linalg.solve(covariance + ridge * np.eye(count), found.covariance[:count, count])
+    ridge = _RIDGE * float(centred.errors[:count, :count].max())
+    slopes = np.linalg.solve(covariance + ridge * np.eye(count), centred.covariance[:count, count])
     return {vertex.name: float(slope) / vertex.half for vertex, slope in zip(covariates, slopes, strict=True)}
 
 
-def _noise_in_fit(found: CentredMoments, inverse: Array) -> float:
+def _noise_in_fit(centred: CentredMoments, inverse: Array) -> float:
     """What the noise of the slopes takes from the unexplained part of the outcome's variance."""
     count = len(inverse)
-    slopes = inverse @ found.covariance[:count, count]
-    residual = found.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, found.slopes[:count, :count])
-    return float(np.trace(inverse @ residual @ found.noise @ residual.T))
+    slopes = inverse @ centred.covariance[:count, count]
+    residual = centred.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, centred.slopes[:count, :count])
+    return float(np.trace(inverse @ residual @ centred.noise @ residual.T))
 
 
 def _discriminant(means: Array, covariance: Array, added: float, covariates: tuple[Vertex, ...]) -> Array:
@@ -193,9 +193,9 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Row:
         return Row.unknown(AUC, (0.0, 1.0))
     value = float(ndtr(math.sqrt(distance / 2)))
     slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2
-    found = Row.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
+    row = Row.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
     ends = [float(ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
-    return replace(found, of_noise=(ends[0], ends[1]))
+    return replace(row, of_noise=(ends[0], ends[1]))
 
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:

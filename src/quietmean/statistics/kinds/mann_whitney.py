@@ -40,8 +40,8 @@ class MannWhitney(Statistic):
 
     def suppose(self, made: Supposed) -> None:
         second = float(made.values[self.by].mean())
-        found = between_groups([1 - second, second], made.expected("probability") or 0.5)
-        made.correlate(self.column, [made.standardised(self.by)], [found])
+        correlation = between_groups([1 - second, second], made.expected("probability") or 0.5)
+        made.correlate(self.column, [made.standardised(self.by)], [correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

@@ -61,16 +61,16 @@ class Mean(Statistic):
             means = Means(released, block)
             across.add(WHOLE, means.of(), (block.column.low, block.column.high), noise=partial(means.noise, [0]))
             return across.estimates()
-        column, found = block.column, summary(released, block)
-        if found is None:
+        column, present = block.column, summary(released, block)
+        if present is None:
             return nothing_present(f"column {column.name!r}", (WHOLE,), [(column.low, column.high)])
-        sampling = found.sampling_of_mean
-        error = math.sqrt(found.noise_of_mean + sampling)
-        reach = t_quantile(found.degrees) * error
-        ends = within(found.mean, reach, (column.low, column.high))
+        sampling = present.sampling_of_mean
+        error = math.sqrt(present.noise_of_mean + sampling)
+        reach = t_quantile(present.degrees) * error
+        ends = within(present.mean, reach, (column.low, column.high))
         return Estimates.number(
-            found.mean,
-            math.sqrt(found.noise_of_mean),
+            present.mean,
+            math.sqrt(present.noise_of_mean),
             column.low,
             column.high,
             population=error,

@@ -40,9 +40,9 @@ class _Matrix:
         """The gradient by the covariances, (k, k) symmetric, from that by this matrix."""
         if not self.standardised:
             return gradient
-        found: Array = gradient / np.outer(self.scale, self.scale)
-        found[np.diag_indices_from(found)] -= (gradient * self.values).sum(axis=1) / self.scale**2
-        return found
+        by_covariances: Array = gradient / np.outer(self.scale, self.scale)
+        by_covariances[np.diag_indices_from(by_covariances)] -= (gradient * self.values).sum(axis=1) / self.scale**2
+        return by_covariances
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -62,21 +62,21 @@ class Pca(OfColumns):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)
-        found = self._centred(released, columns)
-        if found is None or found.records <= 2:
+        centred = self._centred(released, columns)
+        if centred is None or centred.records <= 2:
             return self._unknown("too few complete records for the noise: nothing is known about the components")
-        half = np.array([vertex.half for vertex in vertices]) * math.sqrt(found.records / (found.records - 1))
-        covariance, slopes = found.covariance * np.outer(half, half), found.slopes * np.outer(half, half)[:, :, None]
-        errors = found.errors * np.outer(half, half)
+        half = np.array([vertex.half for vertex in vertices]) * math.sqrt(centred.records / (centred.records - 1))
+        covariance, slopes = centred.covariance * np.outer(half, half), centred.slopes * np.outer(half, half)[:, :, None]
+        errors = centred.errors * np.outer(half, half)
         variances = np.diag(covariance)
         if (variances <= np.maximum(_LEAST_VARIANCE * np.diag(errors), 0.0)).any():
             return self._unknown("noise hides the variance of a column: no components, leave it out or ask for a larger epsilon")
         deviations = np.sqrt(variances)
         values = covariance / np.outer(deviations, deviations) if self.scale else covariance
         matrix = _Matrix(values, covariance, deviations, self.scale)
-        return self._components(matrix, slopes, found, columns.unit == PrivacyUnit.PARTY)
+        return self._components(matrix, slopes, centred, columns.unit == PrivacyUnit.PARTY)
 
-    def _components(self, matrix: _Matrix, slopes: Array, found: CentredMoments, parties: bool) -> Estimates:
+    def _components(self, matrix: _Matrix, slopes: Array, centred: CentredMoments, parties: bool) -> Estimates:
         count = len(self.columns)
         values, vectors = np.linalg.eigh(matrix.values)
         values, vectors = values[::-1], vectors[:, ::-1]
@@ -85,33 +85,33 @@ class Pca(OfColumns):
         def row(term: str, value: float, gradient: Array, limits: tuple[float, float]) -> Row:
             own = matrix.back(gradient)
             turned = own @ matrix.covariance
-            noise = spread(np.einsum("ij,ijq->q", own, slopes), found.noise)
-            return Row.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / found.records, limits)
+            noise = spread(np.einsum("ij,ijq->q", own, slopes), centred.noise)
+            return Row.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / centred.records, limits)
 
         entry = max(row("", 0.0, _entry(count, i, j), (-1.0, 1.0)).noise for i in range(count) for j in range(i + 1))
         rows: list[Row] = []
         flags: list[Flag] = []
         angles: list[float | None] = []
-        most = float(count) if self.scale else math.inf
+        largest = float(count) if self.scale else math.inf
         for place in range(count):
             name = f"PC{place + 1}"
             gaps = np.delete(values[place] - values, place)
             loadings = [f"{name}:{column}" for column in self.columns]
-            least = _LEAST_GAP * entry * math.sqrt(count)
-            if np.abs(gaps).min() <= max(least, _NO_GAP * float(values[0])):
+            smallest_gap = _LEAST_GAP * entry * math.sqrt(count)
+            if np.abs(gaps).min() <= max(smallest_gap, _NO_GAP * float(values[0])):
                 text = "noise cannot tell its variance from that of another component, left out"
                 flags.append(Flag.shared("no-gap", name, text, (name, *loadings)))
-                rows += [Row.unknown(name, (0.0, most)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
+                rows += [Row.unknown(name, (0.0, largest)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)
                 continue
-            if least > 0:
-                flags += near_threshold(name, float(np.abs(gaps).min()) / least, (name, *loadings))
+            if smallest_gap > 0:
+                flags += near_threshold(name, float(np.abs(gaps).min()) / smallest_gap, (name, *loadings))
             vector = vectors[:, place]
-            rows.append(row(name, float(values[place]), np.outer(vector, vector), (0.0, most)))
+            rows.append(row(name, float(values[place]), np.outer(vector, vector), (0.0, largest)))
             others = np.delete(vectors, place, axis=1)
             own = [
-                row(term, float(vector[one]), _symmetric(others @ (others[one] / gaps), vector), (-1.0, 1.0))
-                for one, term in enumerate(loadings)
+                row(term, float(vector[index]), _symmetric(others @ (others[index] / gaps), vector), (-1.0, 1.0))
+                for index, term in enumerate(loadings)
             ]
             angles.append(math.degrees(math.sqrt(sum(each.noise**2 for each in own))))
             rows += own
@@ -121,7 +121,7 @@ class Pca(OfColumns):
             "proportion": (values / total).tolist(),
             "cumulative": (np.cumsum(values) / total).tolist(),
             "noise_turns_by_degrees": angles,
-            "records": found.records,
+            "records": centred.records,
         }
         return assembled(
             rows,
@@ -145,15 +145,15 @@ class Pca(OfColumns):
 
 def _entry(count: int, i: int, j: int) -> Array:
     """The gradient of one entry of a symmetric matrix."""
-    found = np.zeros((count, count))
-    found[i, j] += 0.5
-    found[j, i] += 0.5
-    return found
+    gradient = np.zeros((count, count))
+    gradient[i, j] += 0.5
+    gradient[j, i] += 0.5
+    return gradient
 
 
 def _symmetric(one: Array, other: Array) -> Array:
-    found: Array = (np.outer(one, other) + np.outer(other, one)) / 2
-    return found
+    symmetric: Array = (np.outer(one, other) + np.outer(other, one)) / 2
+    return symmetric
 
 
 STATISTIC = Pca

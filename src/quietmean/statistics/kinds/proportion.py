@@ -59,14 +59,14 @@ class Proportion(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.category(self.column)
         table, labels = CellIndicators((Axis(column),)), Axis(column).labels
-        one = self.level or (YES if column.boolean else None)
-        terms = labels if one is None else (one,)
+        level = self.level or (YES if column.boolean else None)
+        terms = labels if level is None else (level,)
         if self.cluster is not None:
-            return self._of_sites(released, columns, terms if one is None else (one,), named=one is None)
+            return self._of_sites(released, columns, terms if level is None else (level,), named=level is None)
         parties = columns.unit == PrivacyUnit.PARTY
-        found = [_proportion(released, table, labels, term, column, parties) for term in terms]
-        values = np.array([row[:3] for row in found])
-        named = terms if one is None else (WHOLE,)
+        rows = [_proportion(released, table, labels, term, column, parties) for term in terms]
+        values = np.array([row[:3] for row in rows])
+        named = terms if level is None else (WHOLE,)
         return Estimates(
             named,
             values[:, 0],
@@ -74,8 +74,8 @@ class Proportion(Statistic):
             np.zeros(len(terms)),
             np.ones(len(terms)),
             population=None if parties else values[:, 2],
-            interval_population=None if parties else np.array([row[3] for row in found]),
-            flags=tuple(replace(flag, terms=(term,)) for term, row in zip(named, found, strict=True) for flag in row[4]),
+            interval_population=None if parties else np.array([row[3] for row in rows]),
+            flags=tuple(replace(flag, terms=(term,)) for term, row in zip(named, rows, strict=True) for flag in row[4]),
             reason=PARTIES_DIFFER if parties else "",
             method="linear; Wilson's interval with the noise in it",
         )
@@ -94,22 +94,22 @@ class Proportion(Statistic):
 
 def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Array, places: list[Array]) -> list[Site]:
     """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
-    whole = [released.weighted(table, counted * place) for place in places]
-    known = [part > LEAST_PRESENT * error for part, error in whole]
-    records = sum(part for (part, _), there in zip(whole, known, strict=True) if there)
+    sizes = [released.weighted(table, counted * place) for place in places]
+    present = [part > LEAST_PRESENT * error for part, error in sizes]
+    records = sum(part for (part, _), there in zip(sizes, present, strict=True) if there)
     if not records:
         return [UNKNOWN_SITE] * len(places)
     chosen = [released.weighted(table, own * place)[0] for place in places]
-    common = min(max(sum(part for part, there in zip(chosen, known, strict=True) if there) / records, 0.0), 1.0)
-    found = []
-    for place, part, (size, _), there in zip(places, chosen, whole, known, strict=True):
+    common = min(max(sum(part for part, there in zip(chosen, present, strict=True) if there) / records, 0.0), 1.0)
+    sites = []
+    for place, part, (size, _), there in zip(places, chosen, sizes, present, strict=True):
         if not there:
-            found.append(UNKNOWN_SITE)
+            sites.append(UNKNOWN_SITE)
             continue
         value = part / size
         error = released.weighted(table, (own - value * counted) * place / size)[1]
-        found.append(Site(value, error**2, common * (1 - common) / (released.weight * size)))
-    return found
+        sites.append(Site(value, error**2, common * (1 - common) / (released.weight * size)))
+    return sites
 
 
 def _proportion(

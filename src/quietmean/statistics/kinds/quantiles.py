@@ -74,10 +74,12 @@ def prefix_table(
     return PrefixTable(Axis.of(column, edges, bins, usual, closed="right"), None if by is None else Axis(by))
 
 
-def quantile_rows(known: Cumulative, probabilities: Sequence[float], by_record: float) -> list[tuple[Row, tuple[Flag, ...]]]:
+def quantile_rows(
+    distribution: Cumulative, probabilities: Sequence[float], by_record: float
+) -> list[tuple[Row, tuple[Flag, ...]]]:
     """Each quantile with its flags. ``by_record``: 1 over the weight of all records, or 0 where nothing is sampled."""
-    smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
-    return [_quantile(known, smooth, one, by_record) for one in probabilities]
+    smooth = np.clip(isotonic_regression(distribution.parts).x / distribution.present, 0.0, 1.0)
+    return [_quantile(distribution, smooth, probability, by_record) for probability in probabilities]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -113,29 +115,31 @@ class Quantiles(Statistic):
         return estimates.terms if column.name == self.column else ()
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        column, known = columns[self.column], cumulative(released, self._table(columns))
+        column, distribution = columns[self.column], cumulative(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY
-        if known is None:
-            terms = tuple(f"{one:g}" for one in self.probabilities)
+        if distribution is None:
+            terms = tuple(f"{probability:g}" for probability in self.probabilities)
             limits = [(column.low, column.high)] * len(terms)
             return nothing_present(f"column {column.name!r}", terms, limits, headline=self._headline)
-        found = quantile_rows(known, self.probabilities, 0.0 if parties else 1 / released.weight)
+        quantiles = quantile_rows(distribution, self.probabilities, 0.0 if parties else 1 / released.weight)
         return assembled(
-            [row for row, _ in found],
+            [row for row, _ in quantiles],
             parties=parties,
             headline=self._headline,
-            flags=tuple(flag for _, flags in found for flag in flags),
+            flags=tuple(flag for _, flags in quantiles for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
             method="square root of prefix sums; Woodruff's interval, to the ends of its bins",
         )
 
 
-def _quantile(known: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Row, tuple[Flag, ...]]:
+def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Row, tuple[Flag, ...]]:
     """One row. ``by_record``: the variance of sampling is probability (1 - probability) present times that."""
-    column = known.axis.column
-    low, high, value = _bin_of(known.axis, smooth, probability)
-    noise, of_noise, _ = _interval(known, probability, 0.0)
-    error, of_both, flags = _interval(known, probability, probability * (1 - probability) * known.present * by_record)
+    column = distribution.axis.column
+    low, high, value = _bin_of(distribution.axis, smooth, probability)
+    noise, of_noise, _ = _interval(distribution, probability, 0.0)
+    error, of_both, flags = _interval(
+        distribution, probability, probability * (1 - probability) * distribution.present * by_record
+    )
     # The bin of the estimate, whose cumulative parts are made to rise, is within them but for chance.
     of_noise, of_both = ((min(one, low), max(other, high)) for one, other in (of_noise, of_both))
     limits, resolution = (column.low, column.high), (value - low, high - value)
@@ -167,18 +171,20 @@ def _values(axis: Axis, place: int) -> tuple[float, float]:
     return (min(math.floor(low) + 1.0, high), math.floor(high)) if axis.column.whole and place else (low, high)
 
 
-def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[float, tuple[float, float], tuple[Flag, ...]]:
+def _interval(
+    distribution: Cumulative, probability: float, sampling: float
+) -> tuple[float, tuple[float, float], tuple[Flag, ...]]:
     """All values where ``probability`` is not rejected, wherever in a bin they are; beyond the edges is flagged.
 
     With the error of a normal distribution whose interval is as wide as this one with straight lines inside bins.
     """
-    distance = known.parts - probability * known.present
-    reach = Z * np.sqrt(known.noise(probability) + sampling)
-    edges, column, last = known.edges, known.axis.column, len(known.parts) - 1
+    distance = distribution.parts - probability * distribution.present
+    reach = Z * np.sqrt(distribution.noise(probability) + sampling)
+    edges, column, last = distribution.edges, distribution.axis.column, len(distribution.parts) - 1
     reached, left = np.nonzero(distance + reach >= 0)[0], np.nonzero(distance - reach <= 0)[0]
     # The first bin at whose end so much may be reached, and the last one at whose begin it may not be yet.
     first, end = (int(reached[0]) if len(reached) else last + 1), (int(left[-1]) + 1 if len(left) else 0)
-    ends = _values(known.axis, first)[0], _values(known.axis, max(end, first))[1]
+    ends = _values(distribution.axis, first)[0], _values(distribution.axis, max(end, first))[1]
     flags, term = [], f"{probability:g}"
     if first == 0 and edges[0] > column.low:
         flags.append(Flag("below-edges", f"the {term} quantile may lie below {edges[0]:g}", (term,)))

@@ -79,8 +79,8 @@ class _Group:
     @cached_property
     def sampling(self) -> float:
         """The variance of sampling of events - rate time: as released; that of a Poisson count unless less is certain."""
-        found, error = self.squares
-        return found if found > _CERTAIN * error else max(found, self.events, 0.0)
+        variance, error = self.squares
+        return variance if variance > _CERTAIN * error else max(variance, self.events, 0.0)
 
     @property
     def sampling_of_rate(self) -> float:
@@ -212,13 +212,13 @@ class Rates(Statistic):
     def _rate(self, name: str, group: _Group) -> Row:
         if not group.known:
             return Row.unknown(name, (0.0, math.inf))
-        found = Row.normal(name, group.rate * self.per, group.noise_of_rate * self.per**2, group.sampling_of_rate * self.per**2)
+        row = Row.normal(name, group.rate * self.per, group.noise_of_rate * self.per**2, group.sampling_of_rate * self.per**2)
         ends = [(low * self.per, high * self.per) for low, high in (group.interval(False), group.interval(True))]
-        return replace(found, low=0.0, of_noise=ends[0], of_population=ends[1])
+        return replace(row, low=0.0, of_noise=ends[0], of_population=ends[1])
 
     def _against(self, groups: list[_Group], flags: list[Flag]) -> list[Row]:
-        one, two = groups
-        if not (one.known and two.known):
+        first, second = groups
+        if not (first.known and second.known):
             return [Row.unknown(RATIO, (0.0, math.inf)), Row.unknown(DIFFERENCE)]
         if any(group.events <= _LEAST_EVENTS * group.noise_of_events for group in groups):
             text = "a group has too few events for the noise: no rate ratio, the difference only"
@@ -229,11 +229,11 @@ class Rates(Statistic):
             noise = sum(spread(slope, group.noise[:2, :2]) for slope, group in zip(slopes, groups, strict=True))
             parts = [group.sampling / group.events**2 for group in groups]
             degrees = _together(noise, parts, groups)
-            ratio = Row.ratio(RATIO, math.log(two.rate / one.rate), noise, sum(parts), degrees)
-        noise = (one.noise_of_rate + two.noise_of_rate) * self.per**2
+            ratio = Row.ratio(RATIO, math.log(second.rate / first.rate), noise, sum(parts), degrees)
+        noise = (first.noise_of_rate + second.noise_of_rate) * self.per**2
         parts = [group.sampling_of_rate * self.per**2 for group in groups]
         degrees = _together(noise, parts, groups)
-        difference = Row.normal(DIFFERENCE, (two.rate - one.rate) * self.per, noise, sum(parts), degrees=degrees)
+        difference = Row.normal(DIFFERENCE, (second.rate - first.rate) * self.per, noise, sum(parts), degrees=degrees)
         return [ratio, difference.tested(degrees)]
 
     def _standardised(self, groups: list[_Group]) -> Row:
@@ -263,10 +263,10 @@ def _common(groups: list[_Group]) -> tuple[float, float]:
 
 def _rates_of_sites(groups: list[_Group], per: float) -> list[Site]:
     """Their variances of sampling are at the rate of all: a site with few events by chance does not weigh more."""
-    known = [group for group in groups if group.known]
-    if not known:
+    known_groups = [group for group in groups if group.known]
+    if not known_groups:
         return [UNKNOWN_SITE] * len(groups)
-    rate, part = _common(known)
+    rate, part = _common(known_groups)
     return [
         Site(group.rate * per, group.noise_of_rate * per**2, part * rate / group.time * per**2) if group.known else UNKNOWN_SITE
         for group in groups
@@ -275,12 +275,14 @@ def _rates_of_sites(groups: list[_Group], per: float) -> list[Site]:
 
 def _logs_of_sites(groups: list[_Group]) -> list[Site]:
     """Logarithms of rates."""
-    there = [group.known and group.events > _LEAST_EVENTS * group.noise_of_events for group in groups]
-    known = [group for group, one in zip(groups, there, strict=True) if one]
-    if not known:
+    usable = [group.known and group.events > _LEAST_EVENTS * group.noise_of_events for group in groups]
+    known_groups = [group for group, clear in zip(groups, usable, strict=True) if clear]
+    if not known_groups:
         return [UNKNOWN_SITE] * len(groups)
-    rate, part = _common(known)
-    slopes = [np.array([1 / group.events, -1 / group.time]) if one else None for group, one in zip(groups, there, strict=True)]
+    rate, part = _common(known_groups)
+    slopes = [
+        np.array([1 / group.events, -1 / group.time]) if clear else None for group, clear in zip(groups, usable, strict=True)
+    ]
     return [
         UNKNOWN_SITE
         if slope is None
@@ -293,12 +295,12 @@ def _read(released: Released, feature: Moments, place: int) -> _Group:
     """Sums over all records of a group."""
     (_, events), (_, time), _ = feature.edges
     begin = place * feature.block
-    one, e, t, product, *squares = np.eye(feature.size)[begin : begin + feature.block]
-    counted, observed = events.centre * one + events.half * e, time.centre * one + time.half * t
+    unit, e, t, product, *squares = np.eye(feature.size)[begin : begin + feature.block]
+    counted, observed = events.centre * unit + events.half * e, time.centre * unit + time.half * t
 
     def squared(vertex: Vertex, single: Array, square: Array) -> Array:
-        found: Array = vertex.centre**2 * one + 2 * vertex.centre * vertex.half * single + vertex.half**2 * square
-        return found
+        square_of: Array = vertex.centre**2 * unit + 2 * vertex.centre * vertex.half * single + vertex.half**2 * square
+        return square_of
 
     # An event that is there or not is its own square.
     square = counted if events.level is not None else squared(events, e, squares[0])

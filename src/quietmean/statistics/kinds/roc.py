@@ -132,10 +132,10 @@ def _at(sums: Released, table: PrefixTable, places: NDArray[np.int64], edge: str
     rows = []
     for kind, (chosen, counted) in zip(KINDS, pairs, strict=True):
         term = f"{edge}:{kind}"
-        value, noise, error, ends, told = part_of(sums, table, chosen, counted, f"{kind} at {edge}", parties)
-        flags += [replace(flag, terms=(term,)) for flag in told if flag.code != "few"]
-        known = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-        rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends))
+        value, noise, error, ends, own_flags = part_of(sums, table, chosen, counted, f"{kind} at {edge}", parties)
+        flags += [replace(flag, terms=(term,)) for flag in own_flags if flag.code != "few"]
+        row = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
+        rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else row, of_population=ends))
     return rows
 
 

@@ -62,52 +62,54 @@ class SiteEffects(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
         sites = columns.category(self.by).categories
-        found = [summary(released, block, place) for place in range(len(sites))]
+        summaries = [summary(released, block, place) for place in range(len(sites))]
         limits = (block.column.low, block.column.high)
-        rows = [_mean(site, one, limits) for site, one in zip(sites, found, strict=True)]
+        rows = [_mean(site, one, limits) for site, one in zip(sites, summaries, strict=True)]
         flags = [Flag("sites-seen", SEEN)]
         flags += [
             Flag.shared(
                 "group-left-out", f"site {site}", "too few for its noise, or all the same: left out of what sites have in common"
             )
-            for site, one in zip(sites, found, strict=True)
+            for site, one in zip(sites, summaries, strict=True)
             if not _varies(one, block.column)
         ]
-        known = {place: one for place, one in enumerate(found) if one is not None and _varies(one, block.column)}
-        if len(known) < 2:
+        usable = {place: one for place, one in enumerate(summaries) if one is not None and _varies(one, block.column)}
+        if len(usable) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
             rows += [Row.unknown(term, limits) for term in (FIXED, RANDOM)]
             return assembled(rows, flags=tuple(flags), headline=(RANDOM,), method="ratios of noisy means")
-        pooled, tests, more, told = _pooled(released, block, known, limits)
+        pooled, tests, more, own_flags = _pooled(released, block, usable, limits)
         return assembled(
             [*rows, *pooled],
             tests=tests,
             summary=more,
-            flags=(*flags, *told),
+            flags=(*flags, *own_flags),
             headline=(RANDOM,),
             method=f"ratios of noisy means; inverse variances with the noise in them; {METHOD}",
         )
 
 
-def _varies(one: Summary | None, column: Column) -> bool:
+def _varies(site: Summary | None, column: Column) -> bool:
     """Is a site known, with a variance that is more than rounding?"""
-    return one is not None and one.noise_of_mean + one.sampling_of_mean > _ROUNDING * column.width**2
+    return site is not None and site.noise_of_mean + site.sampling_of_mean > _ROUNDING * column.width**2
 
 
-def _mean(site: str, one: Summary | None, limits: tuple[float, float]) -> Row:
-    if one is None:
+def _mean(site: str, site_summary: Summary | None, limits: tuple[float, float]) -> Row:
+    if site_summary is None:
         return Row.unknown(site, limits)
-    return Row.normal(site, one.mean, one.noise_of_mean, one.sampling_of_mean, limits, one.degrees)
+    return Row.normal(
+        site, site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean, limits, site_summary.degrees
+    )
 
 
 def _pooled(
-    released: Released, block: ColumnBlock, known: dict[int, Summary], limits: tuple[float, float]
+    released: Released, block: ColumnBlock, summaries: dict[int, Summary], limits: tuple[float, float]
 ) -> tuple[list[Row], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
     """The common means, Cochran's test, and heterogeneity."""
-    means = np.array([one.mean for one in known.values()])
-    variances = np.array([one.noise_of_mean + one.sampling_of_mean for one in known.values()])
+    means = np.array([one.mean for one in summaries.values()])
+    variances = np.array([one.noise_of_mean + one.sampling_of_mean for one in summaries.values()])
     pooled = Pooled.of(means, variances)
-    fixed, random = Means(released, block).noise([0], list(known)).tolist()
+    fixed, random = Means(released, block).noise([0], list(summaries)).tolist()
     rows = [
         Row.normal(FIXED, pooled.fixed, fixed, pooled.fixed_variance - fixed, limits),
         Row.normal(RANDOM, pooled.random, random, pooled.random_variance - random, limits, pooled.degrees),
@@ -116,7 +118,7 @@ def _pooled(
     if pooled.test.p_value < _DIFFERENT:
         text = "sites differ by more than chance: the fixed mean is one of these sites only, and its interval of no others"
         flags.append(Flag("heterogeneous", text, (FIXED,)))
-    more = {"tau_squared": pooled.between, "i_squared": pooled.i_squared, "sites": len(known)}
+    more = {"tau_squared": pooled.between, "i_squared": pooled.i_squared, "sites": len(summaries)}
     return rows, {"Q": pooled.test}, more, flags
 
 

@@ -87,8 +87,8 @@ def _curve(curve: Curve, arm: str) -> list[Row]:
             continue
         value = float(curve.survival[place])
         ends = (tuple(of_noise[place]), tuple(of_population[place]))
-        found = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
-        rows.append(found.widened(value - float(low[place]), float(high[place]) - value))
+        row = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
+        rows.append(row.widened(value - float(low[place]), float(high[place]) - value))
     return rows
 
 
@@ -128,7 +128,7 @@ def _summary(curve: Curve, parties: bool) -> dict[str, Any]:
     """Median and restricted mean with their intervals, and the numbers at risk."""
     mean, median = restricted_mean(curve, ""), quantile(curve, 0.5, "")
     begins = curve.bins.begins
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "at_risk": curve.entering[begins[begins < curve.usable]].tolist(),
         "extrapolated": curve.extrapolated.tolist(),
         "exact": curve.bins.exact,
@@ -138,9 +138,9 @@ def _summary(curve: Curve, parties: bool) -> dict[str, Any]:
     }
     if not parties:
         # All times at which the band has not left one half.
-        found["median_interval_population"] = list(median.of_population)
-        found["restricted_mean_interval_population"] = None if math.isnan(mean.value) else list(mean.of_population)
-    return found
+        document["median_interval_population"] = list(median.of_population)
+        document["restricted_mean_interval_population"] = None if math.isnan(mean.value) else list(mean.of_population)
+    return document
 
 
 STATISTIC = Survival

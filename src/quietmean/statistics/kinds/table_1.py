@@ -61,11 +61,11 @@ class Table1(Statistic):
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
         by, asked = self._by(columns), self._rows(columns)
-        found: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
-        found += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
-        counted = by is None or any(isinstance(one, CellIndicators) for one in found)
+        features: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
+        features += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
+        counted = by is None or any(isinstance(one, CellIndicators) for one in features)
         # Tables know how many records each group has; blocks know only how many have a value.
-        return found if counted or by is None else (*found, CellIndicators((Axis(by),)))
+        return features if counted or by is None else (*features, CellIndicators((Axis(by),)))
 
     def total_share(self, columns: Columns) -> float:
         return self.share * len(self.features(columns))
@@ -109,11 +109,11 @@ class Table1(Statistic):
         for column in columns_of_rows:
             feature = self._feature(column, by)
             if isinstance(feature, ColumnBlock):
-                found, test = _numbers(released, feature, groups, sizes, flags)
-                found += _quantiles(released, self._prefixes(column, by), groups, flags) if self.medians else []
+                own_rows, test = _numbers(released, feature, groups, sizes, flags)
+                own_rows += _quantiles(released, self._prefixes(column, by), groups, flags) if self.medians else []
             else:
-                found, test = _levels(released, column, feature, groups, flags)
-            rows += found
+                own_rows, test = _levels(released, column, feature, groups, flags)
+            rows += own_rows
             if test is not None:
                 tests[column.name] = replace(test, about=column.name)
         order = [*groups, SMD]
@@ -142,13 +142,13 @@ class Table1(Statistic):
             for group, size, row in zip(
                 sizes, sizes.values(), weights if weights is not None else [None] * len(sizes), strict=True
             ):
-                whole = (size.part * weight, size.error * weight)
+                all_records = (size.part * weight, size.error * weight)
                 present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
                 own = ("mean", "sd", MEDIAN, *QUARTILES)
                 names = (*(f"{column.name} {one}" for one in own), *(f"{column.name}:{level}" for level in column.categories))
                 counts |= {(group, name): present for name in names} | {
-                    (group, f"{column.name} {MISSING}"): whole,
-                    (group, SIZE): whole,
+                    (group, f"{column.name} {MISSING}"): all_records,
+                    (group, SIZE): all_records,
                 }
         return np.array([counts.get((row.group, row.term), (math.nan, math.nan)) for row in rows])
 
@@ -176,9 +176,9 @@ class _Size:
 
     def row(self, records: float) -> Row:
         part = min(max(self.part, 0.0), 1.0)
-        found = Row.normal(SIZE, self.part * records, (self.error * records) ** 2, part * (1 - part) * records, (0.0, records))
+        row = Row.normal(SIZE, self.part * records, (self.error * records) ** 2, part * (1 - part) * records, (0.0, records))
         ends = wilson(self.part, records, self.error**2)
-        return found if not self.gradient.any() else replace(found, of_population=(ends[0] * records, ends[1] * records))
+        return row if not self.gradient.any() else replace(row, of_population=(ends[0] * records, ends[1] * records))
 
 
 def _numbers(
@@ -186,68 +186,70 @@ def _numbers(
 ) -> tuple[list[Row], HypothesisTest | None]:
     """Mean, standard deviation and missing part of a column of numbers in each group."""
     column = feature.column
-    found = [summary(released, feature, place) for place in range(len(groups))]
+    summaries = [summary(released, feature, place) for place in range(len(groups))]
     rows: list[Row] = []
-    for place, (group, one, size) in enumerate(zip(groups, found, sizes, strict=True)):
-        if one is None:
+    for place, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
+        if group_summary is None:
             terms = tuple(f"{group} {column.name} {what}" for what in ("mean", "sd"))
             flags.append(
                 Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
             )
-        rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
+        rows += [_mean(group_summary, column).of(group), _deviation(group_summary, column, group, flags).of(group)]
         if not feature.filled_in:
             what = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
             row = _missing(released, column, feature, place, size).of(group)
             hidden = few(what, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
             rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
-    known = [one for one in found if one is not None]
+    present = [group_summary for group_summary in summaries if group_summary is not None]
     if len(groups) == 2:
-        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
+        smd = compared(summaries, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
-    if len(groups) < 2 or len(known) < 2:
+    if len(groups) < 2 or len(present) < 2:
         return rows, None
     if len(groups) > 2:
-        return rows, welch_anova(known)
-    difference = compared(found, column, [])[0]
+        return rows, welch_anova(present)
+    difference = compared(summaries, column, [])[0]
     return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), difference.degrees, WELCH_T)
 
 
 def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
     """Median and quartiles in each group; what they say goes to ``flags``."""
-    column, found = feature.axis.column, []
+    column, rows = feature.axis.column, []
     names = [f"{column.name} {one}" for one in (QUARTILES[0], MEDIAN, QUARTILES[1])]
     for place, group in enumerate(groups):
-        known = cumulative(released, feature, place)
+        distribution = cumulative(released, feature, place)
         terms = tuple(f"{group} {name}" for name in names)
-        if known is None:
+        if distribution is None:
             text = "too few values for the noise, no median"
             flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
-            found += [Row.unknown(name, (column.low, column.high)).of(group) for name in names]
+            rows += [Row.unknown(name, (column.low, column.high)).of(group) for name in names]
             continue
-        for name, term, (row, told) in zip(names, terms, quantile_rows(known, _QUARTERS, 1 / released.weight), strict=True):
-            found.append(replace(row, term=name).of(group))
-            flags += [replace(flag, message=f"{column.name} in {group}: {flag.message}", terms=(term,)) for flag in told]
-    return found
+        for name, term, (row, own_flags) in zip(
+            names, terms, quantile_rows(distribution, _QUARTERS, 1 / released.weight), strict=True
+        ):
+            rows.append(replace(row, term=name).of(group))
+            flags += [replace(flag, message=f"{column.name} in {group}: {flag.message}", terms=(term,)) for flag in own_flags]
+    return rows
 
 
-def _mean(one: Summary | None, column: Column) -> Row:
+def _mean(group_summary: Summary | None, column: Column) -> Row:
     limits, term = (column.low, column.high), f"{column.name} mean"
-    if one is None:
+    if group_summary is None:
         return Row.unknown(term, limits)
-    found = Row.normal(term, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
-    reach = t_quantile(one.degrees) * found.error
-    return replace(found, of_population=within(one.mean, reach, limits))
+    row = Row.normal(term, group_summary.mean, group_summary.noise_of_mean, group_summary.sampling_of_mean, limits)
+    reach = t_quantile(group_summary.degrees) * row.error
+    return replace(row, of_population=within(group_summary.mean, reach, limits))
 
 
-def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:
+def _deviation(group_summary: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:
     """Ends of its intervals are the square roots of those of the variance."""
-    term, most = f"{column.name} sd", column.width / math.sqrt(2)
-    if one is None:
-        return Row.unknown(term, (0.0, most))
-    noise, both = one.noise_of_variance, one.noise_of_variance + one.sampling_of_variance
-    variance = Row.normal(term, one.variance_estimate, noise, one.sampling_of_variance, (0.0, most**2))
-    value = math.sqrt(one.variance_estimate) if one.variance_estimate > 0 else 0.0 if both == 0 else math.nan
+    term, largest_sd = f"{column.name} sd", column.width / math.sqrt(2)
+    if group_summary is None:
+        return Row.unknown(term, (0.0, largest_sd))
+    noise, both = group_summary.noise_of_variance, group_summary.noise_of_variance + group_summary.sampling_of_variance
+    variance = Row.normal(term, group_summary.variance_estimate, noise, group_summary.sampling_of_variance, (0.0, largest_sd**2))
+    value = math.sqrt(group_summary.variance_estimate) if group_summary.variance_estimate > 0 else 0.0 if both == 0 else math.nan
     if math.isnan(value):
         flags.append(
             Flag(
@@ -259,7 +261,7 @@ def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag
     slope = 1 / (2 * value) if value > 0 else math.nan if both > 0 else 0.0
     squares = (variance.of_noise, variance.of_population)
     ends = [(0.0 if math.isnan(value) else math.sqrt(low), math.sqrt(high)) for low, high in squares]
-    return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, most, ends[0], ends[1])
+    return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, largest_sd, ends[0], ends[1])
 
 
 def _missing(released: Released, column: Column, feature: ColumnBlock, place: int, size: _Size) -> Row:
@@ -274,18 +276,18 @@ def _missing(released: Released, column: Column, feature: ColumnBlock, place: in
     return _part(term, 1 - present, spread(gradient / size.part, released.deviations), released.weight * size.part)
 
 
-def _unless_few(row: Row, told: list[Flag], flags: list[Flag]) -> Row:
+def _unless_few(row: Row, few_flags: list[Flag], flags: list[Flag]) -> Row:
     """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
-    flags += [replace(flag, terms=(f"{row.group} {row.term}",)) for flag in told]
-    if not told or math.isnan(row.value):
+    flags += [replace(flag, terms=(f"{row.group} {row.term}",)) for flag in few_flags]
+    if not few_flags or math.isnan(row.value):
         return row
     return replace(row, value=math.nan, of_population=(0.0, row.of_population[1]), of_noise=(0.0, row.of_noise[1]))
 
 
 def _part(term: str, value: float, noise: float, records: float) -> Row:
     inside = min(max(value, 0.0), 1.0)
-    found = Row.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0))
-    return replace(found, of_population=wilson(value, records, noise))
+    row = Row.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0))
+    return replace(row, of_population=wilson(value, records, noise))
 
 
 def _levels(
@@ -302,18 +304,18 @@ def _levels(
             chosen = own * feature.along(len(feature.axes) - 1, np.eye(len(labels))[labels.index(level)])
             counted = own if level == MISSING else own * (1 - missing)
             what = f"{column.name} {level}" + (f" in {group}" if grouped else "")
-            value, noise, error, ends, told = part_of(released, feature, chosen, counted, what, False)
+            value, noise, error, ends, own_flags = part_of(released, feature, chosen, counted, what, False)
             term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
-            known = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-            row = replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends).of(group)
-            rows.append(_unless_few(row, told, flags))
+            with_interval = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
+            row = replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else with_interval, of_population=ends).of(group)
+            rows.append(_unless_few(row, own_flags, flags))
     if not grouped:
         return rows, None
     there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
     cells = released.mean(feature)[there.ravel()] * released.weight
     covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
-    test, told = independence(cells.reshape(there.shape), covariance)
-    flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in told]
+    test, own_flags = independence(cells.reshape(there.shape), covariance)
+    flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in own_flags]
     margins = KnownMargins.of(cells.reshape(there.shape), covariance, released.weight)
     for place, upper in margins.hidden_columns.items():
         level = column.categories[place]
@@ -330,9 +332,9 @@ def _difference(column: Column, cells: Array, covariance: Array, flags: list[Fla
 
     Of cells (2, levels), those levels left out that the noise hides.
     """
-    known = KnownMargins.of(cells, covariance)
-    (groups, levels), signed = (len(known.rows), len(known.columns)), len(column.categories) == 2
-    cells, covariance = known.within(cells, covariance)
+    margins = KnownMargins.of(cells, covariance)
+    (groups, levels), signed = (len(margins.rows), len(margins.columns)), len(column.categories) == 2
+    cells, covariance = margins.within(cells, covariance)
     cells = cells.ravel()
     nothing = Row.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
     flag = Flag(
@@ -365,16 +367,16 @@ def _difference(column: Column, cells: Array, covariance: Array, flags: list[Fla
 
 def _gaps(cells: Array) -> Array:
     """By how much the proportions of all levels but the first are larger in the second group."""
-    one, two = cells.reshape(2, -1)
-    found: Array = (two / two.sum() - one / one.sum())[1:]
-    return found
+    first, second = cells.reshape(2, -1)
+    gaps: Array = (second / second.sum() - first / first.sum())[1:]
+    return gaps
 
 
 def _middle(cells: Array) -> Array:
     """The mean of the two groups' covariance matrices of the levels but the first."""
-    one, two = (row / row.sum() for row in cells.reshape(2, -1))
-    found: Array = (np.diag(one + two) - np.outer(one, one) - np.outer(two, two))[1:, 1:] / 2
-    return found
+    first, second = (row / row.sum() for row in cells.reshape(2, -1))
+    mean: Array = (np.diag(first + second) - np.outer(first, first) - np.outer(second, second))[1:, 1:] / 2
+    return mean
 
 
 def _apart(cells: Array, signed: bool) -> Array:

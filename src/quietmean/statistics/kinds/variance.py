@@ -38,27 +38,27 @@ class Variance(Statistic):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.number(self.column)
-        found = summary(released, ColumnBlock(column))
+        present = summary(released, ColumnBlock(column))
         largest = (column.width / 2) ** 2 * (released.weight / (released.weight - 1) if released.weight > 1 else 1.0)
-        if found is None:
+        if present is None:
             return nothing_present(
                 f"column {column.name!r}", TERMS, [(0.0, largest), (0.0, math.sqrt(largest))], headline=HEADLINE
             )
         parties = columns.unit == PrivacyUnit.PARTY
-        return _estimates(found, largest, column.name, parties)
+        return _estimates(present, largest, column.name, parties)
 
 
-def _estimates(found: Summary, largest: float, column: str, parties: bool) -> Estimates:
-    noise = math.sqrt(found.noise_of_variance)
-    error = math.sqrt(found.noise_of_variance + found.sampling_of_variance)
-    value, flags = found.variance_estimate, []
-    if not found.spread_is_known and not parties:
+def _estimates(present: Summary, largest: float, column: str, parties: bool) -> Estimates:
+    noise = math.sqrt(present.noise_of_variance)
+    error = math.sqrt(present.noise_of_variance + present.sampling_of_variance)
+    value, flags = present.variance_estimate, []
+    if not present.spread_is_known and not parties:
         text = f"column {column!r}: noise hides the fourth moment; the population's interval assumes a normal distribution"
         flags.append(Flag("normal-theory", text))
     if value <= 0 and noise > 0:
         flags.append(Flag("no-variance", f"column {column!r}: noise hides the variance; only an upper end is known"))
         value = math.nan
-    centre = found.variance_estimate
+    centre = present.variance_estimate
     ends = [_ends(centre, one, largest, value) for one in (noise, error)]
     # Ends of the standard deviation are square roots of those of the variance.
     intervals = [np.array([pair, np.sqrt(pair)]) for pair in ends]
