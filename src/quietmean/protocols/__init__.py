@@ -48,13 +48,13 @@ def registry() -> dict[str, type[Mechanism]]:
 @cache
 def _aliases() -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Other names of protocols: the name that each stands for, and the options."""
-    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in registry().values():
         for alias, options in kind.aliases.items():
-            if alias in registry() or alias in found:
+            if alias in registry() or alias in aliases:
                 raise InputError(f"protocol {kind.name!r} has the other name {alias!r}, which is taken: leave it out")
-            found[alias] = kind.name, options
-    return found
+            aliases[alias] = kind.name, options
+    return aliases
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -71,8 +71,8 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 def get_protocol(name: str) -> type[Mechanism]:
     """The protocol of that name, or of that other name. Raises :class:`InputError` for an unknown one."""
-    known = _aliases()
-    return registry()[known[name][0] if name in known else require_known("protocol", name, [*registry(), *known])]
+    aliases = _aliases()
+    return registry()[aliases[name][0] if name in aliases else require_known("protocol", name, [*registry(), *aliases])]
 
 
 def configure(name: str, options: Mapping[str, Any] | None = None) -> Mechanism:

@@ -53,11 +53,11 @@ def read_eavesdropping(text: str | None) -> Eavesdropping | None:
     if text is None:
         return None
     try:
-        found: Eavesdropping = float(text)
+        eavesdropping: Eavesdropping = float(text)
     except ValueError:
-        found = text
-    require_eavesdropping(found)
-    return found
+        eavesdropping = text
+    require_eavesdropping(eavesdropping)
+    return eavesdropping
 
 
 def is_random(eavesdropping: Eavesdropping | None) -> bool:

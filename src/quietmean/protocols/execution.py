@@ -165,10 +165,10 @@ class Execution:
 
     @property
     def _granted(self) -> tuple[Assumption, ...]:
-        found = self.protocol.assumptions()
+        assumptions = self.protocol.assumptions()
         if self.interception is None:
-            return found
-        return tuple(self.interception.assumption if one.key == Key.CHANNELS else one for one in found)
+            return assumptions
+        return tuple(self.interception.assumption if one.key == Key.CHANNELS else one for one in assumptions)
 
     @cached_property
     def eavesdropper(self) -> Eavesdropper:
@@ -238,8 +238,8 @@ class Execution:
         counted = self.contributors().astype(np.float64)
         if self.trace.finished.all() or self.left_out or not counted.any():
             return counted
-        found = self.protocol.parts(self.schedule, self.trace)
-        relative: NDArray[np.float64] = found / found.max()
+        parts = self.protocol.parts(self.schedule, self.trace)
+        relative: NDArray[np.float64] = parts / parts.max()
         return relative
 
     @property
@@ -380,10 +380,10 @@ def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
 
 
 def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:
-    found: frozenset[PartyId] = frozenset(_array_field(raw, "left_out", list[int], []))
-    if not found <= set(range(parties)) or len(found) == parties:
-        raise InputError(f"left_out names {sorted(found)}: name some of the parties 0..{parties - 1}, not all")
-    return found
+    left_out: frozenset[PartyId] = frozenset(_array_field(raw, "left_out", list[int], []))
+    if not left_out <= set(range(parties)) or len(left_out) == parties:
+        raise InputError(f"left_out names {sorted(left_out)}: name some of the parties 0..{parties - 1}, not all")
+    return left_out
 
 
 def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:

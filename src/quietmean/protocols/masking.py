@@ -56,11 +56,11 @@ class MaskedMessages:
             # Any of the messages may be seen alone, and any others as a sum.
             return (len(hidden) * (from_pair + 2 * from_own) if len(hidden) else 0.0) / 4.0 + len(honest) * from_own / 2.0
         seen_ends = self.arrived[hidden].sum(axis=1)
-        both, one = int((seen_ends == 2).sum()), int((seen_ends == 1).sum())
+        both, single = int((seen_ends == 2).sum()), int((seen_ends == 1).sum())
         others = max(int((is_honest & self.arrived).sum()) - 1, 0)
         if self.aggregator is None or self.aggregator in adversary.corrupt:
             used = others if self.symmetric and both else both
             norms = used * (from_pair + 2 * from_own) if used else 0.0
         else:
             norms = others * 2 * from_own if others else 0.0
-        return float(norms + (one * (from_pair + from_own) if one else 0.0)) / 4.0
+        return float(norms + (single * (from_pair + from_own) if single else 0.0)) / 4.0

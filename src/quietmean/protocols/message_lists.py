@@ -29,12 +29,12 @@ EVERYBODY = "all"
 
 def schedule_lists(schedule: Schedule) -> list[Any]:
     """For each round "all", or one list of out-neighbours for each party."""
-    full, found = everybody(schedule.parties), []
+    full, lists = everybody(schedule.parties), []
     for round_ in range(1, schedule.rounds + 1):
         is_full = np.array_equal(schedule.neighbours[round_ - 1], full)
         rows = (list(schedule.recipients(round_, party)) for party in range(schedule.parties))
-        found.append(EVERYBODY if is_full else list(rows))
-    return found
+        lists.append(EVERYBODY if is_full else list(rows))
+    return lists
 
 
 def full_rounds(rounds: Sequence[Any], parties: int) -> list[Any]:
@@ -76,26 +76,26 @@ def _may_be_lost(schedule: Schedule, trace: ExecutionTrace) -> Mask:
 
 def _entries(chosen: Mask, possible: Mask, schedule: Schedule) -> list[Entry]:
     """Few entries for the messages ``chosen`` among those that are ``possible``, both (T, n, k_max)."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for place in np.nonzero(chosen.any(axis=(1, 2)))[0].tolist():
         left, others, receivers = chosen[place].copy(), possible[place] & ~chosen[place], schedule.neighbours[place]
         if not others.any():
-            found.append((place + 1, None, None))
+            entries.append((place + 1, None, None))
             continue
         senders = np.broadcast_to(np.arange(schedule.parties)[:, None], receivers.shape)
         for to_receiver, ends in ((True, receivers), (False, senders)):
             for party in _wholly(left, others, ends, schedule.parties):
-                found.append((place + 1, None, party) if to_receiver else (place + 1, party, None))
+                entries.append((place + 1, None, party) if to_receiver else (place + 1, party, None))
                 left &= ends != party
-        found += [(place + 1, sender, int(receivers[sender, slot])) for sender, slot in np.argwhere(left).tolist()]
-    return found
+        entries += [(place + 1, sender, int(receivers[sender, slot])) for sender, slot in np.argwhere(left).tolist()]
+    return entries
 
 
 def _wholly(chosen: Mask, others: Mask, ends: NDArray[Any], parties: int) -> list[int]:
     """The parties at that end of two or more messages ``chosen`` and of no other."""
     counts = [np.bincount(ends[mask], minlength=parties) for mask in (chosen, others)]
-    found: list[int] = np.nonzero((counts[0] > 1) & (counts[1] == 0))[0].tolist()
-    return found
+    covered: list[int] = np.nonzero((counts[0] > 1) & (counts[1] == 0))[0].tolist()
+    return covered
 
 
 def _read(raw: Any, name: str) -> list[Entry]:
@@ -110,13 +110,13 @@ def _messages(listed: Iterable[Entry], name: str, possible: Mask, schedule: Sche
     """
     mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     for round_, sender, receiver in listed:
-        known = 1 <= round_ <= schedule.rounds and all(end is None or 0 <= end < schedule.parties for end in (sender, receiver))
+        exists = 1 <= round_ <= schedule.rounds and all(end is None or 0 <= end < schedule.parties for end in (sender, receiver))
         rows = slice(sender, None if sender is None else sender + 1)
-        slots = schedule.neighbours[round_ - 1, rows] if known else np.empty((0, 0))
+        slots = schedule.neighbours[round_ - 1, rows] if exists else np.empty((0, 0))
         chosen = slots >= 0 if receiver is None else slots == receiver
         if not chosen.any():
             shown = ", ".join("null" if end is None else str(end) for end in (round_, sender, receiver))
             raise InputError(f"{name} message [{shown}] is not in the schedule: name [round, sender, receiver]")
-        whole = sender is None or receiver is None
-        mask[round_ - 1, rows] |= chosen & possible[round_ - 1, rows] if whole else chosen
+        is_open = sender is None or receiver is None
+        mask[round_ - 1, rows] |= chosen & possible[round_ - 1, rows] if is_open else chosen
     return mask

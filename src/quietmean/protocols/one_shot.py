@@ -114,11 +114,11 @@ class PairwiseNoise:
         _check_sensitivity(self.sensitivity)
         if not (np.isfinite(self.sigma_own).all() and (self.sigma_own >= 0).all()):
             raise InputError(f"sigma_own of {self.sigma_own.min():g} is no standard deviation: give finite numbers >= 0")
-        for one, other, sigma in self.edges:
-            if not (0 <= one < self.parties and 0 <= other < self.parties and one != other):
-                raise InputError(f"edge [{one}, {other}, {sigma:g}] does not join two of the parties 0..{self.parties - 1}")
+        for first, second, sigma in self.edges:
+            if not (0 <= first < self.parties and 0 <= second < self.parties and first != second):
+                raise InputError(f"edge [{first}, {second}, {sigma:g}] does not join two of the parties 0..{self.parties - 1}")
             if not (math.isfinite(sigma) and sigma >= 0):
-                raise InputError(f"edge [{one}, {other}, {sigma:g}] has no standard deviation: give a finite number >= 0")
+                raise InputError(f"edge [{first}, {second}, {sigma:g}] has no standard deviation: give a finite number >= 0")
 
     @property
     def parties(self) -> int:
@@ -134,9 +134,9 @@ class PairwiseNoise:
         noise: list[dict[int, float]] = [{} for _ in range(self.parties)]
         for party, sigma in enumerate(self.sigma_own.tolist()):
             noise[party][builder.add_noise([party], sigma, NoiseGroup.INDEPENDENT)] = 1.0
-        for one, other, sigma in self.edges:
-            term = builder.add_noise([one, other], sigma, NoiseGroup.CANCELLING)
-            noise[max(one, other)][term], noise[min(one, other)][term] = 1.0, -1.0
+        for first, second, sigma in self.edges:
+            term = builder.add_noise([first, second], sigma, NoiseGroup.CANCELLING)
+            noise[max(first, second)][term], noise[min(first, second)][term] = 1.0, -1.0
         for party in np.nonzero(self.responded)[0].tolist():
             builder.add_message(party, 1, values={party: 1.0}, noise=noise[party], released=True)
         return builder.build()
@@ -144,8 +144,8 @@ class PairwiseNoise:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> PairwiseNoise:
         """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
-        known = ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity", *RECEIPT_ENTRIES)
-        refuse_unknown("an execution", raw, known)
+        fields = ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity", *RECEIPT_ENTRIES)
+        refuse_unknown("an execution", raw, fields)
         parties = _parties(raw)
         edges = _converted(raw, "edges", list[tuple[int, int, float]])
         own = _converted(raw, "sigma_own", list[float])

@@ -46,9 +46,9 @@ def connectivity(parties: int, pairs: NDArray[np.int64], members: Mask) -> float
     if not 1 < count <= _LARGEST_GRAPH:
         return 0.0
     place = np.cumsum(members) - 1
-    one, other = place[inside].T
+    low, high = place[inside].T
     laplacian = np.zeros((count, count))
-    laplacian[one, other] = laplacian[other, one] = -1.0
+    laplacian[low, high] = laplacian[high, low] = -1.0
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
     values = np.linalg.eigvalsh(laplacian)
     return max(0.0, float(values[1] - _ROUNDING * values[-1]))
@@ -68,5 +68,5 @@ def connected_information(own: float, pair: float, connected: float, members: in
 def mu_of(sensitivity: float, variance: Array, information: float, members: Mask) -> Array:
     """mu of the parties that sent anything, by the better of a variance that hides each, (n,), and an information of any."""
     with np.errstate(divide="ignore"):
-        least = np.minimum(1.0 / variance, information)
-    return np.where(members, sensitivity * np.sqrt(least), 0.0)
+        information_bound = np.minimum(1.0 / variance, information)
+    return np.where(members, sensitivity * np.sqrt(information_bound), 0.0)

@@ -50,9 +50,9 @@ class Target:
     eavesdropping: Eavesdropping | None = None
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            if one.type in _KINDS:
-                require_number(one.name, getattr(self, one.name), _KINDS[one.type])
+        for field in fields(self):
+            if field.type in _KINDS:
+                require_number(field.name, getattr(self, field.name), _KINDS[field.type])
         if self.parties < 2:
             have = "party has" if self.parties == 1 else "parties have"
             raise InputError(f"{self.parties} {have} nobody to compute with: at least 2 parties are needed")
@@ -170,25 +170,25 @@ def asked_in_nats(nats: float) -> str:
 
 def budget_warnings(target: Target, records: float | None = None) -> list[str]:
     """What a data-protection officer would object to in a budget, a sentence each. ``records``: of all parties, if known."""
-    found = []
+    warnings = []
     counted = "parties" if target.unit == PrivacyUnit.PARTY or records is None else "records"
     units = target.parties if counted == "parties" or records is None else records
     if target.delta >= 1 / units:
-        found.append(
+        warnings.append(
             f"delta {target.delta:g} is not below 1 / {units:g} {counted}: a mechanism that publishes one of them in the clear "
             "would satisfy it, choose a much smaller one, for example 1e-6"
         )
     if target.nats is not None:
-        found.append(
+        warnings.append(
             f"{target.nats:g} nats are an average over values, and no differential privacy: epsilon is infinite, and no budget "
             "counts this study"
         )
     elif target.epsilon > LARGEST_USUAL_EPSILON:
-        found.append(
+        warnings.append(
             f"epsilon {target.epsilon:g} is above {LARGEST_USUAL_EPSILON:g}: what is published may be e^{target.epsilon:g} times "
             "as likely with one value as with another, which protects next to nothing"
         )
-    return found
+    return warnings
 
 
 def colluding_count(parties: int, colluding: float) -> int:

@@ -114,8 +114,8 @@ class Dynamics:
         companion = np.block([[now, -before], [np.eye(n), np.zeros((n, n))]])
         roots = list(np.linalg.eigvals(companion))
         # These belong to the mean itself, and to what a bipartite graph cannot distinguish: no error of x.
-        for known in [1.0, *([2 * self.theta - 1.0] if self.bipartite else [])]:
-            roots.pop(int(np.argmin(np.abs(np.array(roots) - known))))
+        for harmless in [1.0, *([2 * self.theta - 1.0] if self.bipartite else [])]:
+            roots.pop(int(np.argmin(np.abs(np.array(roots) - harmless))))
         return float(np.abs(roots).max(initial=0.0))
 
     def steady_state_mse(self, delta_min: float, broadcast: bool = False) -> float:

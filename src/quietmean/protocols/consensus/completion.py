@@ -23,7 +23,7 @@ def complete(parameters: Settings, parties: int) -> Settings:
     """The same for so many parties, with no field open. Raises :class:`InputError` for parameters that contradict each other."""
     edges = parameters.graph_edges(parties)
     theta = given_value(parameters.theta, 0.0)
-    whole = replace(
+    completed = replace(
         parameters,
         edges=edges,
         parties=parties,
@@ -38,9 +38,9 @@ def complete(parameters: Settings, parties: int) -> Settings:
         **_UNQUANTISED,
     )
     if parameters.bits is not None:
-        whole = whole.quantised(_quantisation(parameters, whole))
-    iterations = default_iterations(whole) if parameters.iterations is OPEN else whole.iterations
-    return replace(whole, iterations=iterations, **_opening(parameters, iterations))
+        completed = completed.quantised(_quantisation(parameters, completed))
+    iterations = default_iterations(completed) if parameters.iterations is OPEN else completed.iterations
+    return replace(completed, iterations=iterations, **_opening(parameters, iterations))
 
 
 def _opening(asked: ConsensusParameters, iterations: int) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def _step(parameters: ConsensusParameters, edges: Edges, parties: int, theta: fl
     return best_step(edges, parties, theta)
 
 
-def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Quantisation:
-    """The requested quantiser, with defaults that follow from the iteration ``whole``, which is not quantised."""
+def _quantisation(asked: ConsensusParameters, iteration: ConsensusParameters) -> Quantisation:
+    """The requested quantiser, with defaults that follow from the ``iteration``, which is not quantised."""
     from quietmean.protocols.consensus.analysis import (
         Dynamics,
         check_quantisation,
@@ -79,20 +79,20 @@ def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Qua
         raise InputError(
             f"delta_min is {asked.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
         )
-    two_step = given_value(asked.two_step, whole.theta == 0 and not whole.broadcast)
+    two_step = given_value(asked.two_step, iteration.theta == 0 and not iteration.broadcast)
     given = asked.gamma is not OPEN
-    rate = slowest_difference(Dynamics.of(whole), whole.broadcast) if automatic or not given else 0.0
+    rate = slowest_difference(Dynamics.of(iteration), iteration.broadcast) if automatic or not given else 0.0
     gamma = asked.gamma if given else default_gamma(rate)
-    spread = float(np.sqrt((whole.deviations**2).mean())) if whole.deviations.size else 0.0
+    spread = float(np.sqrt((iteration.deviations**2).mean())) if iteration.deviations.size else 0.0
     delta_0 = given_value(asked.delta_0, max(default_delta_0(bits, spread, asked.value_sd), asked.delta_min))
     chosen = Quantisation(bits, gamma, delta_0, asked.delta_min, two_step, asked.dither_seed)
     if given:
-        check_quantisation(whole, chosen)
+        check_quantisation(iteration, chosen)
     if not automatic:
         return chosen
     if asked.delta_0 is not OPEN:
         raise InputError('delta_0 follows from the bits that "auto" finds: leave it out, or name the bits')
-    return enough_bits(whole, chosen, asked.value_sd, rate)
+    return enough_bits(iteration, chosen, asked.value_sd, rate)
 
 
 def default_iterations(parameters: ConsensusParameters) -> int:

@@ -58,14 +58,14 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
     noisy = replace(asked.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
-    found = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
-    sigma = found.sigma_local
-    refuse_overload_of(asked, found)
+    parameters = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
+    sigma = parameters.sigma_local
+    refuse_overload_of(asked, parameters)
     certificate = (
         f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
-        f"{len(found.edges)} edges; whoever hears all differences included"
+        f"{len(parameters.edges)} edges; whoever hears all differences included"
     )
-    return found, sigma**2 / target.parties + quantisation_error(found), certificate
+    return parameters, sigma**2 / target.parties + quantisation_error(parameters), certificate
 
 
 def completed(asked: Settings, target: Target) -> Settings:
@@ -73,12 +73,15 @@ def completed(asked: Settings, target: Target) -> Settings:
 
     Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
     """
-    found = complete(asked, target.parties)
+    quantised = complete(asked, target.parties)
     # A smallest cell is wanted for itself.
     if asked.bits is not AUTO or asked.delta_min > 0:
-        return found
+        return quantised
     plain = complete(replace(asked, bits=None), target.parties)
-    return min((plain, found), key=lambda one: bytes_over_a_link(one.quantisation, one.iterations, target.dimension))
+    return min(
+        (plain, quantised),
+        key=lambda parameters: bytes_over_a_link(parameters.quantisation, parameters.iterations, target.dimension),
+    )
 
 
 def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
@@ -94,55 +97,55 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     # A thousandth below, for what whole numbers tell besides.
     share = float(revealed_variance(nats)) * (1 - 1e-3)
     if share * honest <= 1:
-        least = of_sum(honest)
+        least_nats = of_sum(honest)
         raise InputError(
-            f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least:.4g} nats of each by itself: choose "
-            "more, or plan for more parties or fewer colluding ones"
+            f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least_nats:.4g} nats of each by itself: "
+            "choose more, or plan for more parties or fewer colluding ones"
         )
     gap = 1 - math.cos(math.pi / honest)
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
     silent = replace(asked.filled(theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
-    found = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
+    parameters = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
     # An edge that is given up no longer hides anything: none is.
-    found = replace(found, patience=found.iterations + 1)
-    found = replace(found, **found.on_grid(target, [sigma_z, prior]))
-    refuse_overload_of(asked, found)
+    parameters = replace(parameters, patience=parameters.iterations + 1)
+    parameters = replace(parameters, **parameters.on_grid(target, [sigma_z, prior]))
+    refuse_overload_of(asked, parameters)
     certificate = (
         f"at most {nats:g} nats a coordinate against every coalition of {target.colluding} parties: proven, since no "
-        f"{target.colluding} parties disconnect the graph of {len(found.edges)} edges; for independent normal values of standard "
-        f"deviation {prior:g} or less, half the range"
+        f"{target.colluding} parties disconnect the graph of {len(parameters.edges)} edges; for independent normal values of "
+        f"standard deviation {prior:g} or less, half the range"
     )
-    return found, 0.0, certificate
+    return parameters, 0.0, certificate
 
 
-def _on_grid(found: Settings, target: Target) -> Settings:
+def _on_grid(parameters: Settings, target: Target) -> Settings:
     """With discrete noise, and so much more of it as whole numbers need; unchanged where float64 noise is asked for."""
     from quietmean.privacy import mu_of_budget
     from quietmean.protocols.consensus.loss import ConsensusLossConversion
 
-    grid = found.on_grid(target, [found.sigma_local, *found.deviations[:1, 0].tolist()])
+    grid = parameters.on_grid(target, [parameters.sigma_local, *parameters.deviations[:1, 0].tolist()])
     if not grid:
-        return found
-    whole = replace(found, **grid)
-    conversion = ConsensusLossConversion(whole, np.ones(len(whole.edges), dtype=np.bool_))
+        return parameters
+    gridded = replace(parameters, **grid)
+    conversion = ConsensusLossConversion(gridded, np.ones(len(gridded.edges), dtype=np.bool_))
     mu = mu_of_budget(target.epsilon, target.delta)
     # As a bound for every coalition: all edges are rounded along.
     more = math.sqrt((1.0 + conversion.dimension * conversion.most_rounding / mu**2) * conversion.correction) * (1 + 1e-10)
     levels: dict[str, Any] = {
-        "sigma_local": round_up(found.sigma_local * more),
-        "sigma_z": round_up(float(found.deviations.max(initial=0.0)) * more),
+        "sigma_local": round_up(parameters.sigma_local * more),
+        "sigma_z": round_up(float(parameters.deviations.max(initial=0.0)) * more),
     }
-    return replace(whole, **levels)
+    return replace(gridded, **levels)
 
 
-def refuse_overload_of(asked: ConsensusParameters, found: ConsensusParameters) -> None:
+def refuse_overload_of(asked: ConsensusParameters, parameters: ConsensusParameters) -> None:
     """Raises :class:`InputError` if a given number of bits would overload. This is for plans; files with it can still be run."""
     from quietmean.protocols.consensus.trial import refuse_overload
 
     if asked.bits is not None and asked.bits is not AUTO:
-        refuse_overload(found, asked.value_sd)
+        refuse_overload(parameters, asked.value_sd)
 
 
 def quantisation_error(parameters: ConsensusParameters) -> float:

@@ -83,12 +83,12 @@ def _results(
 def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
     """How much of each party's value is in the results, shape (n,): the mean over the parties that have one. Exact."""
     parties, links = parameters.parties, parameters.links
-    found, ended = np.zeros(parties), _with_results(parameters, schedule, trace)
+    parts, ended = np.zeros(parties), _with_results(parameters, schedule, trace)
     if not ended.any():
-        return found
+        return parts
     for first in range(0, parties, _COLUMNS):
         values = np.eye(parties, min(_COLUMNS, parties - first), -first)
         z = np.zeros((len(links), values.shape[1]))
         left, weight = _results(parameters, schedule, trace, values, np.ones(parties), z)
-        found[first : first + values.shape[1]] = (left[ended] / weight[ended, None]).mean(axis=0)
-    return np.maximum(found, 0.0)
+        parts[first : first + values.shape[1]] = (left[ended] / weight[ended, None]).mean(axis=0)
+    return np.maximum(parts, 0.0)

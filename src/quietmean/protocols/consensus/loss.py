@@ -90,8 +90,8 @@ class ConsensusLossConversion(GridLossConversion):
 
     def _hidden(self, adversary: Adversary, honest: Sequence[PartyId]) -> NDArray[np.bool_]:
         """The edges between honest parties of which z^(0) is not known."""
-        known = {party for party, round_ in adversary.observed if round_ <= 1}
-        members = np.array(sorted(set(honest) - known), dtype=np.int64)
+        revealed = {party for party, round_ in adversary.observed if round_ <= 1}
+        members = np.array(sorted(set(honest) - revealed), dtype=np.int64)
         hidden: NDArray[np.bool_] = self._hiding & np.isin(self._edges, members).all(axis=1)
         return hidden
 
@@ -114,8 +114,8 @@ class ConsensusLossConversion(GridLossConversion):
         """Of the worst of these that told something. Where no edge drops out, the u of silent ones is given away as well."""
         members = sorted(honest if self._all_or_none else honest - self._silent)
         hiding = self._hiding & np.isin(self._edges, members).all(axis=1)
-        told = ~np.isin(members, sorted(self._silent))
-        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd)[told].max(initial=0.0))
+        is_visible = ~np.isin(members, sorted(self._silent))
+        return float(nats_of_hidden(self._covariance(members, hiding), prior_sd)[is_visible].max(initial=0.0))
 
     def _by_connectivity(self, size: int, prior_sd: float) -> float:
         """1 / n_H of the value's variance by the sum, and the rest by differences: see :mod:`.design`."""
@@ -129,10 +129,16 @@ class ConsensusLossConversion(GridLossConversion):
     def _in_whole_numbers(self, nats: Array, prior_sd: float) -> Array:
         """For values and noise on the grid: see docs/mathematics.md, where the kernel needs a short basis."""
         value = prior_sd**2 / self._unit
-        least = min([value, *(self._weights[self._hiding] / self._unit), *([self._own**2 / self._unit] if self._own else [])])
+        smallest_variance = min(
+            [value, *(self._weights[self._hiding] / self._unit), *([self._own**2 / self._unit] if self._own else [])]
+        )
         noise = float(np.min(self._deviations[self._deviations > 0], initial=np.inf)) ** 2 / self._unit
         kernel = int(self._hiding.sum()) * (4.0 / noise + 2.0 / value)
-        return nats_of_whole_numbers(nats * (1 + _MARGIN), least) if kernel <= _SHORT else np.where(nats > 0, np.inf, 0.0)
+        return (
+            nats_of_whole_numbers(nats * (1 + _MARGIN), smallest_variance)
+            if kernel <= _SHORT
+            else np.where(nats > 0, np.inf, 0.0)
+        )
 
     def _information(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
         """The diagonal of (sigma_local^2 I + L)^-1, shape (n_H,)."""
@@ -143,8 +149,8 @@ class ConsensusLossConversion(GridLossConversion):
         """sigma_local^2 I + L, shape (n_H, n_H)."""
         place = {party: row for row, party in enumerate(honest)}
         covariance = np.eye(len(honest)) * self._own**2
-        for (one, other), weight in zip(self._edges[hiding].tolist(), self._weights[hiding].tolist(), strict=True):
-            first, second = place[one], place[other]
+        for (low, high), weight in zip(self._edges[hiding].tolist(), self._weights[hiding].tolist(), strict=True):
+            first, second = place[low], place[high]
             covariance[[first, second], [first, second]] += weight
             covariance[[first, second], [second, first]] -= weight
         return covariance

@@ -66,9 +66,9 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return complete(self, parties)
 
     def template(self, target: Target) -> Self:
-        found = super().template(target)
-        refuse_overload_of(self, found)
-        return found
+        template = super().template(target)
+        refuse_overload_of(self, template)
+        return template
 
     def defaults(self, target: Target) -> dict[str, Any]:
         usual = {"theta": 0.2, "c": AUTO, "local_noise": "gaussian"}
@@ -84,8 +84,8 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         )
 
     def design(self, target: Target) -> Design:
-        found, error, certificate = designed(self, target)
-        return Design(found, error, 0.0, certificate)
+        parameters, error, certificate = designed(self, target)
+        return Design(parameters, error, 0.0, certificate)
 
     @property
     def is_linear(self) -> bool:

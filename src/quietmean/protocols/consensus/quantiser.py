@@ -67,9 +67,9 @@ class Quantisers:
         shift = dither(settings, iteration, 0, count, target.shape[1])[rows]
         indices, overloaded = quantise(settings, iteration, target, shift)
         # A broadcast is one message, however many links it takes.
-        most = np.zeros(count, dtype=np.int64)
-        np.maximum.at(most, rows[sends], overloaded[sends].sum(axis=1))
-        self.overloads[iteration - 1] = most.sum()
+        overloads = np.zeros(count, dtype=np.int64)
+        np.maximum.at(overloads, rows[sends], overloaded[sends].sum(axis=1))
+        self.overloads[iteration - 1] = overloads.sum()
         self.peaks[iteration - 1] = np.abs(target[sends]).max(initial=0.0) / settings.width(iteration)
         return reconstruct(settings, iteration, indices, shift)
 

@@ -28,8 +28,8 @@ _MEASURED, _MEASURED_ACCURACY = 600, 5e-3
 
 def adjacency(edges: Edges, parties: int) -> csr_array[np.float64]:
     """The adjacency matrix, shape (n, n), of edges (m, 2)."""
-    one, other = edges.T
-    places = (np.concatenate([one, other]), np.concatenate([other, one]))
+    low, high = edges.T
+    places = (np.concatenate([low, high]), np.concatenate([high, low]))
     return csr_array(coo_array((np.ones(2 * len(edges)), places), shape=(parties, parties)))
 
 
@@ -55,8 +55,8 @@ def _outermost(matrix: csr_array[np.float64], sign: float, count: int, degree: f
     """The ``count`` largest eigenvalues of ``sign`` A, largest first, times ``sign``."""
     start = _start(matrix.shape[0], 0)
     shift = degree * (1 + 1e-3)
-    found = eigsh(sign * matrix.tocsc(), k=count, sigma=shift, which="LM", tol=1e-12, v0=start, return_eigenvectors=False)
-    ordered: Array = sign * np.sort(found)[::-1]
+    eigenvalues = eigsh(sign * matrix.tocsc(), k=count, sigma=shift, which="LM", tol=1e-12, v0=start, return_eigenvectors=False)
+    ordered: Array = sign * np.sort(eigenvalues)[::-1]
     return ordered
 
 
@@ -67,11 +67,11 @@ def found_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: flo
     theta = 0, where hundreds are of nearly the same size.
     """
     operator = _operator(degree.astype(np.float64), adjacency(edges, parties), theta, c)
-    known = [1.0, *([2 * theta - 1.0] if bipartite else [])]
+    known_roots = [1.0, *([2 * theta - 1.0] if bipartite else [])]
     best = 0.0
     for attempt in range(_STARTS):
         roots = _largest_roots(operator, attempt)
-        for root in known:
+        for root in known_roots:
             near = np.abs(roots - root) < 1e-7
             roots = roots[~near] if near.sum() <= 1 else np.delete(roots, int(np.argmin(np.abs(roots - root))))
         best = max(best, float(np.abs(roots).max(initial=0.0)))
@@ -120,15 +120,15 @@ def _operator(degree: Array, matrix: csr_array[np.float64], theta: float, c: flo
 def _largest_roots(operator: LinearOperator, attempt: int) -> NDArray[np.complex128]:
     """Roots of large size, confirmed by their residuals: if it breaks down, the solver returns others."""
     size = operator.shape[0]
-    found: tuple[NDArray[np.inexact[Any]], NDArray[np.inexact[Any]]]
+    eigenpairs: tuple[NDArray[np.inexact[Any]], NDArray[np.inexact[Any]]]
     try:
-        found = eigs(operator, k=_ROOTS, ncv=_SPACE, which="LM", tol=_ACCURACY, maxiter=_RESTARTS, v0=_start(size, attempt))
+        eigenpairs = eigs(operator, k=_ROOTS, ncv=_SPACE, which="LM", tol=_ACCURACY, maxiter=_RESTARTS, v0=_start(size, attempt))
     except ArpackNoConvergence as stopped:
-        found = stopped.eigenvalues, stopped.eigenvectors
+        eigenpairs = stopped.eigenvalues, stopped.eigenvectors
     except ArpackError:
         return np.empty(0, dtype=np.complex128)
     good = []
-    for root, vector in zip(found[0], found[1].T, strict=True):
+    for root, vector in zip(eigenpairs[0], eigenpairs[1].T, strict=True):
         length = float(np.linalg.norm(vector))
         image = operator.matvec(vector.real) + 1j * operator.matvec(vector.imag)
         if length > 0 and np.linalg.norm(image - root * vector) <= _DOUBTFUL * length:

@@ -78,14 +78,14 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
 
 def _tree(first: NDArray[np.int64], receiver: NDArray[np.int64]) -> list[tuple[int, int]]:
     """(child, parent) of a spanning tree, breadth first from party 0."""
-    seen, queue, found = {0}, [0], []
+    seen, queue, tree = {0}, [0], []
     for parent in queue:
         for child in receiver[first[parent] : first[parent + 1]].tolist():
             if child not in seen:
                 seen.add(child)
                 queue.append(child)
-                found.append((child, parent))
-    return found
+                tree.append((child, parent))
+    return tree
 
 
 def _value_rows(builder: TranscriptBuilder, parameters: ConsensusParameters) -> list[int]:
@@ -125,10 +125,10 @@ class _Irregular:
         self._initial = []
         for link, (sender, receiver) in enumerate(zip(links.sender.tolist(), links.receiver.tolist(), strict=True)):
             noise = {builder.add_noise([sender], float(links.sigma[link]), NoiseGroup.CANCELLING): 1.0}
-            known = [receiver] if self._deliveries.handed[0, link] else []
+            receivers = [receiver] if self._deliveries.handed[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
             round_ = 1 if self._trace.online[1, sender] else 0
-            self._initial.append(builder.add_message(sender, round_, known, noise=noise))
+            self._initial.append(builder.add_message(sender, round_, receivers, noise=noise))
 
     def _send_anew(self, party: int, mine: list[int], round_: int) -> None:
         key = np.array(mine).tobytes()

@@ -48,10 +48,10 @@ def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int
     parties, own = parameters.parties, parameters.sigma_local**2
     pair, hiding = _shared(parameters), (parameters.deviations > 0).all(axis=1)
     if math.comb(parties, size) > MOST_TRIED:
-        known, least = complete_bound(parameters, sensitivity, size), float(pair[hiding].min(initial=np.inf))
+        by_formula, smallest_pair = complete_bound(parameters, sensitivity, size), float(pair[hiding].min(initial=np.inf))
         left = connected_without(size, parameters.edges[hiding], parties)
-        information = connected_information(own, least, left + size, parties, size) if hiding.any() else np.inf
-        return CoalitionBound(np.minimum(known.mu, sensitivity * math.sqrt(information)), known.proof)
+        information = connected_information(own, smallest_pair, left + size, parties, size) if hiding.any() else np.inf
+        return CoalitionBound(np.minimum(by_formula.mu, sensitivity * math.sqrt(information)), by_formula.proof)
     worst = np.zeros(parties)
     for corrupt in itertools.combinations(range(parties), size):
         honest = np.setdiff1d(np.arange(parties), corrupt)
@@ -85,16 +85,16 @@ def complete_bound(parameters: ConsensusParameters, sensitivity: float, size: in
     """If no edge drops out."""
     own, shared = parameters.sigma_local**2, _shared(parameters)
     near: list[list[float]] = [[] for _ in range(parameters.parties)]
-    for (one, other), pair in zip(parameters.edges.tolist(), shared.tolist(), strict=True):
-        for party in (one, other):
+    for (low, high), pair in zip(parameters.edges.tolist(), shared.tolist(), strict=True):
+        for party in (low, high):
             near[party].append(through_partner(own, pair))
     hidden = np.zeros((parameters.parties, max(map(len, near), default=0)))
-    for party, found in enumerate(near):
-        hidden[party, : len(found)] = found
+    for party, variances in enumerate(near):
+        hidden[party, : len(variances)] = variances
     everyone = np.ones(parameters.parties, dtype=np.bool_)
     connected = connectivity(parameters.parties, parameters.edges, everyone)
-    least = float(shared.min(initial=np.inf)) if shared.size else 0.0
-    information = connected_information(own, least, connected, parameters.parties, size)
+    smallest_pair = float(shared.min(initial=np.inf)) if shared.size else 0.0
+    information = connected_information(own, smallest_pair, connected, parameters.parties, size)
     mu = mu_of(sensitivity, star_variance(own, hidden, size), information, everyone)
     return CoalitionBound(mu, "the star of a party's neighbours, or the connectivity of the graph")
 

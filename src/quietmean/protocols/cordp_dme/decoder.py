@@ -63,8 +63,8 @@ class LateDecoder:
         """
         if not 0 <= party < self._parties:
             raise InputError(f"party {party} does not exist: parties are numbered 0..{self._parties - 1}")
-        known = self._releases.setdefault(party, release)
-        if not np.array_equal(known.vector, release.vector) or known.weight != release.weight:
+        earlier = self._releases.setdefault(party, release)
+        if not np.array_equal(earlier.vector, release.vector) or earlier.weight != release.weight:
             raise InputError(f"party {party} sent two different messages: the second one would reveal more, keep the first")
 
     @property

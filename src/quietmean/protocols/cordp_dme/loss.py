@@ -62,5 +62,5 @@ class _CompleteLossConversion(LossConversion):
 
     def _limit(self, colluding: int, rounded: float, sensitivity: float) -> float:
         own, pair, parties = self._everybody.own, self._everybody.pair, self._everybody.arrived.size
-        whole = sensitivity**2 * leakage(own**2, pair**2, parties, colluding) + self._conversion.dimension * rounded
-        return math.sqrt(whole * self._conversion.correction)
+        square = sensitivity**2 * leakage(own**2, pair**2, parties, colluding) + self._conversion.dimension * rounded
+        return math.sqrt(square * self._conversion.correction)

@@ -81,23 +81,23 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         """The optimum by formula; on a sparse graph where all coalitions can be tried, by exact accounting of all."""
         template = self.template(target)
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        found, certificate = template._levels(target, unit)
-        found = found._with_grid(target)
-        noise, lost = _predicted(found, target)
-        return Design(found, noise, lost, certificate)
+        levels, certificate = template._levels(target, unit)
+        levels = levels._with_grid(target)
+        noise, lost = _predicted(levels, target)
+        return Design(levels, noise, lost, certificate)
 
     def _with_grid(self, target: Target) -> Self:
         """On a grid, with so much more noise as whole numbers need."""
         from quietmean.privacy import GridLossConversion, mu_of_budget
         from quietmean.protocols.cordp_dme.loss import grid_bound
 
-        found = replace(self, **self.on_grid(target, [self.sigma_own, self.sigma_pair]))
-        pairs = found.draw_schedule(target.parties, Seed.public("figures")).pairs
-        conversion = grid_bound(found, pairs, np.ones(target.parties, dtype=np.bool_))
+        gridded = replace(self, **self.on_grid(target, [self.sigma_own, self.sigma_pair]))
+        pairs = gridded.draw_schedule(target.parties, Seed.public("figures")).pairs
+        conversion = grid_bound(gridded, pairs, np.ones(target.parties, dtype=np.bool_))
         if not isinstance(conversion, GridLossConversion):
-            return found
+            return gridded
         more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
-        return replace(found, sigma_own=round_up(found.sigma_own * more), sigma_pair=round_up(found.sigma_pair * more))
+        return replace(gridded, sigma_own=round_up(gridded.sigma_own * more), sigma_pair=round_up(gridded.sigma_pair * more))
 
     def _levels(self, target: Target, unit: float) -> tuple[Self, str]:
         """With the noise of the least error, and how it is certified; ``unit`` is s, the variance of the Gaussian mechanism."""
@@ -144,8 +144,8 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             figures["mse_biased"] = biased_mse(unbiased, self.radius)
             figures["epsilon_on_ball"] = _epsilon_on_ball(target, self.radius)
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        least = least_error(target.parties, responding, target.colluding, unit)
-        figures["mse_unbiased_least"] = target.dimension * least / responding
+        least_variance = least_error(target.parties, responding, target.colluding, unit)
+        figures["mse_unbiased_least"] = target.dimension * least_variance / responding
         return figures
 
     @property

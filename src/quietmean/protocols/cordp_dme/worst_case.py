@@ -48,9 +48,9 @@ def all_pairs_information(own: float, pair: float, sent: int, absent: int, size:
 
     An honest absent party hides each message by one more shared term. All coalitions with as many absent members are alike.
     """
-    found = 0.0
+    worst = 0.0
     for quiet in range(min(size, absent) + 1):
         alone = own + (absent - quiet) * pair
         honest = max(sent - (size - quiet), 1)
-        found = max(found, connected_information(alone, pair, float(honest), honest, 0))
-    return found
+        worst = max(worst, connected_information(alone, pair, float(honest), honest, 0))
+    return worst

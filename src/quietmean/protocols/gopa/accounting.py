@@ -85,8 +85,8 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
     published = execution.contributors()
     members = [party for party in np.nonzero(published)[0].tolist() if party not in set(coalition)]
     graph = laplacian(shared_pairs(execution), members)
-    found = graph_mu(graph, protocol.sigma_star, protocol.sigma_delta, execution.sensitivity) if members else ()
-    return {party: float(mu) for party, mu in zip(members, found, strict=True)}
+    mu_of_members = graph_mu(graph, protocol.sigma_star, protocol.sigma_delta, execution.sensitivity) if members else ()
+    return {party: float(mu) for party, mu in zip(members, mu_of_members, strict=True)}
 
 
 def shared_pairs(execution: Execution) -> NDArray[np.int64]:

@@ -66,12 +66,13 @@ def expected_left_over(target: Target, partners: int) -> float:
     return (target.parties - target.responding) / 2 * pair_chance(target.parties, partners)
 
 
-def check_partners(partners: int, least: int, parties: int) -> None:
+def check_partners(partners: int, least_partners: int, parties: int) -> None:
     """Raises :class:`InputError` if a party cannot have as many partners as it must have."""
-    most = min(partners, parties - 1)
-    if least > most:
+    most_partners = min(partners, parties - 1)
+    if least_partners > most_partners:
         raise InputError(
-            f"least_partners is {least} but a party has only {most} for sure: choose {most} or fewer, or more partners"
+            f"least_partners is {least_partners} but a party has only {most_partners} for sure: choose {most_partners} or "
+            "fewer, or more partners"
         )
 
 

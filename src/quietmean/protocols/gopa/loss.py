@@ -34,5 +34,5 @@ def star_loss(parameters: GopaParameters, parties: int) -> LossConversion:
     star, delta, step = parameters.sigma_star, parameters.sigma_delta, parameters.step
     pairs = min(parties * (parties - 1) // 2, parties * parameters.partners) if delta else 0
     edge = (step / delta) ** 2 + 2 * (step / star) ** 2 if delta and star else 0.0
-    most = (parties - 1) * edge / 4.0
-    return parameters.grid_loss([star, delta], parties + pairs, lambda *_: most, most)
+    rounding = (parties - 1) * edge / 4.0
+    return parameters.grid_loss([star, delta], parties + pairs, lambda *_: rounding, rounding)

@@ -54,14 +54,14 @@ class PeerOutcome:
     published: Mask
 
     @classmethod
-    def of(cls, least: int, schedule: Schedule, trace: ExecutionTrace) -> PeerOutcome:
-        heard, known = (_table(schedule, table) for table in trace.deliveries(schedule))
+    def of(cls, least_partners: int, schedule: Schedule, trace: ExecutionTrace) -> PeerOutcome:
+        heard, acknowledged = (_table(schedule, table) for table in trace.deliveries(schedule))
         # A party counts on another if it heard it, and knows that it was heard.
-        counts_on = heard.T & known
+        counts_on = heard.T & acknowledged
         low, high = schedule.pairs.T
         sharing = np.column_stack([counts_on[low, high], counts_on[high, low]])
         partners = np.bincount(schedule.pairs[sharing], minlength=schedule.parties)
-        return cls(schedule.pairs, sharing, trace.online[RELEASE] & (partners >= least))
+        return cls(schedule.pairs, sharing, trace.online[RELEASE] & (partners >= least_partners))
 
     @property
     def added(self) -> Mask:

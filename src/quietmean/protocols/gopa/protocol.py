@@ -115,8 +115,8 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     def own_assumptions(self) -> tuple[Assumption, ...]:
         if self.aggregator is None:
             return (SHARED_KEYS, _SILENT)
-        told = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
-        return (Assumption(Key.AGGREGATOR, told), SHARED_KEYS)
+        sentence = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
+        return (Assumption(Key.AGGREGATOR, sentence), SHARED_KEYS)
 
     def defaults(self, target: Target) -> dict[str, Any]:
         if self.aggregator is not None:
@@ -191,23 +191,23 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         unit = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
         left_over = expected_left_over(target, template.partners)
         levels = peer_design(template.least_partners - target.colluding, left_over, unit)
-        found = template.with_noise(round_up(math.sqrt(levels.own)), round_up(math.sqrt(levels.pair))).finalize(target)
-        noise = (found.sigma_star**2 + left_over * found.sigma_delta**2) / target.responding
+        parameters = template.with_noise(round_up(math.sqrt(levels.own)), round_up(math.sqrt(levels.pair))).finalize(target)
+        noise = (parameters.sigma_star**2 + left_over * parameters.sigma_delta**2) / target.responding
         certificate = (
-            f"any coalition of {target.colluding}, by formula, in every history: {found.least_partners} partners or more"
+            f"any coalition of {target.colluding}, by formula, in every history: {parameters.least_partners} partners or more"
         )
-        return Design(found, noise, target.dropout_bias(target.responding), certificate)
+        return Design(parameters, noise, target.dropout_bias(target.responding), certificate)
 
     def finalize(self, target: Target) -> Self:
         """On a grid, with so much more noise as whole numbers need."""
         from quietmean.privacy import GridLossConversion, mu_of_budget
 
-        found = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))
-        conversion = found._with_everyone(target.parties)
+        gridded = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))
+        conversion = gridded._with_everyone(target.parties)
         if not isinstance(conversion, GridLossConversion):
-            return found
+            return gridded
         more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
-        return replace(found, sigma_star=round_up(self.sigma_star * more), sigma_delta=round_up(self.sigma_delta * more))
+        return replace(gridded, sigma_star=round_up(self.sigma_star * more), sigma_delta=round_up(self.sigma_delta * more))
 
     def _with_everyone(self, parties: int) -> LossConversion:
         """The bound for whole numbers if everybody is there; without a collector that for every history."""
@@ -219,11 +219,12 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         return masked_loss(self, schedule, ExecutionTrace.everyone(self.rounds, parties))
 
     def warnings(self, state: Any) -> tuple[str, ...]:
-        least = self.least_partners
-        if not isinstance(state, GopaPeerState) or len(state.sharing) >= least:
+        least_partners = self.least_partners
+        if not isinstance(state, GopaPeerState) or len(state.sharing) >= least_partners:
             return ()
         return (
-            f"only {len(state.sharing)} partners were there to share noise: with fewer than {least} a party publishes nothing",
+            f"only {len(state.sharing)} partners were there to share noise: with fewer than {least_partners} a party "
+            "publishes nothing",
         )
 
     def loss_conversion(

@@ -41,14 +41,14 @@ _DIGITS = 6
 _PER_MEMBER = 3e5
 
 
-def branch_and_bound(shares: HiddenShares, known: Array, size: int, effort: float) -> Array:
-    """Lambda_ii of each party at most against every coalition of ``size``, (n,): never above ``known``, a bound already.
+def branch_and_bound(shares: HiddenShares, bound_before: Array, size: int, effort: float) -> Array:
+    """Lambda_ii of each party at most against every coalition of ``size``, (n,): at most ``bound_before``, which holds already.
 
     ``effort``: what may be spent on it, in multiplications. The largest is made smaller first.
     """
     able = [party for party in range(shares.parties) if len(shares.ways[party])]
     if not able or size >= len(able) or len(shares.members) > _MOST_WAYS:
-        return known
+        return bound_before
     costs = HandingOver(shares)
     values: dict[frozenset[PartyId], Array] = {}
     order = [able[place] for place in BitStream(Seed.public("branches")).permutation(len(able)).tolist()]
@@ -56,36 +56,36 @@ def branch_and_bound(shares: HiddenShares, known: Array, size: int, effort: floa
     groups = [tuple(order[first::count]) for first in range(count)]
     open_: list[tuple[float, int, tuple[Group, ...], Array]] = []
     number = itertools.count()
-    branches: list[tuple[tuple[Group, ...], Array]] = [(union, known) for union in itertools.combinations(groups, size)]
+    branches: list[tuple[tuple[Group, ...], Array]] = [(union, bound_before) for union in itertools.combinations(groups, size)]
     while True:
         for union, above in branches:
             corrupt = frozenset(itertools.chain.from_iterable(union))
             if corrupt not in values:
                 values[corrupt] = costs.information(sorted(corrupt))
             # No more than of the set that it was a part of.
-            least = np.minimum(values[corrupt], above)
-            heapq.heappush(open_, (-_largest(least, known), next(number), union, least))
-        worst, least = open_[0][2:]
+            smaller = np.minimum(values[corrupt], above)
+            heapq.heappush(open_, (-_largest(smaller, bound_before), next(number), union, smaller))
+        worst, smaller = open_[0][2:]
         if costs.spent > effort or all(len(group) == 1 for group in worst):
             break
         heapq.heappop(open_)
-        branches = [(part, least) for part in divided(worst)]
-    bound: Array = np.max([least for *_, least in open_], axis=0)
-    return bound
+        branches = [(part, smaller) for part in divided(worst)]
+    improved: Array = np.max([smaller for *_, smaller in open_], axis=0)
+    return improved
 
 
-def _largest(information: Array, known: Array) -> float:
+def _largest(information: Array, bound: Array) -> float:
     """Where a bound is infinite nothing can be made smaller. Rounded, so that all machines divide the same unions."""
-    return float(f"{information[np.isfinite(known)].max(initial=0.0):.{_DIGITS}g}")
+    return float(f"{information[np.isfinite(bound)].max(initial=0.0):.{_DIGITS}g}")
 
 
 def divided(union: tuple[Group, ...]) -> Iterator[tuple[Group, ...]]:
     """As many groups each, of fewer parties together; every choice of as many parties of the union lies in one of them."""
-    place = max(range(len(union)), key=lambda one: len(union[one]))
-    others, middle = union[:place] + union[place + 1 :], len(union[place]) // 2
-    halves = union[place][:middle], union[place][middle:]
+    largest = max(range(len(union)), key=lambda index: len(union[index]))
+    others, middle = union[:largest] + union[largest + 1 :], len(union[largest]) // 2
+    halves = union[largest][:middle], union[largest][middle:]
     yield from ((*others, half) for half in halves)
-    yield from ((*others[:one], *others[one + 1 :], *halves) for one in range(len(others)))
+    yield from ((*others[:index], *others[index + 1 :], *halves) for index in range(len(others)))
 
 
 class HandingOver:

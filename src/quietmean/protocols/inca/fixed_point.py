@@ -158,8 +158,8 @@ def _step_for(parameters: IncaParameters, largest: float) -> float:
 
 
 def _room(parameters: IncaParameters, grid: float) -> float:
-    whole = LARGEST_SHARE * (parameters.out_degree + 1) * grid / _HEADROOM
-    return (whole - _DEVIATIONS * held_deviation(parameters)) / _portions(parameters)
+    largest = LARGEST_SHARE * (parameters.out_degree + 1) * grid / _HEADROOM
+    return (largest - _DEVIATIONS * held_deviation(parameters)) / _portions(parameters)
 
 
 def _digits_down(number: float) -> float:

@@ -185,9 +185,9 @@ def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[Part
         group_of[members] = group
     numbers = group_of[shares.members]
     counted = (shares.members >= 0) & (shares.members != party)
-    least = np.where(counted, numbers, np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
-    most = np.where(counted, numbers, -2).max(axis=1, initial=-2)
-    return np.where((least == most) & (least >= 0), least, -1)
+    lowest = np.where(counted, numbers, np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
+    highest = np.where(counted, numbers, -2).max(axis=1, initial=-2)
+    return np.where((lowest == highest) & (lowest >= 0), lowest, -1)
 
 
 def _handed(shares: HiddenShares, party: PartyId, group: list[PartyId], inside: NDArray[np.bool_], ridge: float) -> Array:

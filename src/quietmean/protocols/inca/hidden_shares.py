@@ -99,7 +99,7 @@ class HiddenShares:
     def _all_ways(self) -> tuple[Places, list[Places], list[Array]]:
         schedule, trace = self._schedule, self._trace
         settled = {(round_, sender) for round_, sender, _, _ in trace.settled_slots(schedule)}
-        delivered, gone = trace.delivered(schedule), forgotten(trace)
+        delivered, is_forgotten = trace.delivered(schedule), forgotten(trace)
         members: list[list[PartyId]] = []
         changes: list[dict[int, list[tuple[int, float]]]] = [{} for _ in range(self.parties)]
         for place, sender in np.argwhere(trace.online[1:] & (self._turns[1:] > 0)).tolist():
@@ -111,11 +111,11 @@ class HiddenShares:
             way, parts = len(members), int(schedule.out_degree[place, sender]) + 1
             turn = int(self._turns[round_, sender])
             own = changes[sender].setdefault(way, [(turn - 1, float(parts))])
-            if not gone[round_, sender]:
+            if not is_forgotten[round_, sender]:
                 own.append((turn, float(len(used) - parts)))
             for receiver in used:
                 turn = int(self._turns[round_, receiver])
-                changes[receiver][way] = [] if gone[round_, receiver] else [(turn, -1.0)]
+                changes[receiver][way] = [] if is_forgotten[round_, receiver] else [(turn, -1.0)]
             members.append(everybody)
         width = max(map(len, members), default=1)
         table = np.full((len(members), width), _NOBODY, dtype=np.int64)
@@ -123,7 +123,7 @@ class HiddenShares:
             table[way, : len(everybody)] = everybody
         return (
             table,
-            [np.array(list(one), dtype=np.int64) for one in changes],
+            [np.array(list(by_way), dtype=np.int64) for by_way in changes],
             list(map(self._dense, range(self.parties), changes)),
         )
 

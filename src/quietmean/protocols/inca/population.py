@@ -45,11 +45,15 @@ def population(
             share, sent_weight = out.send(share, trace.online[round_], round_, arrived), weight / parts
             flow = share_flow(schedule, arrived, acknowledged, round_)
             held, weight = flow @ share + rest, flow.numbers(sent_weight)
-            kept += [(one, one.share @ share, float(sent_weight[one.sender])) for one in late if one.used == round_]
-            for one, its_share, its_weight in kept:
-                if one.settled == round_:
-                    held -= one.holder @ its_share
-                    weight[one.sender] -= its_weight
+            kept += [
+                (settlement, settlement.share @ share, float(sent_weight[settlement.sender]))
+                for settlement in late
+                if settlement.used == round_
+            ]
+            for settlement, its_share, its_weight in kept:
+                if settlement.settled == round_:
+                    held -= settlement.holder @ its_share
+                    weight[settlement.sender] -= its_weight
         injections = list(_injections(parameters, trace, round_, noisy, noise))
         for injection in injections:
             weight[injection.members] += injection.terms[0][0] * weights[injection.members]
@@ -62,14 +66,14 @@ def population(
 
 def parts_released(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> Floats:
     """How much of each party's value those who finished hold, shape (n,)."""
-    parties, found = schedule.parties, np.zeros(schedule.parties)
+    parties, parts = schedule.parties, np.zeros(schedule.parties)
     for first in range(0, parties, _COLUMNS):
         own = np.arange(first, min(first + _COLUMNS, parties))
         reading = NumericReading(np.eye(parties)[:, own])
         noise = NoTerms(parties, own.size)
         held = population(parameters, schedule, trace, reading.values, np.ones(parties), noise, reading)
-        found[own] = reading.vectors(held.rows)[trace.finished].sum(axis=0)
-    return found
+        parts[own] = reading.vectors(held.rows)[trace.finished].sum(axis=0)
+    return parts
 
 
 def contributing(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
@@ -122,9 +126,9 @@ class _Late(NamedTuple):
 
 
 def _late_settlements(schedule: Schedule, trace: ExecutionTrace) -> list[_Late]:
-    one, found = np.zeros(1, dtype=np.int64), []
+    zero, settlements = np.zeros(1, dtype=np.int64), []
     for used, sender, _, settled in trace.settled_slots(schedule):
         row = np.array([sender])
-        share, holder = Flow.of((1, schedule.parties), one, row), Flow.of((schedule.parties, 1), row, one)
-        found.append(_Late(used, settled, sender, share, holder))
-    return found
+        share, holder = Flow.of((1, schedule.parties), zero, row), Flow.of((schedule.parties, 1), row, zero)
+        settlements.append(_Late(used, settled, sender, share, holder))
+    return settlements

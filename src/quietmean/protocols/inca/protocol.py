@@ -97,13 +97,13 @@ class IncA(IncaParameters, Mechanism):
         from quietmean.privacy import mu_of_budget
         from quietmean.protocols.inca.loss import planned_loss
 
-        found = replace(self, **whole_grid(self, target))
-        loss = planned_loss(found, found.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
+        gridded = replace(self, **whole_grid(self, target))
+        loss = planned_loss(gridded, gridded.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
         more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
         levels: dict[str, Any] = {
             name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")
         }
-        return replace(found, **levels)
+        return replace(gridded, **levels)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Of a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""

@@ -58,9 +58,9 @@ def _of_shares(costs: _Costs, schedule: Schedule, trace: ExecutionTrace) -> floa
     for round_ in range(schedule.rounds):
         holders = np.nonzero(trace.online[round_])[0]
         later = upcoming[round_, holders]
-        gone = later > schedule.rounds
-        total += float(costs.of(holders[gone], round_, round_).sum())
-        holders, later = holders[~gone], later[~gone]
+        has_left = later > schedule.rounds
+        total += float(costs.of(holders[has_left], round_, round_).sum())
+        holders, later = holders[~has_left], later[~has_left]
         parts = schedule.out_degree[later - 1, holders] + 1
         kept = 1.0 - acknowledged[later - 1, holders].sum(axis=1) / parts
         own = costs.of(holders, round_, round_) + kept**2 * costs.of(holders, later, later)

@@ -19,7 +19,7 @@ def next_online(trace: ExecutionTrace) -> NDArray[np.int64]:
 
 def forgotten(trace: ExecutionTrace) -> NDArray[np.bool_]:
     """Shape (T + 1, n): is what a party holds after a round never sent or released, since it left?"""
-    gone: NDArray[np.bool_] = next_online(trace) >= len(trace.online)
+    is_forgotten: NDArray[np.bool_] = next_online(trace) >= len(trace.online)
     # What it holds after the last round is its release.
-    gone[-1] = False
-    return gone
+    is_forgotten[-1] = False
+    return is_forgotten

@@ -57,8 +57,10 @@ class Injection:
             return int(self.name == "plain")
         rows = len(self.portion)
         equal = bool((np.abs(self.portion * rows - 1.0) <= _TOLERANCE).all())
-        whole = bool((self.noise == np.rint(self.noise)).all()) and (equal or bool((self.portion == np.rint(self.portion)).all()))
-        if not whole or abs(abs(np.linalg.det(self.noise[:-1])) - 1.0) > _TOLERANCE * rows**2:
+        is_whole = bool((self.noise == np.rint(self.noise)).all()) and (
+            equal or bool((self.portion == np.rint(self.portion)).all())
+        )
+        if not is_whole or abs(abs(np.linalg.det(self.noise[:-1])) - 1.0) > _TOLERANCE * rows**2:
             return 0
         return rows if equal else 1
 
@@ -287,10 +289,10 @@ class IncaParameters(Configured):
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         injection, rounds = raw.get("injection"), raw.get("rounds")
-        whole = rounds if isinstance(rounds, int) and not isinstance(rounds, bool) else 0
-        if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and whole >= 1:
+        round_count = rounds if isinstance(rounds, int) and not isinstance(rounds, bool) else 0
+        if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and round_count >= 1:
             # First of all: the number of rounds decides which of c and Z is wrong where they do not fit together.
-            _check_portions((len(injection["c"]),), whole)
+            _check_portions((len(injection["c"]),), round_count)
         return super().read(raw)
 
     @cached_property
@@ -300,8 +302,8 @@ class IncaParameters(Configured):
         if isinstance(injection, str):
             return Injection.named(injection, self.rounds)
         _check_portions(injection.portion.shape, self.rounds)
-        found: Injection = injection
-        return found
+        chosen: Injection = injection
+        return chosen
 
     @property
     def whole(self) -> bool:

@@ -144,19 +144,19 @@ class Stars:
         product = self._product(party)
         if not np.isfinite(product).all():
             return Star(np.zeros((0, 0)), np.zeros(0), math.inf, np.zeros(0), ())
-        ways = [way for way in self._ways[party] if all(np.isfinite(self._product(one)).all() for one in (way[0], *way[2]))]
+        ways = [way for way in self._ways[party] if all(np.isfinite(self._product(other)).all() for other in (way[0], *way[2]))]
         members = [frozenset((sender, *self._schedule.recipients(round_, sender))) - {party} for sender, round_, _ in ways]
         changes = self._changes(ways)
         if not self._trace.finished[party]:
             # What it held last was sent to nobody, and may change freely.
             own = changes.setdefault(party, np.zeros((len(ways), portion.size)))
-            changes = {one: np.vstack([change, np.zeros((1, change.shape[1]))]) for one, change in changes.items()}
+            changes = {other: np.vstack([change, np.zeros((1, change.shape[1]))]) for other, change in changes.items()}
             changes[party] = np.vstack([own, np.eye(portion.size)[-1:]])
             members.append(frozenset())
         own = changes.pop(party, np.zeros((0, portion.size)))
         others = np.zeros((len(members), len(members)))
-        for one, change in changes.items():
-            others += change @ self._product(one) @ change.T
+        for other, change in changes.items():
+            others += change @ self._product(other) @ change.T
         quadratic = own @ product @ own.T + others
         constant = float(portion @ product @ portion)
         diagonal = self._diagonal(own, others, portion) if self._trace.finished[party] else np.zeros(len(members))
@@ -220,7 +220,9 @@ def _least(star: Star, usable: NDArray[np.bool_]) -> Array:
     matrices = star.quadratic * chosen[:, :, None] * chosen[:, None, :]
     matrices += np.eye(len(star.linear)) * (scale * (1.0 - chosen + _RIDGE))[:, :, None]
     linear = star.linear * chosen
-    found = np.linalg.solve(matrices, linear[:, :, None])[:, :, 0] * chosen
-    norms = star.constant - 2.0 * (found * linear).sum(axis=1) + np.einsum("si,ij,sj->s", found, star.quadratic, found)
-    least: Array = np.clip(norms, 0.0, star.constant)
-    return least
+    solutions = np.linalg.solve(matrices, linear[:, :, None])[:, :, 0] * chosen
+    norms = (
+        star.constant - 2.0 * (solutions * linear).sum(axis=1) + np.einsum("si,ij,sj->s", solutions, star.quadratic, solutions)
+    )
+    norms_within: Array = np.clip(norms, 0.0, star.constant)
+    return norms_within

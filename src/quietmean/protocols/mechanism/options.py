@@ -37,18 +37,18 @@ class HasOptions(Configured):
     @classmethod
     def refuse_unknown(cls, options: Iterable[str]) -> None:
         """Raises :class:`InputError` for a name that is no option, with the nearest one that is."""
-        known = cls.options()
+        options_by_name = cls.options()
         for name in options:
-            if name not in known:
-                listed = ", ".join(sorted(known)) or "none"
-                raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
+            if name not in options_by_name:
+                listed = ", ".join(sorted(options_by_name)) or "none"
+                raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, options_by_name)}: it has {listed}")
 
     def refuse_levels(self) -> None:
         """Raises :class:`InputError` if a field is given that calibration computes."""
-        for name, one in parameters_of(type(self)).items():
+        for name, parameter in parameters_of(type(self)).items():
             value = getattr(self, name)
-            if not one.option and value is not OPEN and value != one.default:
-                raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
+            if not parameter.option and value is not OPEN and value != parameter.default:
+                raise InputError(f"{parameter.key} is given, but calibration chooses it: leave it out")
 
     def resolved(self, parties: int) -> Self:
         """Complete, for so many parties, with defaults for what files may leave out.

@@ -79,13 +79,13 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         grid = self.on_grid(target, [sigma])
         if grid:
             sigma = least_deviation(target.sensitivity, mu, grid["step"])
-        found = replace(self.template(target), sigma=sigma, **grid)
+        parameters = replace(self.template(target), sigma=sigma, **grid)
         if self.rounds is OPEN and target.unit == PrivacyUnit.RECORD:
             # Sums over records differ between parties by as much as their numbers do.
-            found = replace(found, rounds=found._rounds_to(_CONVERGED, target.parties))
-        squares, bias = found._influence(target)
+            parameters = replace(parameters, rounds=parameters._rounds_to(_CONVERGED, target.parties))
+        squares, bias = parameters._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
-        return Design(found, sigma**2 * squares, target.value_variance * bias, certificate)
+        return Design(parameters, sigma**2 * squares, target.value_variance * bias, certificate)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         degree = int(self.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
@@ -149,10 +149,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         return counted
 
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
-        found = np.zeros(schedule.parties)
+        parts = np.zeros(schedule.parties)
         for own, shares in self._shares(schedule, trace):
-            found[own] = shares[trace.finished].sum(axis=0)
-        return found
+            parts[own] = shares[trace.finished].sum(axis=0)
+        return parts
 
     def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""

@@ -121,9 +121,9 @@ def _stays(schedule: str) -> bool:
 
 def _both_ways(table: NDArray[np.int32], parties: int) -> list[list[int]]:
     linked: list[set[int]] = [set() for _ in range(parties)]
-    for one, other in zip(np.repeat(np.arange(parties), table.shape[1]).tolist(), table.reshape(-1).tolist(), strict=True):
-        linked[one].add(other)
-        linked[other].add(one)
+    for party, neighbour in zip(np.repeat(np.arange(parties), table.shape[1]).tolist(), table.reshape(-1).tolist(), strict=True):
+        linked[party].add(neighbour)
+        linked[neighbour].add(party)
     return [sorted(row) for row in linked]
 
 

@@ -44,10 +44,10 @@ def charge(parameters: PackedSharingParameters, sensitivity: float, parties: int
     from quietmean.privacy.dominating import discrete_charge
 
     change = rounded_sensitivity(parameters, sensitivity)
-    found = discrete_charge(
+    of_noise = discrete_charge(
         parameters.scale**2, change, parameters.dimension, unknown=unknown, drawn=parties, sampler=TOTAL_VARIATION
     )
-    return Charge(found.mu, found.beta, min(1.0, found.tv + shares_distance(parameters, parties)))
+    return Charge(of_noise.mu, of_noise.beta, min(1.0, of_noise.tv + shares_distance(parameters, parties)))
 
 
 def shares_distance(parameters: PackedSharingParameters, parties: int) -> float:

@@ -148,20 +148,20 @@ def _by_adding_members(rules: BallotRules, holds: Mapping[PartyId, Mask], need: 
     return common
 
 
-def preferred(rules: BallotRules, known: Iterable[BallotProposal]) -> BallotProposal | None:
+def preferred(rules: BallotRules, proposals: Iterable[BallotProposal]) -> BallotProposal | None:
     """What a member votes for that has no vote yet: of the valid proposals that it knows, one of the lowest ballot."""
-    return min((proposal for proposal in known if is_valid(rules, proposal)), default=None)
+    return min((proposal for proposal in proposals if is_valid(rules, proposal)), default=None)
 
 
 def with_votes(rules: BallotRules, votes: Votes, heard: Votes) -> dict[BallotProposal, Mask]:
     """``votes`` and those ``heard`` since. The first vote of each voter counts; votes for what is not valid are none."""
-    merged, known = dict(votes), 0
+    merged, voted = dict(votes), 0
     for voters in votes.values():
-        known |= voters
+        voted |= voters
     for proposal, voters in heard.items():
-        if voters & ~known and is_valid(rules, proposal):
-            merged[proposal] = merged.get(proposal, 0) | voters & ~known
-            known |= voters
+        if voters & ~voted and is_valid(rules, proposal):
+            merged[proposal] = merged.get(proposal, 0) | voters & ~voted
+            voted |= voters
     return merged
 
 

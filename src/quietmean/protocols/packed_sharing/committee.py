@@ -55,10 +55,10 @@ class Committee:
         return (self.members + self.colluding) // 2 + 1
 
 
-def upper_tail(population: int, marked: int, drawn: int, most: int) -> Fraction:
-    """P[more than ``most`` of ``drawn`` are marked] if ``marked`` of the ``population`` are: hypergeometric, exact."""
+def upper_tail(population: int, marked: int, drawn: int, limit: int) -> Fraction:
+    """P[more than ``limit`` of ``drawn`` are marked] if ``marked`` of the ``population`` are: hypergeometric, exact."""
     weights = _weights(population, marked, drawn)
-    return Fraction(sum(weights[most + 1 :]), math.comb(population, drawn))
+    return Fraction(sum(weights[limit + 1 :]), math.comb(population, drawn))
 
 
 def committee_for(target: Target, share: float = 0.0, failure: float | None = None) -> Committee | None:
@@ -67,8 +67,15 @@ def committee_for(target: Target, share: float = 0.0, failure: float | None = No
     ``failure``: the chance, a draw, that more members collude than planned; by default 1e-8, and 1 % of delta at most.
     """
     failure = min(FAILURE, FAILURE_OF_DELTA * target.delta) if failure is None else failure
-    found = (_committee(target, members, failure) for members in _sizes(min(_LARGEST, target.parties - 1)))
-    return next((one for one in found if one is not None and one.secrets >= max(1.0, share * one.members)), None)
+    committees = (_committee(target, members, failure) for members in _sizes(min(_LARGEST, target.parties - 1)))
+    return next(
+        (
+            committee
+            for committee in committees
+            if committee is not None and committee.secrets >= max(1.0, share * committee.members)
+        ),
+        None,
+    )
 
 
 def _sizes(largest: int) -> Iterator[int]:
@@ -81,33 +88,33 @@ def _sizes(largest: int) -> Iterator[int]:
 def _committee(target: Target, members: int, failure: float) -> Committee | None:
     """Of this size, with the least numbers of colluders and of leavers that are planned for; None if there is no result."""
     colluding, chance = _least(target.parties, target.colluding, members, failure)
-    gone, too_few = _least(target.parties, leaving(target), members, TOO_FEW_MEMBERS)
-    secrets = min(members - gone - colluding, target.dimension)
+    leaving_members, too_few = _least(target.parties, leaving(target), members, TOO_FEW_MEMBERS)
+    secrets = min(members - leaving_members - colluding, target.dimension)
     beta = min(1.0, math.nextafter(float((1 + REDRAWS) * chance), 1.0))
-    found = Committee(members, colluding, gone, secrets, beta, float(too_few))
-    return found if secrets >= 1 and found.quorum <= members - gone else None
+    committee = Committee(members, colluding, leaving_members, secrets, beta, float(too_few))
+    return committee if secrets >= 1 and committee.quorum <= members - leaving_members else None
 
 
 def _least(population: int, marked: int, drawn: int, chance: float) -> tuple[int, Fraction]:
     """The least number that is exceeded with at most this chance, and with which it is."""
     weights, total, above = _weights(population, marked, drawn), math.comb(population, drawn), 0
     limit = Fraction(chance) * total
-    for most in range(drawn, 0, -1):
-        if above + weights[most] > limit:
-            return most, Fraction(above, total)
-        above += weights[most]
+    for number in range(drawn, 0, -1):
+        if above + weights[number] > limit:
+            return number, Fraction(above, total)
+        above += weights[number]
     return 0, Fraction(above, total)
 
 
 def _weights(population: int, marked: int, drawn: int) -> list[int]:
     """In how many ways 0, 1, ... ``drawn`` marked ones can be drawn; exact."""
-    least = max(0, drawn - (population - marked))
-    ways = math.comb(marked, least) * math.comb(population - marked, drawn - least)
-    found = [0] * least
-    for count in range(least, drawn + 1):
-        found.append(ways)
+    lowest = max(0, drawn - (population - marked))
+    ways = math.comb(marked, lowest) * math.comb(population - marked, drawn - lowest)
+    weights = [0] * lowest
+    for count in range(lowest, drawn + 1):
+        weights.append(ways)
         ways = ways * (marked - count) * (drawn - count) // ((count + 1) * (population - marked - drawn + count + 1))
-    return found
+    return weights
 
 
 @dataclass(frozen=True)
@@ -122,23 +129,25 @@ class Cost:
     rounds: int = ROUNDS
 
 
-def cost(found: Committee, target: Target, word_bytes: int) -> Cost:
+def cost(committee: Committee, target: Target, word_bytes: int) -> Cost:
     """Estimates for a usual run: everybody deals, members publish among themselves, each party hears the result.
 
     A party believes what c_m + 1 members tell alike, and f of those that tell it may be gone. Seconds are those of the links that
     everybody is assumed to have (100 Mbit a second each way, 50 ms): each round lasts as long as its busiest party takes.
     """
-    n, m, d = target.parties, found.members, target.dimension
-    share = -(-d // found.secrets) * word_bytes + _OVERHEAD
-    dealt = (m - found.colluding) * share + found.colluding * (32 + _OVERHEAD)
+    n, m, d = target.parties, committee.members, target.dimension
+    share = -(-d // committee.secrets) * word_bytes + _OVERHEAD
+    dealt = (m - committee.colluding) * share + committee.colluding * (32 + _OVERHEAD)
     held = n * (dealt / m)
     # Status, proposal and vote are sets of dealers and members.
     talk = (m - 1) * (3 * math.ceil(n / 8) + 2 * math.ceil(m / 8) + 3 * _OVERHEAD)
     published = (m - 1) * share
-    told = min(found.colluding + 1 + found.gone, m) * (word_bytes * d + _OVERHEAD)
-    telling = (n - m) * told / m
-    slowest = max(dealt, held) + talk + published + max(telling, told)
-    return Cost(dealt, dealt + talk + published + telling, held + talk + published, told, ROUNDS * LATENCY + slowest / BANDWIDTH)
+    result_bytes = min(committee.colluding + 1 + committee.gone, m) * (word_bytes * d + _OVERHEAD)
+    relayed = (n - m) * result_bytes / m
+    slowest = max(dealt, held) + talk + published + max(relayed, result_bytes)
+    return Cost(
+        dealt, dealt + talk + published + relayed, held + talk + published, result_bytes, ROUNDS * LATENCY + slowest / BANDWIDTH
+    )
 
 
 def described(target: Target, word_bytes: int) -> dict[str, Any] | None:
@@ -151,19 +160,21 @@ def described(target: Target, word_bytes: int) -> dict[str, Any] | None:
     if target.parties < MANY:
         return None
     # Shorter shares are worth more members.
-    found = committee_for(target) if target.dimension < target.parties else committee_for(target, 0.5) or committee_for(target)
-    if found is None or found.beta >= target.delta:
+    committee = (
+        committee_for(target) if target.dimension < target.parties else committee_for(target, 0.5) or committee_for(target)
+    )
+    if committee is None or committee.beta >= target.delta:
         return None
-    spent = cost(found, target, word_bytes)
-    noise = (mu_of_budget(target.epsilon, target.delta) / mu_of_budget(target.epsilon, target.delta - found.beta)) ** 2
+    spent = cost(committee, target, word_bytes)
+    noise = (mu_of_budget(target.epsilon, target.delta) / mu_of_budget(target.epsilon, target.delta - committee.beta)) ** 2
     return {
-        "members": found.members,
-        "colluding_members": found.colluding,
-        "gone": found.gone,
-        "quorum": found.quorum,
-        "secrets": found.secrets,
-        "beta": found.beta,
-        "chance_of_too_few_members": found.chance_of_too_few,
+        "members": committee.members,
+        "colluding_members": committee.colluding,
+        "gone": committee.gone,
+        "quorum": committee.quorum,
+        "secrets": committee.secrets,
+        "beta": committee.beta,
+        "chance_of_too_few_members": committee.chance_of_too_few,
         "mse_times": noise,
         "rounds": spent.rounds,
         "bytes_party_sends": spent.dealer_sends,

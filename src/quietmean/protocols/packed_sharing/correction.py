@@ -104,10 +104,10 @@ def _trusted(packing: Packing, points: NDArray[np.int64], word: Residues, correc
     left = powers(points, packing.threshold + corrected, prime)
     locator = powers(points, corrected + 1, prime)
     right = (np.uint64(prime) - locator.astype(np.uint64) * word[:, None] % np.uint64(prime)) % np.uint64(prime)
-    found = null_vector(np.concatenate([left, right.astype(np.uint32)], axis=1), prime)
-    if found is None:
+    coefficients = null_vector(np.concatenate([left, right.astype(np.uint32)], axis=1), prime)
+    if coefficients is None:
         return []
-    value = product(locator, found[packing.threshold + corrected :, None], prime)[:, 0]
+    value = product(locator, coefficients[packing.threshold + corrected :, None], prime)[:, 0]
     return np.nonzero(value)[0].tolist()
 
 

@@ -54,15 +54,15 @@ def designed(asked: Settings, target: Target, largest: float | None = None) -> t
     :class:`InputError` where a result, or the target, is impossible.
     """
     shape = _shaped(asked, target, target.sensitivity if largest is None else largest)
-    found = _of_less_error(shape, target) if asked.prime is OPEN else _settled(shape, target)
-    noise, lost = expected_error(target, found.minimum, found.party_variance)
+    parameters = _of_less_error(shape, target) if asked.prime is OPEN else _settled(shape, target)
+    noise, lost = expected_error(target, parameters.minimum, parameters.party_variance)
     certificate = (
         f"by formula, for any coalition of {target.colluding} that does anything, and whatever happens: a sum of "
-        f"{found.minimum} inputs or more has {found.minimum - target.colluding} noises that they do not know (upper bound), if "
-        f"AES-256 in counter mode is a source of noise and random points; fewer inputs, and no result, with chance "
-        f"{chance_of_fewer(target, found.minimum):.1g}"
+        f"{parameters.minimum} inputs or more has {parameters.minimum - target.colluding} noises that they do not know (upper "
+        f"bound), if AES-256 in counter mode is a source of noise and random points; fewer inputs, and no result, with chance "
+        f"{chance_of_fewer(target, parameters.minimum):.1g}"
     )
-    return found, noise, lost, certificate
+    return parameters, noise, lost, certificate
 
 
 def _of_less_error(shape: Settings, target: Target) -> Settings:
@@ -82,7 +82,7 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
     """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
     gone, lies = given_value(asked.gone, leaving(target)), given_value(asked.lies, 0)
-    most = min(target.dimension, n - gone - c - 2 * lies)
+    most_secrets = min(target.dimension, n - gone - c - 2 * lies)
     region = given_value(asked.region, BOX)
     half = target.sensitivity / 2
     in_box = half / math.sqrt(target.dimension)
@@ -92,7 +92,7 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
         members=n,
         colluding=c,
         colluding_members=c,
-        secrets=given_value(asked.secrets, max(most, 1)),
+        secrets=given_value(asked.secrets, max(most_secrets, 1)),
         minimum=given_value(asked.minimum, max(least_inputs(target), c + 1)),
         lies=lies,
         gone=gone,
@@ -130,19 +130,19 @@ def _settled(shape: Settings, target: Target) -> Settings:
 
     coarse, fine = _wanted(unit, target, mu)
     weights = (_USUAL_WEIGHT, 1.0) if is_open else (shape.largest_weight,)
-    weight = next((one for one in weights if fits(coarse, one)), None)
+    weight = next((candidate for candidate in weights if fits(coarse, candidate)), None)
     if weight is None:
         raise InputError(
             f"a sum of {target.parties} values of {target.dimension} coordinates has no room modulo {shape.prime}: "
             + (f"choose prime {LARGE_PRIME}, " if shape.prime != LARGE_PRIME else "")
             + "plan for fewer parties or coordinates, a smaller largest_weight, or a larger epsilon"
         )
-    found = made(_largest(lambda fineness: fits(fineness, weight), coarse, fine), 1.0 if is_open else weight)
+    parameters = made(_largest(lambda fineness: fits(fineness, weight), coarse, fine), 1.0 if is_open else weight)
     if is_open:
-        found = replace(found, largest_weight=_headroom(found, target.parties))
-    check_numbers(found, target.parties)
-    _check_target(found, target)
-    return found
+        parameters = replace(parameters, largest_weight=_headroom(parameters, target.parties))
+    check_numbers(parameters, target.parties)
+    _check_target(parameters, target)
+    return parameters
 
 
 def _least_mu(shape: Settings, target: Target) -> float:
@@ -194,10 +194,12 @@ def _wanted(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[
     else:
         norms = (root / _COARSE_NORM / each, root / _CERTAIN / each)
     # Noise grows with the number of steps, and by what rounding adds less.
-    least, best = (math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((_COARSE, _FINE), norms, strict=True))
-    while _on_grid(shape, target, mu, least).scale < _COARSE * (1 + _SLACK):
-        least += 1
-    return least, max(least, best)
+    coarsest, finest = (
+        math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((_COARSE, _FINE), norms, strict=True)
+    )
+    while _on_grid(shape, target, mu, coarsest).scale < _COARSE * (1 + _SLACK):
+        coarsest += 1
+    return coarsest, max(coarsest, finest)
 
 
 def _largest(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -210,37 +212,37 @@ def _largest(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _headroom(found: PackedSharingParameters, parties: int) -> float:
+def _headroom(parameters: PackedSharingParameters, parties: int) -> float:
     """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
-    room, one = found.prime // 2, parties * found.clip / found.step
-    noise = largest_sum(found, parties) - parties * found.inputs_range
-    return float(max(1, min(math.floor((room - noise) / one), _LARGEST_WEIGHT)))
+    room, per_unit = parameters.prime // 2, parties * parameters.clip / parameters.step
+    noise = largest_sum(parameters, parties) - parties * parameters.inputs_range
+    return float(max(1, min(math.floor((room - noise) / per_unit), _LARGEST_WEIGHT)))
 
 
-def _check_target(found: PackedSharingParameters, target: Target) -> None:
+def _check_target(parameters: PackedSharingParameters, target: Target) -> None:
     """Noise for privacy: s^2 (u_min - c) is at least the variance needed. A proof by the charge itself."""
-    spent = charge(found, target.sensitivity, target.parties, found.minimum - target.colluding)
+    spent = charge(parameters, target.sensitivity, target.parties, parameters.minimum - target.colluding)
     if not spent.epsilon(target.delta) <= target.epsilon:
-        raise InputError(f"noise of {found.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
+        raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
 
 
-def chance_of_another_run(found: PackedSharingParameters, target: Target) -> float:
+def chance_of_another_run(parameters: PackedSharingParameters, target: Target) -> float:
     """The chance of no result: too few inputs, or all leaders gone."""
     # Of few members all lead.
-    leaders = min(found.ballots, found.members)
-    leaderless = math.comb(found.gone, leaders) / math.comb(found.members, leaders)
-    return min(1.0, chance_of_fewer(target, found.minimum) + leaderless)
+    leaders = min(parameters.ballots, parameters.members)
+    leaderless = math.comb(parameters.gone, leaders) / math.comb(parameters.members, leaders)
+    return min(1.0, chance_of_fewer(target, parameters.minimum) + leaderless)
 
 
-def figures(found: PackedSharingParameters, target: Target) -> Mapping[str, Any]:
+def figures(parameters: PackedSharingParameters, target: Target) -> Mapping[str, Any]:
     """Further figures of a plan: thresholds, the error if half of all dropouts hit dealing, and what a committee would take."""
-    noise, lost = expected_error(target, least_inputs(target, 0.5), found.party_variance, 0.5)
+    noise, lost = expected_error(target, least_inputs(target, 0.5), parameters.party_variance, 0.5)
     return {
-        "threshold": found.threshold,
-        "quorum": found.quorum,
-        "minimum": found.minimum,
-        "chance_of_another_run": chance_of_another_run(found, target),
-        "word_bytes": found.word_bytes,
+        "threshold": parameters.threshold,
+        "quorum": parameters.quorum,
+        "minimum": parameters.minimum,
+        "chance_of_another_run": chance_of_another_run(parameters, target),
+        "word_bytes": parameters.word_bytes,
         "mse_if_half_leave_while_dealing": noise + lost,
-        "committee": described(target, found.word_bytes),
+        "committee": described(target, parameters.word_bytes),
     }

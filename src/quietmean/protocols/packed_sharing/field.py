@@ -51,13 +51,13 @@ def uniform(stream: BitStream, count: int, prime: int) -> Residues:
 def inverses(values: Wide, prime: int) -> Wide:
     """1 / values modulo ``prime``, for residues other than 0 of any shape: by Fermat, values^(p - 2)."""
     modulus, exponent = np.uint64(prime), prime - 2
-    power, found = values % modulus, np.ones_like(values)
+    power, inverse = values % modulus, np.ones_like(values)
     while exponent:
         if exponent & 1:
-            found = found * power % modulus
+            inverse = inverse * power % modulus
         power = power * power % modulus
         exponent >>= 1
-    return found
+    return inverse
 
 
 def lagrange(nodes: NDArray[np.int64], points: NDArray[np.int64], prime: int) -> Residues:
@@ -76,10 +76,10 @@ def lagrange(nodes: NDArray[np.int64], points: NDArray[np.int64], prime: int) ->
 
 
 def _row_products(matrix: Wide, modulus: np.uint64) -> Wide:
-    found = np.ones(len(matrix), dtype=np.uint64)
+    products = np.ones(len(matrix), dtype=np.uint64)
     for column in np.ascontiguousarray(matrix.T):
-        found = found * column % modulus
-    return found
+        products = products * column % modulus
+    return products
 
 
 def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
@@ -105,24 +105,24 @@ def _centred_words(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray
 def product(left: Residues, right: Residues, prime: int) -> Residues:
     """The product of matrices (a, b) and (b, c) modulo ``prime``, shape (a, c): exact."""
     small = prime < _LIMB
-    one = _centred_words(left, prime).astype(np.float64)
+    left_words = _centred_words(left, prime).astype(np.float64)
     # Limbs of 16 bits: the lower one is between -2^15 and 2^15.
-    upper = np.rint(one * (0.0 if small else 1.0 / _LIMB))
-    lower = one - upper * _LIMB
-    found = np.empty((left.shape[0], right.shape[1]), dtype=np.uint32)
+    upper = np.rint(left_words * (0.0 if small else 1.0 / _LIMB))
+    lower = left_words - upper * _LIMB
+    result = np.empty((left.shape[0], right.shape[1]), dtype=np.uint32)
     # Blocks stay in the cache.
     for begin in range(0, right.shape[1], _COLUMNS):
-        other = _centred_words(right[:, begin : begin + _COLUMNS], prime).astype(np.float64)
+        right_words = _centred_words(right[:, begin : begin + _COLUMNS], prime).astype(np.float64)
         total: Floats | float = 0.0
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
-            part = lower[:, terms] @ other[terms] + total
+            part = lower[:, terms] @ right_words[terms] + total
             if not small:
-                part += _LIMB * _reduced(upper[:, terms] @ other[terms], prime)
+                part += _LIMB * _reduced(upper[:, terms] @ right_words[terms], prime)
             total = _reduced(part, prime)
         # In float64 still: numbers below 0 have no unsigned word.
-        found[:, begin : begin + _COLUMNS] = total + float(prime) * (total < 0)
-    return found
+        result[:, begin : begin + _COLUMNS] = total + float(prime) * (total < 0)
+    return result
 
 
 def _reduced(numbers: Floats, prime: int) -> Floats:
@@ -143,10 +143,10 @@ def null_vector(matrix: Residues, prime: int) -> Residues | None:
         candidates = np.nonzero(work[row:, column])[0]
         if not candidates.size:
             # This column depends on those before it.
-            found = np.zeros(work.shape[1], dtype=np.uint64)
-            found[column] = 1
-            found[pivots] = (modulus - work[:row, column]) % modulus
-            return found.astype(np.uint32)
+            vector = np.zeros(work.shape[1], dtype=np.uint64)
+            vector[column] = 1
+            vector[pivots] = (modulus - work[:row, column]) % modulus
+            return vector.astype(np.uint32)
         pivot = row + int(candidates[0])
         work[[row, pivot]] = work[[pivot, row]]
         work[row] = work[row] * inverses(work[row, column : column + 1], prime) % modulus

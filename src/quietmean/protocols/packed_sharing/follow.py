@@ -64,7 +64,7 @@ class _Run:
 
     def _round(self, round_: int) -> None:
         before, done = list(self._states), self._done
-        said = _Said(self._rules, round_, before)
+        round_contents = _Said(self._rules, round_, before)
         for party, member in enumerate(self._members):
             state = before[party]
             if self._done >> party & 1:
@@ -77,8 +77,8 @@ class _Run:
                 self._states[party] = member.after_dealing(state, arrived)
                 continue
             reached = bool(state.proposal) and self._reached(round_, party, done)
-            self._states[party] = member.end_round(state, said.to(member, arrived, reached))
-            self._sums[party] |= arrived & said.publishers
+            self._states[party] = member.end_round(state, round_contents.to(member, arrived, reached))
+            self._sums[party] |= arrived & round_contents.publishers
             self._conclude(party)
 
     def _reached(self, round_: int, party: PartyId, done: Mask) -> bool:
@@ -121,8 +121,8 @@ class _Said:
         holds: dict[PartyId, Mask] = {}
         if member.leads(self._round + 1):
             # Nobody else asks what the others hold.
-            told = arrived & self._told
-            holds = {party: unpack(state.holds) for party, state in enumerate(self._states) if told >> party & 1}
+            reporting = arrived & self._told
+            holds = {party: unpack(state.holds) for party, state in enumerate(self._states) if reporting >> party & 1}
         return Heard(holds, votes, proposal, reached)
 
 
@@ -133,11 +133,11 @@ def _holds_all(state: MemberState, inputs: bytes) -> bool:
 def _arrivals(schedule: Schedule, trace: ExecutionTrace) -> list[list[Mask]]:
     """For each round and receiver, the senders whose message would arrive."""
     delivered, parties = trace.delivered(schedule), schedule.parties
-    found = []
+    arrivals = []
     for round_ in range(schedule.rounds):
         reached = np.zeros((parties, parties), dtype=np.bool_)
         senders, slots = np.nonzero(delivered[round_])
         reached[schedule.neighbours[round_, senders, slots], senders] = True
         packed = np.packbits(reached, axis=1, bitorder="little")
-        found.append([int.from_bytes(row.tobytes(), "little") for row in packed])
-    return found
+        arrivals.append([int.from_bytes(row.tobytes(), "little") for row in packed])
+    return arrivals

@@ -21,14 +21,14 @@ def leaving(target: Target) -> int:
 
 def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, float]:
     """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
-    gone, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
-    ways = math.lgamma(gone + 1)
+    leavers, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
+    ways = math.lgamma(leavers + 1)
     # By logarithms, as with many parties the number of ways is no double.
     return {
         target.parties - missing: math.exp(
-            ways - math.lgamma(missing + 1) - math.lgamma(gone - missing + 1) + missing * missed + (gone - missing) * dealt
+            ways - math.lgamma(missing + 1) - math.lgamma(leavers - missing + 1) + missing * missed + (leavers - missing) * dealt
         )
-        for missing in range(gone + 1)
+        for missing in range(leavers + 1)
     }
 
 
@@ -39,12 +39,12 @@ def chance_of_fewer(target: Target, minimum: int, share: float = DEALING_SHARE) 
 
 def least_inputs(target: Target, share: float = DEALING_SHARE) -> int:
     """u_min: the largest number of inputs that is missed with a chance of 1e-3 at most."""
-    fewer, found = 0.0, target.parties
+    fewer, inputs = 0.0, target.parties
     for count, chance in sorted(input_chances(target, share).items()):
         if fewer > FEWER_INPUTS:
             break
-        found, fewer = count, fewer + chance
-    return found
+        inputs, fewer = count, fewer + chance
+    return inputs
 
 
 def expected_error(target: Target, minimum: int, party_variance: float, share: float = DEALING_SHARE) -> tuple[float, float]:
@@ -53,7 +53,7 @@ def expected_error(target: Target, minimum: int, party_variance: float, share: f
     ``party_variance``: what each input adds to the variance of the sum.
     """
     kept = {count: chance for count, chance in input_chances(target, share).items() if count >= minimum}
-    whole = math.fsum(kept.values())
-    noise = math.fsum(chance * party_variance / count for count, chance in kept.items()) / whole
-    lost = math.fsum(chance * target.dropout_bias(count) for count, chance in kept.items()) / whole
+    total = math.fsum(kept.values())
+    noise = math.fsum(chance * party_variance / count for count, chance in kept.items()) / total
+    lost = math.fsum(chance * target.dropout_bias(count) for count, chance in kept.items()) / total
     return noise, lost

@@ -67,17 +67,17 @@ class PackedLossConversion(LossConversion):
 
     def _hidden(self, corrupt_inputs: int, corrupt: int, sensitivity: float) -> float:
         inputs = int(self._counted.sum()) if self._known else self._parameters.minimum
-        known = corrupt_inputs if self._known else corrupt
-        unknown = unknown_noises(self._parameters, inputs, known, corrupt)
+        corrupt_noises = corrupt_inputs if self._known else corrupt
+        unknown = unknown_noises(self._parameters, inputs, corrupt_noises, corrupt)
         return charge(self._parameters, sensitivity, self._parties, unknown).mu
 
 
 def promised(parameters: PackedSharingParameters, parties: int, size: int, sensitivity: float) -> APriori:
     """What a study costs at most whatever happens if ``size`` parties collude, and do anything."""
     unknown = unknown_noises(parameters, parameters.minimum, size, size)
-    found = charge(parameters, sensitivity, parties, unknown)
+    cost = charge(parameters, sensitivity, parties, unknown)
     if size <= parameters.colluding_members:
         why = f"protocol: no honest member votes for a sum of fewer than {parameters.minimum} inputs, nor for a second one"
     else:
         why = f"each party's own noise: the shares hide values from {parameters.colluding_members} colluders at most"
-    return APriori(found.mu, why, found.beta, found.tv)
+    return APriori(cost.mu, why, cost.beta, cost.tv)

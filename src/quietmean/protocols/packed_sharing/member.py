@@ -123,8 +123,8 @@ class CommitteeMember:
         A proposal that reached nobody is none: a leader that is cut off would be left alone with its vote for it.
         """
         own = state.proposal if heard.reached else None
-        told = [proposal for proposal in (own, heard.proposal) if proposal is not None]
-        return preferred(self._rules, [*told, *votes])
+        proposals = [proposal for proposal in (own, heard.proposal) if proposal is not None]
+        return preferred(self._rules, [*proposals, *votes])
 
     def _proposal(self, round_: int, own: Mask, heard: Heard) -> BallotProposal | None:
         """What it proposes in the coming round, if it leads a ballot there and heard of enough members what they hold."""
@@ -141,8 +141,8 @@ class CommitteeMember:
         voters = 0
         for mask in heard.votes.values():
             voters |= mask
-        told = mask_of(heard.holds) & ~voters
-        return told if vote is not None else told | 1 << self._number
+        silent = mask_of(heard.holds) & ~voters
+        return silent if vote is not None else silent | 1 << self._number
 
 
 def leads(rules: BallotRules, round_: int) -> int:

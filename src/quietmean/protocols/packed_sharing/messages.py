@@ -90,35 +90,35 @@ class Codec:
             raise ContentError(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
         return raw
 
-    def write(self, round_: int, said: Said) -> bytes:
+    def write(self, round_: int, statement: Said) -> bytes:
         """A content of a round from 2 on."""
         if round_ == FIRST_PROPOSAL:
-            return self._write_proposal(said.proposal)
-        holds = b"" if said.holds is None else self.rules.pack(said.holds)
-        vote = self._write_proposal(said.vote)
+            return self._write_proposal(statement.proposal)
+        holds = b"" if statement.holds is None else self.rules.pack(statement.holds)
+        vote = self._write_proposal(statement.vote)
         if round_ <= FIRST_VOTES:
             return holds + vote
-        flags = (_VOTE if vote else 0) | (_PROPOSAL if said.proposal is not None else 0)
-        if not said.decided:
-            return bytes([flags]) + holds + vote + self._write_proposal(said.proposal)
-        other = b"" if said.vote is not None and said.vote.inputs == said.decided else said.decided
-        flags |= _DECIDED | (_OTHER if other else 0) | (0 if said.share is None else _SUM)
-        return bytes([flags]) + vote + other + (said.share or b"")
+        flags = (_VOTE if vote else 0) | (_PROPOSAL if statement.proposal is not None else 0)
+        if not statement.decided:
+            return bytes([flags]) + holds + vote + self._write_proposal(statement.proposal)
+        other = b"" if statement.vote is not None and statement.vote.inputs == statement.decided else statement.decided
+        flags |= _DECIDED | (_OTHER if other else 0) | (0 if statement.share is None else _SUM)
+        return bytes([flags]) + vote + other + (statement.share or b"")
 
     def read(self, round_: int, raw: bytes) -> Said:
         """The inverse of :meth:`write`. Raises :class:`ContentError`."""
         reader = _Reader(raw)
         if round_ == STATUS:
-            said = Said(holds=self._set(reader))
+            statement = Said(holds=self._set(reader))
         elif round_ == FIRST_PROPOSAL:
-            said = Said(proposal=self._proposal(reader))
+            statement = Said(proposal=self._proposal(reader))
         elif round_ == FIRST_VOTES:
-            said = Said(self._set(reader), self._proposal(reader) if reader.left else None)
+            statement = Said(self._set(reader), self._proposal(reader) if reader.left else None)
         else:
-            said = self._read_later(reader)
+            statement = self._read_later(reader)
         if reader.left:
             raise ContentError(f"{reader.left} bytes too many in round {round_}")
-        return said
+        return statement
 
     def _read_later(self, reader: _Reader) -> Said:
         flags = reader.take(1)[0]

@@ -64,22 +64,22 @@ class ShareReader:
 
     def _shares(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
         """The target's shares."""
-        packing, found = Packing.of(self.parameters), {}
+        packing, shares = Packing.of(self.parameters), {}
         for message, reached in sent:
             if message.round == DEALING and message.sender == self.target:
                 for member in reached & self.corrupt:
                     seeded = member in packing.seeded(self.target)
                     raw = message.content
-                    found[member] = expand(packing, raw, codec.blocks) if seeded else codec.read_share(raw)
-        return found
+                    shares[member] = expand(packing, raw, codec.blocks) if seeded else codec.read_share(raw)
+        return shares
 
     def _sums(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
         """The members' sums, those of the coalition among them. The result is public: an outsider is taken to see them all."""
-        found = {}
+        sums = {}
         for message, reached in sent:
-            told = message.sender in self.corrupt or bool(reached & self.corrupt) or not self.corrupt
-            if message.round > FIRST_VOTES and told:
-                said = codec.read(message.round, message.content)
-                if said.share is not None:
-                    found[message.sender] = codec.read_share(said.share)
-        return found
+            is_read = message.sender in self.corrupt or bool(reached & self.corrupt) or not self.corrupt
+            if message.round > FIRST_VOTES and is_read:
+                statement = codec.read(message.round, message.content)
+                if statement.share is not None:
+                    sums[message.sender] = codec.read_share(statement.share)
+        return sums

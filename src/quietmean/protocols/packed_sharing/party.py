@@ -132,11 +132,11 @@ class PackedSharingParty:
         if state.round == DEALING:
             return self._proceed(self._with_shares(state, arrived))
         state = replace(state, undelivered=tuple(other for other in state.undelivered if other not in delivered))
-        said = self._read(state.round, arrived)
-        member = self._member.end_round(state.member, self._heard(state.round, said, reached=bool(delivered)))
+        statements = self._read(state.round, arrived)
+        member = self._member.end_round(state.member, self._heard(state.round, statements, reached=bool(delivered)))
         state = replace(state, member=member)
         if not state.has_result:
-            state = self._with_sums(state, said, {message.sender: message.weight for message in arrived})
+            state = self._with_sums(state, statements, {message.sender: message.weight for message in arrived})
         if member.decided and not state.inputs:
             state = self._add_up(state)
         return self._proceed(self._concluded(state))
@@ -166,34 +166,34 @@ class PackedSharingParty:
 
     def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, Said]:
         """What each sender said; what cannot be read has not arrived."""
-        said = {}
+        statements = {}
         for message in sorted(arrived, key=lambda one: one.sender):
             try:
-                said[message.sender] = self._codec.read(round_, message.content)
+                statements[message.sender] = self._codec.read(round_, message.content)
             except ContentError:
                 continue
-        return said
+        return statements
 
-    def _heard(self, round_: int, said: Mapping[PartyId, Said], *, reached: bool) -> Heard:
-        holds = {sender: one.holds for sender, one in said.items() if one.holds is not None}
+    def _heard(self, round_: int, statements: Mapping[PartyId, Said], *, reached: bool) -> Heard:
+        holds = {sender: statement.holds for sender, statement in statements.items() if statement.holds is not None}
         votes: dict[BallotProposal, Mask] = {}
-        for sender, one in said.items():
-            if one.vote is not None:
-                votes[one.vote] = votes.get(one.vote, 0) | 1 << sender
+        for sender, statement in statements.items():
+            if statement.vote is not None:
+                votes[statement.vote] = votes.get(statement.vote, 0) | 1 << sender
         leader = self._member.leader(round_)
-        proposal = said[leader].proposal if leader is not None and leader in said else None
+        proposal = statements[leader].proposal if leader is not None and leader in statements else None
         # Only the ballot of this round is its leader's to propose.
         own = proposal is not None and 2 * proposal.ballot + 1 == round_
         return Heard(holds, votes, proposal if own else None, reached)
 
     def _with_sums(
-        self, state: PackedSharingState, said: Mapping[PartyId, Said], weights: Mapping[PartyId, float]
+        self, state: PackedSharingState, statements: Mapping[PartyId, Said], weights: Mapping[PartyId, float]
     ) -> PackedSharingState:
         """The first sum of each member counts."""
         new = {
-            sender: Published(one.decided, weights[sender], Kept(one.share))
-            for sender, one in said.items()
-            if one.share is not None and sender not in state.sums
+            sender: Published(statement.decided, weights[sender], Kept(statement.share))
+            for sender, statement in statements.items()
+            if statement.share is not None and sender not in state.sums
         }
         return replace(state, sums=dict(sorted((state.sums | new).items()))) if new else state
 
@@ -228,11 +228,11 @@ class PackedSharingParty:
             return replace(state, remarks=("the members do not agree on the weight of those whose inputs count",))
         secret = Seed(self._noise.secret("combinations of sums", state.round))
         shares = {sender: self._codec.read_share(one.share.content) for sender, one in sums.items()}
-        found = conclude(self._packing, shares, self._rules.liars, self._parameters.dimension, secret)
-        remarks = (*found.messages(), *((found.problem,) if found.problem else ()))
-        if found.total is None:
+        conclusion = conclude(self._packing, shares, self._rules.liars, self._parameters.dimension, secret)
+        remarks = (*conclusion.messages(), *((conclusion.problem,) if conclusion.problem else ()))
+        if conclusion.total is None:
             return replace(state, remarks=remarks)
-        result = Kept(decode_sum(self._parameters, found.total, weight).astype("<f8").tobytes())
+        result = Kept(decode_sum(self._parameters, conclusion.total, weight).astype("<f8").tobytes())
         state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
         if state.inputs:
             return state
@@ -271,11 +271,11 @@ class PackedSharingParty:
         return Step(state, release=Release(np.frombuffer(state.result.content, dtype="<f8").astype(np.float64), state.weight))
 
     def _tell(
-        self, state: PackedSharingState, recipients: tuple[PartyId, ...], said: Said, weight: float = 0.0
+        self, state: PackedSharingState, recipients: tuple[PartyId, ...], statement: Said, weight: float = 0.0
     ) -> tuple[Message, ...]:
         if not recipients:
             return ()
-        return (self._message(recipients, state.round, self._codec.write(state.round, said), weight),)
+        return (self._message(recipients, state.round, self._codec.write(state.round, statement), weight),)
 
     def _message(self, recipients: tuple[PartyId, ...], round_: int, content: bytes, weight: float) -> Message:
         return Message(self._party, recipients, round_, _NOTHING, weight, content)

@@ -153,12 +153,12 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
 
     def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
         """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
-        found = follow(self.rules(schedule.parties), schedule, trace)
+        replayed = follow(self.rules(schedule.parties), schedule, trace)
         if self.inputs is None:
-            return found
+            return replayed
         stated = np.zeros(schedule.parties, dtype=np.bool_)
         stated[list(self.inputs)] = True
-        return replace(found, inputs=stated)
+        return replace(replayed, inputs=stated)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return self.outcome(schedule, trace).inputs
@@ -256,8 +256,8 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         codec = Codec.of(self, self.rules(parties))
         seeds = self.colluding_members / (parties - 1)
         dealt = seeds * 32 + (1 - seeds) * codec.share_bytes
-        said = 4 * (2 * self.rules(parties).set_bytes + 16)
-        return (dealt + codec.share_bytes + said) * (parties - 1) / self.mixing_messages(parties)
+        vote_bytes = 4 * (2 * self.rules(parties).set_bytes + 16)
+        return (dealt + codec.share_bytes + vote_bytes) * (parties - 1) / self.mixing_messages(parties)
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return Codec.of(self, self.rules(parties)).limit

@@ -205,10 +205,10 @@ def _roles(parameters: PackedSharingParameters, parties: int) -> Iterator[Condit
         cm == c,
         f"colluding_members is {cm} but {c} parties may collude, all of them members: choose {c}",
     )
-    whole = parameters.region != BOX or (parameters.clip / parameters.step).is_integer()
+    is_whole = parameters.region != BOX or (parameters.clip / parameters.step).is_integer()
     yield Condition(
         "rounding stays inside the box",
-        whole,
+        is_whole,
         f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is no whole number of steps of "
         f"{parameters.step:g}: choose a step that divides {parameters.clip:g}",
     )
@@ -271,6 +271,6 @@ def largest_sum(parameters: PackedSharingParameters, parties: int) -> float:
 
 def check_numbers(parameters: PackedSharingParameters, parties: int) -> None:
     """Raises :class:`InputError` for the first of the :func:`conditions` that does not hold."""
-    for one in conditions(parameters, parties):
-        if not one.holds:
-            raise InputError(one.problem)
+    for condition in conditions(parameters, parties):
+        if not condition.holds:
+            raise InputError(condition.problem)

@@ -65,11 +65,11 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
                 f"sensitivity is {target.sensitivity:g}: PrivUnitG takes unit vectors only, for which it is {_DIAMETER:g}; scale "
                 "the values to length 1, or choose another protocol"
             )
-        found = replace(self, epsilon=target.epsilon, probability=best_probability(target.epsilon, target.dimension))
+        parameters = replace(self, epsilon=target.epsilon, probability=best_probability(target.epsilon, target.dimension))
         responding = target.responding
-        error = found.error(target.dimension) / (target.dimension * responding)
+        error = parameters.error(target.dimension) / (target.dimension * responding)
         lost = target.dropout_bias(responding)
-        return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
+        return Design(parameters, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
 
     def input_domain(self, target: Target) -> InputDomain:
         """The unit ball; what lies inside of it is scaled to its surface."""

@@ -68,8 +68,8 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
 def _share_holders(schedule: Schedule) -> NDArray[np.int64]:
     """(n, n): 1 where one party holds a share of the other, and on the diagonal."""
     holders = np.eye(schedule.parties, dtype=np.int64)
-    one, other = schedule.pairs.T
-    holders[one, other] = holders[other, one] = 1
+    low, high = schedule.pairs.T
+    holders[low, high] = holders[high, low] = 1
     return holders
 
 

@@ -156,13 +156,13 @@ class DiscreteLossConversion(LossConversion):
         if parameters.aggregator not in adversary.corrupt:
             published = outcome.counted & honest
             return np.where(published, published.sum(), 0)
-        one, other = self._schedule.pairs.T
+        low, high = self._schedule.pairs.T
         corrupt = (~honest).astype(np.int64)
-        shares = np.bincount(one, corrupt[other], parties) + np.bincount(other, corrupt[one], parties)
+        shares = np.bincount(low, corrupt[high], parties) + np.bincount(high, corrupt[low], parties)
         covered = shares < parameters.threshold
         summed = outcome.requested & honest & covered
-        hidden = summed[one] & summed[other]
-        links = coo_array((np.ones(int(hidden.sum())), (one[hidden], other[hidden])), shape=(parties, parties))
+        hidden = summed[low] & summed[high]
+        links = coo_array((np.ones(int(hidden.sum())), (low[hidden], high[hidden])), shape=(parties, parties))
         _, group = connected_components(links, directed=False)
         sizes = np.bincount(group[summed], minlength=int(group.max()) + 1)
         alone = honest & ~covered & (outcome.requested | outcome.handed)

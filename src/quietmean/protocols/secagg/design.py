@@ -219,8 +219,8 @@ def _with_grid(asked: Settings, target: Target, parameters: Settings) -> Setting
     gridded = replace(single, granularity=granularity)
     weight = single.largest_weight if given else _headroom(gridded, target.parties, words)
     sized = replace(gridded, largest_weight=weight)
-    whole = target.sensitivity >= 2 * sized.clip * sized.largest_weight
-    return replace(sized, rounding=CONDITIONAL if whole else INDEPENDENT)
+    covers_values = target.sensitivity >= 2 * sized.clip * sized.largest_weight
+    return replace(sized, rounding=CONDITIONAL if covers_values else INDEPENDENT)
 
 
 def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
@@ -233,8 +233,10 @@ def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
 def _headroom(parameters: SecAggParameters, parties: int, words: int) -> float:
     """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
     room = 2.0 ** (parameters.bits - 1) * parameters.granularity
-    one, two = (sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0))
-    if two <= one:
+    single_bound, double_bound = (
+        sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0)
+    )
+    if double_bound <= single_bound:
         # Values are lost in the noise, whatever their weight.
         return float(_LARGEST_WEIGHT)
-    return float(max(1, min(math.floor(1 + (room - one) / (two - one)), _LARGEST_WEIGHT)))
+    return float(max(1, min(math.floor(1 + (room - single_bound) / (double_bound - single_bound)), _LARGEST_WEIGHT)))

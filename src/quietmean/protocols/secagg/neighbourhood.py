@@ -46,10 +46,10 @@ def choose_neighbourhood(
     dropped = math.floor(dropouts * parties + 1e-9)
     for neighbours in [*range(2, parties - 1, 2), parties - 1]:
         for threshold in range((neighbours + 1) // 2 + 1, neighbours + 2):
-            found = assess(parties, colluding, dropped, neighbours, threshold)
-            if found.security_bits >= security_bits and found.correctness_bits >= correctness_bits:
-                return found
-            if found.correctness_bits < correctness_bits:
+            neighbourhood = assess(parties, colluding, dropped, neighbours, threshold)
+            if neighbourhood.security_bits >= security_bits and neighbourhood.correctness_bits >= correctness_bits:
+                return neighbourhood
+            if neighbourhood.correctness_bits < correctness_bits:
                 break
     raise InputError(
         f"{parties} parties of which {colluding} collude and {dropped} drop out cannot keep failures below 2^-{security_bits:g} "

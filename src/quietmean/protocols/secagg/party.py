@@ -224,13 +224,13 @@ class AggregatorParty:
 
     def _readable(self, inbox: Mapping[PartyId, Message], read: Reader[Content]) -> dict[PartyId, Content]:
         """The contents that can be read; a message that cannot counts as not arrived."""
-        found = {}
+        contents = {}
         for sender, message in inbox.items():
             try:
-                found[sender] = read(message)
+                contents[sender] = read(message)
             except ContentError:
                 continue
-        return found
+        return contents
 
     def _keyed(self, state: AggregatorState) -> Keyed:
         return self._client.read_keys(self._aggregator.key_list(self._party, state.adverts or {}))

@@ -64,8 +64,8 @@ def _inverses(numbers: Sequence[int]) -> list[int]:
     for number in numbers:
         partial.append(running)
         running = running * number % PRIME
-    inverse, found = pow(running, -1, PRIME), []
+    inverse, inverses = pow(running, -1, PRIME), []
     for number, before in zip(reversed(numbers), reversed(partial), strict=True):
-        found.append(inverse * before % PRIME)
+        inverses.append(inverse * before % PRIME)
         inverse = inverse * number % PRIME
-    return found[::-1]
+    return inverses[::-1]

@@ -27,8 +27,8 @@ def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int
     if parameters.neighbours is None or schedule.all_paired:
         return (hidden if size < parameters.threshold else 1), 0.0
     parties = schedule.parties
-    found = assess(parties, size, parties - counted, parameters.neighbours, parameters.threshold)
-    return (hidden, 2.0**-found.security_bits) if found.security_bits >= LEAST_BITS else (1, 0.0)
+    neighbourhood = assess(parties, size, parties - counted, parameters.neighbours, parameters.threshold)
+    return (hidden, 2.0**-neighbourhood.security_bits) if neighbourhood.security_bits >= LEAST_BITS else (1, 0.0)
 
 
 def least_unknown_of_each(
@@ -47,5 +47,5 @@ def _opens_one(parameters: SecAggParameters, schedule: Schedule, size: int) -> b
     """Can ``size`` parties hold enough shares of some other one's secrets?"""
     if parameters.neighbours is None or schedule.all_paired:
         return size >= parameters.threshold
-    found = assess(schedule.parties, size, 0, parameters.neighbours, parameters.threshold)
-    return found.security_bits < LEAST_BITS
+    neighbourhood = assess(schedule.parties, size, 0, parameters.neighbours, parameters.threshold)
+    return neighbourhood.security_bits < LEAST_BITS

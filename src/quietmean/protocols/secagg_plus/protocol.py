@@ -77,17 +77,21 @@ def _shape(asked: SecAggPlus, target: Target) -> Shape:
         degree = given_value(asked.neighbours, parties - 1)
         check_neighbours(degree, parties)
         threshold = given_value(asked.threshold, (2 * (degree + 1) + 2) // 3)
-        found = assess(parties, target.colluding, parties - staying, degree, threshold)
+        neighbourhood = assess(parties, target.colluding, parties - staying, degree, threshold)
     else:
-        found = choose_neighbourhood(parties, target.colluding, target.dropouts, asked.security_bits, asked.correctness_bits)
+        neighbourhood = choose_neighbourhood(
+            parties, target.colluding, target.dropouts, asked.security_bits, asked.correctness_bits
+        )
     minimum = given_value(asked.minimum, max(2, staying))
     if minimum > staying:
         raise InputError(f"minimum is {minimum} but with dropouts of {target.dropouts:g} only {staying} parties stay: lower it")
     claim = (
-        f"threshold {found.threshold} of {found.neighbours + 1} shares; over the random graph secrecy fails with probability "
-        f"{_chance(found.security_bits)} and the run with {_chance(found.correctness_bits)} at most"
+        f"threshold {neighbourhood.threshold} of {neighbourhood.neighbours + 1} shares; over the random graph secrecy fails with "
+        f"probability {_chance(neighbourhood.security_bits)} and the run with {_chance(neighbourhood.correctness_bits)} at most"
     )
-    return Shape(found.threshold, minimum, found.neighbours, claim, _graph_failure(found.neighbours, parties))
+    return Shape(
+        neighbourhood.threshold, minimum, neighbourhood.neighbours, claim, _graph_failure(neighbourhood.neighbours, parties)
+    )
 
 
 def _graph_failure(neighbours: int, parties: int) -> float:

@@ -83,8 +83,8 @@ class SecretSharing(SecretSharingParameters, Mechanism):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """All parties if every message arrived, else none: shape (n,)."""
-        whole = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
-        return np.full(self.parties, whole)
+        complete = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
+        return np.full(self.parties, complete)
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return 1 + self.number_bytes * dimension

@@ -81,11 +81,11 @@ class SecretSharingParameters(GraphParameters):
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in range(self.parties)]
-        for one, other in self.edges.tolist():
-            found[one].append(other)
-            found[other].append(one)
-        return [sorted(row) for row in found]
+        neighbours: list[list[int]] = [[] for _ in range(self.parties)]
+        for low, high in self.edges.tolist():
+            neighbours[low].append(high)
+            neighbours[high].append(low)
+        return [sorted(row) for row in neighbours]
 
 
 def encode_number(number: float, fraction_bits: int) -> int:

@@ -21,12 +21,12 @@ def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: Executi
     disclosed is the same: only sums in which every mask occurs at both of its ends.
     """
     builder = TranscriptBuilder(schedule.parties)
-    whole = _whole(schedule, trace)
+    complete = _whole(schedule, trace)
     masks: list[dict[int, float]] = [{} for _ in range(schedule.parties)]
-    for one, other in edges.tolist():
-        mask = builder.add_noise([one, other], reach * math.sqrt(2.0 / 12.0), NoiseGroup.CANCELLING)
-        masks[one][mask], masks[other][mask] = 1.0, -1.0
-    for party in np.nonzero(whole)[0].tolist():
+    for low, high in edges.tolist():
+        mask = builder.add_noise([low, high], reach * math.sqrt(2.0 / 12.0), NoiseGroup.CANCELLING)
+        masks[low][mask], masks[high][mask] = 1.0, -1.0
+    for party in np.nonzero(complete)[0].tolist():
         builder.add_message(party, 2, values={party: 1.0}, noise=masks[party], released=True)
     return builder.build()
 
@@ -35,6 +35,6 @@ def _whole(schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
     """The parties that got a share from every neighbour and whose own all arrived, shape (n,): the others tell nothing."""
     sent = schedule.neighbours[0] >= 0
     lost = sent & ~trace.delivered(schedule)[0]
-    whole: NDArray[np.bool_] = trace.online[1] & ~lost.any(axis=1)
-    whole[schedule.neighbours[0][lost]] = False
-    return whole
+    complete: NDArray[np.bool_] = trace.online[1] & ~lost.any(axis=1)
+    complete[schedule.neighbours[0][lost]] = False
+    return complete
