@@ -98,13 +98,13 @@ class ExecutionTrace:
         """
         if not len(self.settled):
             return []
-        delivered, found = self.delivered(schedule), []
+        delivered, settled = self.delivered(schedule), []
         for round_, sender, receiver, later in self.settled.tolist():
             slots = np.nonzero(delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver))[0]
             if slots.size == 0:
                 raise InputError(f"settled message [{round_}, {sender}, {receiver}] did not arrive: list only those that did")
-            found.append((round_, sender, int(slots[0]), later))
-        return found
+            settled.append((round_, sender, int(slots[0]), later))
+        return settled
 
     def all_handed(self, schedule: Schedule) -> ExecutionTrace:
         """The same with every message that was sent marked as seen: whatever was lost, its receiver has it."""

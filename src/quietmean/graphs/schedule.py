@@ -65,9 +65,9 @@ class Schedule:
     @cached_property
     def _partners(self) -> tuple[tuple[PartyId, ...], ...]:
         partners: list[list[PartyId]] = [[] for _ in range(self.parties)]
-        for one, other in self.pairs.tolist():
-            partners[one].append(other)
-            partners[other].append(one)
+        for first, second in self.pairs.tolist():
+            partners[first].append(second)
+            partners[second].append(first)
         return tuple(tuple(sorted(row)) for row in partners)
 
     @property

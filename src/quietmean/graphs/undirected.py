@@ -101,14 +101,14 @@ def components(edges: Edges, parties: int) -> NDArray[np.int64]:
     """The number of each party's connected component, shape (n,): that of its smallest member. Edges (m, 2)."""
     label = np.arange(parties)
     while len(edges):
-        least = label.copy()
-        np.minimum.at(least, edges[:, 0], label[edges[:, 1]])
-        np.minimum.at(least, edges[:, 1], label[edges[:, 0]])
+        smallest = label.copy()
+        np.minimum.at(smallest, edges[:, 0], label[edges[:, 1]])
+        np.minimum.at(smallest, edges[:, 1], label[edges[:, 0]])
         # Following the labels halves the distances: a path takes a logarithmic number of passes.
-        least = least[least]
-        if (least == label).all():
+        smallest = smallest[smallest]
+        if (smallest == label).all():
             break
-        label = least
+        label = smallest
     return label
 
 

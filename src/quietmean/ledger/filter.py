@@ -38,28 +38,28 @@ class SpendingRequest:
     reason: str = ""
 
 
-def reserved(account: Account, known: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:
-    """The entry of a study that is taken; ``known`` itself where it is charged enough already.
+def reserved(account: Account, entry: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:
+    """The entry of a study that is taken; ``entry`` itself, what is there of it, where it is charged enough already.
 
     ``command``: the beginning of the one that changes the account, for errors. Raises :class:`InputError` for a study that the
     account does not take.
     """
-    if known is not None and known.account != account.name:
-        raise InputError(f"study {request.name!r} is charged to account {known.account!r} already: name that account")
+    if entry is not None and entry.account != account.name:
+        raise InputError(f"study {request.name!r} is charged to account {entry.account!r} already: name that account")
     factor = _factor(account, request)
     charge = request.charge.of_group(factor) if request.charge.bounded else request.charge
-    if known is not None and not charge.exceeds(known.reserved):
-        return known
-    if known is not None and known.settled:
+    if entry is not None and not charge.exceeds(entry.reserved):
+        return entry
+    if entry is not None and entry.settled:
         raise InputError(
-            f"study {request.name!r} was settled after mu {known.reserved.mu:.6g} had been reserved for it, and now asks for "
+            f"study {request.name!r} was settled after mu {entry.reserved.mu:.6g} had been reserved for it, and now asks for "
             f"more, mu {charge.mu:.6g}: a settled study is over, start another one with a store of its own"
         )
-    if known is not None:
-        charge = charge.larger(known.reserved)
-    _check_room(account, known, request, charge, command)
-    if known is not None:
-        return replace(known, reserved=charge, charged=charge)
+    if entry is not None:
+        charge = charge.larger(entry.reserved)
+    _check_room(account, entry, request, charge, command)
+    if entry is not None:
+        return replace(entry, reserved=charge, charged=charge)
     refund = request.refund and account.refund == Refund.SETTLED
     fixed = (request.study, account.name, request.name, request.unit, request.relation, factor, refund)
     return LedgerEntry(*fixed, charge, charge, None, RESERVED, stamp, None, "")
@@ -119,7 +119,7 @@ def _factor(account: Account, request: SpendingRequest) -> int:
     return (request.members or 1) * (2 if twice else 1)
 
 
-def _check_room(account: Account, known: LedgerEntry | None, request: SpendingRequest, charge: Charge, command: str) -> None:
+def _check_room(account: Account, entry: LedgerEntry | None, request: SpendingRequest, charge: Charge, command: str) -> None:
     if account.frozen is not None:
         raise InputError(
             f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "
@@ -131,7 +131,7 @@ def _check_room(account: Account, known: LedgerEntry | None, request: SpendingRe
             f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}: no budget allows "
             "that, agree on a protocol or a coalition with a bound"
         )
-    others = account if known is None else account.without(known.study)
+    others = account if entry is None else account.without(entry.study)
     budget, together = account.budget, [*others.charges, charge]
     if budget.allows(together):
         return

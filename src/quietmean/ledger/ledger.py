@@ -96,8 +96,8 @@ class Ledger:
                 kind = unit or PrivacyUnit.RECORD, relation or Neighbouring.REPLACEMENT
                 self._make(name, data_set or name, *kind, refund or Refund.SETTLED)
             else:
-                known = self._account(name)
-                _check_change(known, budget, unit, relation, data_set)
+                existing = self._account(name)
+                _check_change(existing, budget, unit, relation, data_set)
                 if refund is not None:
                     self._database.change("UPDATE account SET refund = ? WHERE name = ?", str(refund), name)
             last = self._database.row(
@@ -200,9 +200,9 @@ class Ledger:
         request = SpendingRequest(study, name, charge, unit, relation, members, refund, data_set, reason)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            payer, known = self._required_account(account), self._entry(study)
-            entry = rules.reserved(payer, known, request, stamp, self._command(account))
-            if entry is not known:
+            payer, existing = self._required_account(account), self._entry(study)
+            entry = rules.reserved(payer, existing, request, stamp, self._command(account))
+            if entry is not existing:
                 self._save(entry)
             for digest in self._digests(inputs):
                 self._database.change("INSERT OR IGNORE INTO input VALUES (?, ?)", study, digest)
@@ -222,8 +222,8 @@ class Ledger:
                     f"study {study} was given back in ledger {self._path}, since nothing of it would ever leave: the party's "
                     "store is an older copy, it must not be restored"
                 )
-            known = self._database.row("SELECT value FROM fact WHERE name = ?", name)
-            if known is not None and bytes(known[0]) != content:
+            bound = self._database.row("SELECT value FROM fact WHERE name = ?", name)
+            if bound is not None and bytes(bound[0]) != content:
                 raise InputError(
                     f"ledger {self._path} knows another contribution of this party to this study: each party contributes once, "
                     "a correction is a new study, charged anew"
@@ -238,16 +238,16 @@ class Ledger:
         """
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            known = self._entry(study)
-            if known is None:
+            reserved = self._entry(study)
+            if reserved is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
             if self._database.row("SELECT 1 FROM fact WHERE name = ?", f"bound {study}") is not None:
                 return False
             self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"given back {study}", b"")
-            if known.settled:
+            if reserved.settled:
                 return True
             # Also where what was reserved stays charged in all other cases.
-            entry, _ = rules.settled(self._account(known.account), replace(known, refund=True), Charge(0.0), stamp, note)
+            entry, _ = rules.settled(self._account(reserved.account), replace(reserved, refund=True), Charge(0.0), stamp, note)
             self._save(entry)
             return True
 
@@ -277,16 +277,16 @@ class Ledger:
         """
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            known = self._entry(study)
-            if known is None:
+            reserved = self._entry(study)
+            if reserved is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            entry, freeze = rules.settled(self._account(known.account), known, charge, stamp, note)
-            if entry is not known:
+            entry, freeze = rules.settled(self._account(reserved.account), reserved, charge, stamp, note)
+            if entry is not reserved:
                 self._save(entry)
             if freeze is not None:
                 self._database.change(
                     f"INSERT INTO freeze (account, {_FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
-                    known.account,
+                    reserved.account,
                     *astuple(freeze),
                 )
             return entry
@@ -314,9 +314,11 @@ class Ledger:
 
     def _required_account(self, name: str) -> Account:
         if self._row_of(name) is None:
-            known = ", ".join(repr(known) for (known,) in self._database.rows("SELECT name FROM account ORDER BY name")) or "none"
+            accounts = (
+                ", ".join(repr(account) for (account,) in self._database.rows("SELECT name FROM account ORDER BY name")) or "none"
+            )
             raise InputError(
-                f"account {name!r} is not in ledger {self._path} (it has {known}): name one of them, or make it with "
+                f"account {name!r} is not in ledger {self._path} (it has {accounts}): name one of them, or make it with "
                 f"{self._command(name)} --budget EPSILON DELTA"
             )
         return self._account(name)

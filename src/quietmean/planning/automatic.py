@@ -48,9 +48,9 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     """
     options = options or {}
     names = _with_options(options)
-    found, against = _preferred(target, options, domain, None)
-    if found is not None:
-        return Choice(found.plan, _preferred_sentence(found))
+    preferred, against = _preferred(target, options, domain, None)
+    if preferred is not None:
+        return Choice(preferred.plan, _preferred_sentence(preferred))
     others = [name for name in names if name != PREFERRED]
     if not others:
         raise InputError(against)
@@ -83,10 +83,10 @@ def _with_options(options: Mapping[str, Any]) -> list[str]:
     names = general_protocols()
     # Refuses what nobody has.
     configured(names, options)
-    found = [name for name in names if set(options) <= get_protocol(name).options().keys()]
-    if not found:
+    capable = [name for name in names if set(options) <= get_protocol(name).options().keys()]
+    if not capable:
         raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}: leave some out")
-    return found
+    return capable
 
 
 def _preferred(
@@ -107,19 +107,19 @@ def _preferred(
         return None, str(error)
 
 
-def _preferred_sentence(found: Candidate) -> str:
-    target = found.plan.target
+def _preferred_sentence(preferred: Candidate) -> str:
+    target = preferred.plan.target
     leaving = target.parties - target.responding
     return (
         f"auto took {PREFERRED}: among {target.parties} equals of whom {target.colluding} may collude and {leaving} leave its "
-        f"conditions hold, with a predicted MSE of {found.mse / found.mse_central:.3g} times a trusted curator's"
+        f"conditions hold, with a predicted MSE of {preferred.mse / preferred.mse_central:.3g} times a trusted curator's"
     )
 
 
 def _least_error_sentence(ranked: Sequence[Candidate], against: str) -> str:
     first, *others = ranked
-    least = f", {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}" if others else ""
+    advantage = f", {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}" if others else ""
     return (
         f"auto took {first.plan.protocol.name}: of what is left among equals it has the least predicted MSE ({first.mse:.3g} per "
-        f"coordinate{least}); {PREFERRED} is not for this target: {against}"
+        f"coordinate{advantage}); {PREFERRED} is not for this target: {against}"
     )

@@ -214,12 +214,12 @@ def _passing(target: Target, template: Mechanism, levels: _Levels, trials: int, 
     for attempt in range(1, _ATTEMPTS + 1):
         protocol = levels.apply(template)
         histories = (draw_execution(target, protocol, seed.derive(attempt, number), target.dropouts) for number in range(trials))
-        found = try_gate(target, histories, attempt)
-        if not found.refused:
-            return replace(levels, certified={**levels.certified, **found.describe()})
-        if not math.isfinite(found.mu):
+        trial = try_gate(target, histories, attempt)
+        if not trial.refused:
+            return replace(levels, certified={**levels.certified, **trial.describe()})
+        if not math.isfinite(trial.mu):
             break
-        excess = found.mu / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN / 2)
+        excess = trial.mu / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN / 2)
         levels = replace(levels, star=round_up(levels.star * excess), delta=round_up(levels.delta * excess))
     raise InputError(
         f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} no noise was found with "
@@ -257,11 +257,11 @@ def _levels_of_many(target: Target, protocol: Mechanism, template: Mechanism, se
         model = replace(target, parties=_MODEL, colluding=colluding)
         # As many rounds as with all parties, where rounds can be chosen.
         smaller = protocol.filled(rounds=template.rounds) if "rounds" in protocol.options() else protocol
-        found = _levels(model, smaller.template(model), CalibrationMethod.EXACT, None, seed.derive("model"))
-        ratio = found.delta / found.star
+        exact = _levels(model, smaller.template(model), CalibrationMethod.EXACT, None, seed.derive("model"))
+        ratio = exact.delta / exact.star
     unit = template.with_noise(1.0, ratio)
     fractions = sorted({0.0, target.dropouts})
-    worst = max(worst_mu(target, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
+    worst = max(worst_mu(target, unit, seed.derive("large", number), fraction) for number, fraction in enumerate(fractions))
     star = round_up(worst * target.sensitivity / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN))
     delta = round_up(star * ratio)
     read = _where_read(target)

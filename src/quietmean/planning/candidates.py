@@ -134,14 +134,14 @@ class Ranking(Tabular, Sequence[Candidate]):
         """One row a candidate. ``mse`` is per coordinate; messages and bytes are per party."""
         return [
             {
-                "protocol": one.plan.protocol.name,
-                "mse": one.mse,
-                "rounds": one.rounds,
-                "messages": one.messages,
-                "bytes": one.bytes_sent,
-                "trust": one.trust,
+                "protocol": candidate.plan.protocol.name,
+                "mse": candidate.mse,
+                "rounds": candidate.rounds,
+                "messages": candidate.messages,
+                "bytes": candidate.bytes_sent,
+                "trust": candidate.trust,
             }
-            for one in self.candidates
+            for candidate in self.candidates
         ]
 
     def __repr__(self) -> str:
@@ -212,10 +212,10 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     if len(kinds) == 1:
         # Its own sentence says which options it has.
         kinds[0].refuse_unknown(options)
-    known = {name for kind in kinds for name in kind.options()}
+    option_names = {name for kind in kinds for name in kind.options()}
     for name in options:
-        if name not in known:
-            near, listed = nearest(name, known), ", ".join(sorted(known))
+        if name not in option_names:
+            near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
             raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
     given = {**(offered or {}), **options}
     return [
@@ -224,19 +224,21 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     ]
 
 
-def _within(protocol: Mechanism, target: Target, most: int | None) -> Mechanism:
+def _within(protocol: Mechanism, target: Target, max_messages: int | None) -> Mechanism:
     """With no more rounds than there are messages to send."""
-    if most is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
+    if max_messages is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
         return protocol
     template = protocol.template(target)
     sent = int(getattr(template, "out_degree", 1))
-    return protocol.filled(rounds=max(1, min(template.rounds, most // sent)))
+    return protocol.filled(rounds=max(1, min(template.rounds, max_messages // sent)))
 
 
-def _affordable(candidate: Candidate, most: int | None) -> Candidate:
-    if most is not None and candidate.mixing > most:
+def _affordable(candidate: Candidate, max_messages: int | None) -> Candidate:
+    if max_messages is not None and candidate.mixing > max_messages:
         name = candidate.plan.protocol.name
-        raise InputError(f"max_messages is {most}, and {name} needs {candidate.mixing:.1f} a party: allow more or leave it out")
+        raise InputError(
+            f"max_messages is {max_messages}, and {name} needs {candidate.mixing:.1f} a party: allow more or leave it out"
+        )
     return candidate
 
 

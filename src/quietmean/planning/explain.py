@@ -24,10 +24,10 @@ def why_first(candidates: Sequence[Candidate]) -> str:
         f"{name} has the least {prediction}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
     )
     if cheaper:
-        least = min(cheaper, key=lambda other: other.bytes_sent)
+        cheapest = min(cheaper, key=lambda other: other.bytes_sent)
         sentence += (
-            f"; {least.plan.protocol.name} sends {first.bytes_sent / least.bytes_sent:.3g} times fewer bytes "
-            f"for {least.mse / first.mse:.3g} times the error"
+            f"; {cheapest.plan.protocol.name} sends {first.bytes_sent / cheapest.bytes_sent:.3g} times fewer bytes "
+            f"for {cheapest.mse / first.mse:.3g} times the error"
         )
     return sentence + bare
 
@@ -38,12 +38,12 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
     sentences = []
     for condition, changed, accepted in _changes(target, server):
         try:
-            found = ranking(changed, accepted)[0]
+            winner = ranking(changed, accepted)[0]
         except InputError:
             continue
-        name, times = found.plan.protocol.name, found.mse / candidates[0].mse
+        name, times = winner.plan.protocol.name, winner.mse / candidates[0].mse
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
-        sentences.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({times:.3g} times that above)")
+        sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g} ({times:.3g} times that above)")
     return sentences
 
 

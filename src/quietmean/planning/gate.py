@@ -118,12 +118,12 @@ def _worst_bound(execution: Execution, target: Target, left: frozenset[PartyId])
         return float(_counted(execution, target, None).max())
     size, schedule, trace = target.colluding, execution.schedule, execution.trace
     protocol, sensitivity = execution.protocol, execution.sensitivity
-    known = protocol.worst_coalition(schedule, trace, sensitivity, size)
-    mu = _counted(execution, target, None if known is None else known.mu)
+    worst = protocol.worst_coalition(schedule, trace, sensitivity, size)
+    mu = _counted(execution, target, None if worst is None else worst.mu)
     if len(left) < 2:
         return float(mu.max())
-    known = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, left)
-    with_left = _counted(execution, target, None if known is None else known.mu)
+    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, left)
+    with_left = _counted(execution, target, None if worst is None else worst.mu)
     with_left[sorted(left)] = 0.0
     return float(max(mu.max(), with_left.max()))
 
@@ -256,15 +256,15 @@ class GateRecord:
 
         A bound may have been larger, or there where now every coalition is tried: so it was with versions before this one.
         """
-        found, decided = decide(target, self.execution, self.incomplete), self.decision
-        tried = found.exhaustive and decided.exhaustive
-        mu, stated_mu = _rounded(found.mu), _rounded(decided.mu)
+        recomputed, recorded = decide(target, self.execution, self.incomplete), self.decision
+        tried = recomputed.exhaustive and recorded.exhaustive
+        mu, stated_mu = _rounded(recomputed.mu), _rounded(recorded.mu)
         same = {
             "digest": stated.get("digest") == self.digest,
-            "mu": (mu == stated_mu if tried else mu <= stated_mu) and found.exhaustive >= decided.exhaustive,
-            "limit": _rounded(found.limit) == _rounded(decided.limit),
-            "passes": stated.get("passes") == decided.passes,
-            "published": not self.published or (decided.passes and self.agreed),
+            "mu": (mu == stated_mu if tried else mu <= stated_mu) and recomputed.exhaustive >= recorded.exhaustive,
+            "limit": _rounded(recomputed.limit) == _rounded(recorded.limit),
+            "passes": stated.get("passes") == recorded.passes,
+            "published": not self.published or (recorded.passes and self.agreed),
         }
         for name, holds in same.items():
             if not holds:

@@ -240,13 +240,13 @@ class Plan:
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version, and a missing or unknown field."""
         if raw.get("format") != FORMAT:
-            told = f" (format {raw['format']!r})" if "format" in raw else ""
-            raise InputError(f"this is not a plan of this version{told}: make one with quietmean plan")
+            version = f" (format {raw['format']!r})" if "format" in raw else ""
+            raise InputError(f"this is not a plan of this version{version}: make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
-        known = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain", "gated")
-        refuse_unknown("a plan", raw, known)
+        fields = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain", "gated")
+        refuse_unknown("a plan", raw, fields)
         target = Target.parse(raw["target"])
         kind = get_protocol(required_field(raw, "protocol", str))
         refuse_unknown(f"protocol {kind.name}", raw["parameters"], [one.key for one in parameters_of(kind).values()])

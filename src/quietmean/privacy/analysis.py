@@ -115,21 +115,21 @@ class PrivacyAnalysis:
 
     def _proven(self, size: int) -> ProvenMu:
         """The bound for coalitions of ``size`` without trying one."""
-        known, trusted, conversion = self.bound(size), self.trusted, self.terms.conversion
+        worst, trusted, conversion = self.bound(size), self.trusted, self.terms.conversion
         alone = self._everybody_else(trusted) if trusted else self._single_honest
-        if known is None:
+        if worst is None:
             return ProvenMu(alone, "everybody else together")
-        formula = conversion.mu_against_any(size, known.mu, self.sensitivity)
+        formula = conversion.mu_against_any(size, worst.mu, self.sensitivity)
         # Where it may fail, the better of two bounds fails as often.
-        return ProvenMu(np.minimum(formula, alone), known.proof, known.chance)
+        return ProvenMu(np.minimum(formula, alone), worst.proof, worst.chance)
 
     def nats_of_target(self, size: int, target: float) -> dict[str, float]:
         """What is said of a ``target`` in nats against every coalition of ``size``; infinite where no bound is known."""
         prior_sd = half_range(self.sensitivity)
-        most = self.terms.conversion.nats_against_any(size, prior_sd)
+        upper = self.terms.conversion.nats_against_any(size, prior_sd)
         promised = self.terms.promise(size, frozenset())
-        known = math.inf if promised is None else promised.nats
-        return summary(target, math.inf if most is None else most, prior_sd, known)
+        a_priori = math.inf if promised is None else promised.nats
+        return summary(target, math.inf if upper is None else upper, prior_sd, a_priori)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""

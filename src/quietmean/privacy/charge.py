@@ -108,22 +108,22 @@ class Charge:
         Raises :class:`InputError` unless 0 < delta < 1.
         """
         # From below, as e^epsilon grows with epsilon; the least solution is never passed.
-        found = 0.0
+        epsilon = 0.0
         while True:
-            left = Fraction(delta) - self.additive(found)
+            left = Fraction(delta) - self.additive(epsilon)
             if left <= 0 or not self.bounded:
                 return math.inf
             more = epsilon_of_mu(self.mu, down(left))
-            if more <= found * (1 + _SAFETY):
+            if more <= epsilon * (1 + _SAFETY):
                 break
-            found = more
+            epsilon = more
         step = _SAFETY
-        while self.delta(found) > delta:
+        while self.delta(epsilon) > delta:
             if step > 1.0:
                 return math.inf
-            found = found * (1 + step) + step * _SAFETY
+            epsilon = epsilon * (1 + step) + step * _SAFETY
             step *= 2
-        return found
+        return epsilon
 
     def capped(self, promised: Charge) -> Charge:
         """This charge, or all of ``promised``, which holds as well, where that has the smaller mu."""

@@ -238,9 +238,9 @@ def every_coalition(
     with one_thread():
         for coalition in random_coalitions(able, size, draws, seed):
             tally.add(coalition)
-    found, proven = tally.certificate(Scope.FOUND), bound()
+    largest, proven = tally.certificate(Scope.FOUND), bound()
     # A bound is never below what was found, but by rounding.
-    shown = replace(found, mu=np.maximum(proven.mu, found.mu), scope=Scope.BOUNDED, exact=False, found=found)
+    shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
     return replace(shown, proof=proven.proof, chance=proven.chance)
 
 

@@ -103,8 +103,8 @@ def epsilon_within(mu: float, delta: float) -> float:
 def exact_sum(numbers: Iterable[float], power: int = 1) -> Fraction:
     """The exact sum of finite numbers, each to a power: in integers over one denominator, as accounts have many entries."""
     ratios = [number.as_integer_ratio() for number in numbers]
-    most = max((below.bit_length() for _, below in ratios), default=1)
-    return Fraction(sum(above**power << power * (most - below.bit_length()) for above, below in ratios), 1 << power * (most - 1))
+    bits = max((below.bit_length() for _, below in ratios), default=1)
+    return Fraction(sum(above**power << power * (bits - below.bit_length()) for above, below in ratios), 1 << power * (bits - 1))
 
 
 def _square_sum(mus: Sequence[float]) -> Fraction:
@@ -170,9 +170,9 @@ def mu_of_errors(type_one: float, type_two: float) -> float:
         return 0.0
     if type_one == 0.0 or type_two == 0.0:
         return math.inf
-    one, two = -float(ndtri(type_one)), -float(ndtri(type_two))
+    first_quantile, second_quantile = -float(ndtri(type_one)), -float(ndtri(type_two))
     # The sum of quantiles of either sign may cancel: the margin follows their sizes, not the result's.
-    return max(0.0, one + two + _ROUNDING * (1 + abs(one) + abs(two)))
+    return max(0.0, first_quantile + second_quantile + _ROUNDING * (1 + abs(first_quantile) + abs(second_quantile)))
 
 
 def _check_error(name: str, rate: float) -> None:

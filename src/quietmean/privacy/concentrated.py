@@ -30,9 +30,9 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     def epsilon(order: float) -> float:
         return order * rho + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
-    found = _least(lambda exponent: epsilon(1 + math.exp(exponent)), -12.0, 25.0)
+    least = _least(lambda exponent: epsilon(1 + math.exp(exponent)), -12.0, 25.0)
     # Three terms of either sign: the margin follows their sizes.
-    return max(0.0, found + 1e-12 * (abs(found) + 1))
+    return max(0.0, least + 1e-12 * (abs(least) + 1))
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:

@@ -43,23 +43,27 @@ class Diagnosis:
         """The diagnosis in sentences, for reports."""
         if self.honest <= 1:
             return ["only one party is honest: nothing but its own noise hides it"]
-        found = []
+        sentences = []
         if self.full_rank:
             how = "strongly connected (Theorem 4.8)" if self.strongly_connected else "enough (Theorem 4.5)"
-            found.append(f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}")
+            sentences.append(
+                f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}"
+            )
         else:
-            found.append(
+            sentences.append(
                 f"what nobody saw hides changes in {self.rank} of {self.honest - 1} possible directions: "
                 "the condition of Theorem 4.5 fails, and more cancelled noise alone cannot bring central accuracy"
             )
         if len(self.groups) > 1:
             sizes = ", ".join(str(len(group)) for group in self.groups)
-            found.append(f"the honest parties fall into {len(self.groups)} groups with nothing hidden between them: {sizes}")
+            sentences.append(f"the honest parties fall into {len(self.groups)} groups with nothing hidden between them: {sizes}")
         if self.watched:
-            found.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
+            sentences.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
         if self.static and len(self.watched) >= 2:
-            found.append("neighbours never change and two honest parties are fully seen: Theorem 4.9, change neighbours instead")
-        return found
+            sentences.append(
+                "neighbours never change and two honest parties are fully seen: Theorem 4.9, change neighbours instead"
+            )
+        return sentences
 
 
 def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
@@ -81,17 +85,17 @@ def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
 
 
 def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
-    known = transcript.message_known
-    knowers = known.indices[known.indptr[message] : known.indptr[message + 1]]
+    knowers_of = transcript.message_known
+    knowers = knowers_of.indices[knowers_of.indptr[message] : knowers_of.indptr[message + 1]]
     receivers: NDArray[np.int64] = knowers[knowers != transcript.sender[message]].astype(np.int64)
     return receivers
 
 
 def _hidden_pairs(transcript: Transcript, adversary: Adversary, place: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of honest parties that have noise in common which the adversary does not know: shape (pairs, 2)."""
-    known = transcript.noise_known
-    secret = ~adversary.view(transcript).noise & (transcript.noise_scale > 0) & (np.diff(known.indptr) == 2)
-    owners = known.indices.astype(np.int64)[np.repeat(secret, np.diff(known.indptr))].reshape(-1, 2)
+    noise_known = transcript.noise_known
+    secret = ~adversary.view(transcript).noise & (transcript.noise_scale > 0) & (np.diff(noise_known.indptr) == 2)
+    owners = noise_known.indices.astype(np.int64)[np.repeat(secret, np.diff(noise_known.indptr))].reshape(-1, 2)
     return np.unique(place[owners], axis=0)
 
 
@@ -122,8 +126,8 @@ def _rank(
     Noise that a pair shares hides what one more and the other less would have.
     """
     gram = np.zeros((count, count))
-    for one, other in pairs:
-        gram[np.ix_([one, other], [one, other])] += [[1.0, -1.0], [-1.0, 1.0]]
+    for first, second in pairs:
+        gram[np.ix_([first, second], [first, second])] += [[1.0, -1.0], [-1.0, 1.0]]
     for message in hidden:
         members = place[[int(transcript.sender[message]), *_receivers(transcript, int(message))]]
         star = np.ones(members.size)

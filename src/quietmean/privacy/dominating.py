@@ -109,8 +109,8 @@ def discrete_delta(mu: float, eta: float, epsilon: float, *, beta: float = 0.0, 
 
 def _excess(variances: Array) -> Array:
     """x(u) for each of ``variances``, at least."""
-    found: NDArray[np.float64] = 2 * np.exp(-2 * math.pi**2 * np.outer(variances, _FREQUENCIES)).sum(axis=1) * (1 + _SLACK)
-    return found
+    excess: NDArray[np.float64] = 2 * np.exp(-2 * math.pi**2 * np.outer(variances, _FREQUENCIES)).sum(axis=1) * (1 + _SLACK)
+    return excess
 
 
 def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:

@@ -121,13 +121,13 @@ class RealArithmetic(LossConversion):
 
     def __init__(self, exposed: bool = False) -> None:
         """``exposed``: single messages are a value plus noise, of which low bits are known to tell two values apart."""
-        known = (
+        low_bits = (
             f"; low bits of float64 tell values apart: no delta below {FLOAT64_DELTA:g} a column is claimed" if exposed else ""
         )
         numbers = (
             "Gaussian noise, the same on every coordinate, in real arithmetic: that values and noise are float64 is not counted"
         )
-        self.notes = (Assumption(Key.NUMBERS, f"{numbers}{known}."), *super().notes[1:])
+        self.notes = (Assumption(Key.NUMBERS, f"{numbers}{low_bits}."), *super().notes[1:])
 
 
 class WithoutNoise(LossConversion):
@@ -229,8 +229,8 @@ class LocalNoiseLossConversion(GridLossConversion):
 
     def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
         # All that is seen of a value is a function of it with its noise, and of what does not depend on it.
-        least = min(self._sigma, prior_sd) / self.step
-        return np.full(len(honest), float(nats_of_whole_numbers(of_noisy_value(prior_sd, self._sigma), least**2)))
+        smallest = min(self._sigma, prior_sd) / self.step
+        return np.full(len(honest), float(nats_of_whole_numbers(of_noisy_value(prior_sd, self._sigma), smallest**2)))
 
 
 def _corrected(variance: float) -> float:

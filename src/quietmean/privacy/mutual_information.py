@@ -25,8 +25,8 @@ def summary(target: float, most: float, prior_sd: float, a_priori: float = math.
 
     ``a_priori``: of every execution, known before the start; left out where there is none.
     """
-    found = {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
-    return found if math.isinf(a_priori) else {**found, "a_priori": a_priori}
+    document = {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
+    return document if math.isinf(a_priori) else {**document, "a_priori": a_priori}
 
 
 def of_noisy_value(prior_sd: float, noise_sd: float) -> float:

@@ -104,9 +104,9 @@ def _relative_weights(scale: float, reach: int) -> list[int]:
     """exp(-k^2 / (2 scale^2)) for k = 0..reach in units of 2**-256, each ratio from the one before."""
     with localcontext() as context:
         context.prec = 90
-        one = Decimal(1 << _PRECISION)
+        unit = Decimal(1 << _PRECISION)
         step = (Decimal(-1) / (2 * Decimal(scale) ** 2)).exp()
-        ratio, squared = int(step * one), int(step * step * one)
+        ratio, squared = int(step * unit), int(step * step * unit)
     weights = [1 << _PRECISION]
     for _ in range(reach):
         weights.append(weights[-1] * ratio >> _PRECISION)

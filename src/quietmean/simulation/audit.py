@@ -151,15 +151,15 @@ def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: 
     bound = protocol.linear_bound
     if bound is not None:
         return _View.of(replace(execution, protocol=bound), adversary, machine)
-    found = protocol.opening(
+    opening = protocol.opening(
         execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
     )
-    if found is None:
+    if opening is None:
         raise InputError(
             f"{protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is one on sums "
             "with Gaussian noise: there is none on this protocol"
         )
-    return OpenedView(execution, adversary, found, machine)
+    return OpenedView(execution, adversary, opening, machine)
 
 
 class _Rows:
@@ -173,16 +173,16 @@ class _Rows:
         self._of: defaultdict[tuple[PartyId, int], list[int]] = defaultdict(list)
         for row, key in enumerate(zip(transcript.sender.tolist(), transcript.message_round.tolist(), strict=True)):
             self._of[key].append(row)
-        told = transcript.released | (transcript.message_known.astype(np.int64).sum(axis=1) > 1)
+        delivered = transcript.released | (transcript.message_known.astype(np.int64).sum(axis=1) > 1)
         self._several = {key for key, rows in self._of.items() if len(rows) > 1}
         for key in self._several:
-            self._of[key] = [row for row in self._of[key] if told[row]]
+            self._of[key] = [row for row in self._of[key] if delivered[row]]
         self._taken: Counter[tuple[PartyId, int]] = Counter()
 
-    def next(self, sender: PartyId, round_: int, told: bool) -> int | None:
-        """``told``: whether anybody got it."""
+    def next(self, sender: PartyId, round_: int, delivered: bool) -> int | None:
+        """``delivered``: whether anybody got it."""
         key = (sender, round_)
-        if key in self._several and not told:
+        if key in self._several and not delivered:
             return None
         self._taken[key] += 1
         rows = self._of.get(key, [])
@@ -275,13 +275,13 @@ class _View:
         own = self.adversary.corrupt
         seen = self._weighted(weights, self._values(target, world, seed, size), noise.party)
         # The coalition knows its own noise and world 0, so it can run the machines itself, without the noise of honest parties.
-        known = self._values(target, 0, seed, size if own else 1)
+        own_values = self._values(target, 0, seed, size if own else 1)
 
         def known_noise(party: PartyId) -> NoiseSource:
             source = noise.party(party)
             return source if party in own else KnownToCoalition(source, own)
 
-        return seen - self._weighted(weights, known, known_noise)
+        return seen - self._weighted(weights, own_values, known_noise)
 
     def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
         total = np.zeros(values.shape[1])
@@ -311,8 +311,8 @@ class _View:
         place_of = {int(row): place for place, row in enumerate(self.rows)}
         rows, corrupt, protocol = _Rows(self.transcript), self.adversary.corrupt, self.execution.protocol
 
-        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool, told: bool) -> None:
-            row = rows.next(sender, round_, told)
+        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool, delivered: bool) -> None:
+            row = rows.next(sender, round_, delivered)
             place = None if row is None else place_of.get(row)
             if place is not None:
                 take(place, vector)
@@ -325,8 +325,8 @@ class _View:
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
             # Content alone depends on no value.
             if message.vector.size:
-                told = bool(receivers) or protocol.is_overheard(message.round)
-                observe(message.sender, message.round, message.vector, bool(receivers & corrupt), told)
+                delivered = bool(receivers) or protocol.is_overheard(message.round)
+                observe(message.sender, message.round, message.vector, bool(receivers & corrupt), delivered)
 
         make = self.machine or _for_coordinates(self.execution, values.shape[1]).machine
         machines = [make(party, values[party], noise(party)) for party in range(self.execution.parties)]
@@ -338,7 +338,7 @@ class _View:
             refusing=protocol.refuses_messages,
         )
         for party, release in result.releases.items():
-            observe(party, machines[party].rounds + 1, release.vector, protocol.releases_are_public, told=True)
+            observe(party, machines[party].rounds + 1, release.vector, protocol.releases_are_public, delivered=True)
 
 
 def _for_coordinates(execution: Execution, count: int) -> Execution:
@@ -447,8 +447,8 @@ class _Counts:
         """The least error probability at which a lower bound exceeds what is certified."""
 
         def exceeds(exponent: float) -> bool:
-            found = self.lower_bounds(10.0**exponent, delta)
-            return found[0] > mu or found[1] > epsilon
+            bounds = self.lower_bounds(10.0**exponent, delta)
+            return bounds[0] > mu or bounds[1] > epsilon
 
         low, high = -250.0, 0.0
         if not exceeds(high):

@@ -64,8 +64,8 @@ class OpenedView:
     def maps(self, target: PartyId) -> tuple[Vector, Vector]:
         """What a unit of the target's value adds, (1,), and the unknown noise in it, (1, 1)."""
         opening = self.opening
-        whole = opening.share * opening.change * math.sqrt(opening.together)
-        return np.array([whole / self.execution.sensitivity]), np.array([[opening.noise]])
+        change = opening.share * opening.change * math.sqrt(opening.together)
+        return np.array([change / self.execution.sensitivity]), np.array([[opening.noise]])
 
     def check(self, target: PartyId, seed: int) -> None:
         """Without noise the target's change must be read as declared; raises :class:`ProtocolFailure`."""

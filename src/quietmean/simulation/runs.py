@@ -79,8 +79,8 @@ class SimulationResult(Tabular):
     @property
     def prediction(self) -> float:
         """The plan's predicted mean squared error per coordinate; NaN if it predicts none."""
-        known = self.plan.prediction
-        return float(known.get("mse_noise", np.nan)) + float(known.get("mse_dropout_bias", np.nan))
+        predicted = self.plan.prediction
+        return float(predicted.get("mse_noise", np.nan)) + float(predicted.get("mse_dropout_bias", np.nan))
 
     @property
     def mse(self) -> float:

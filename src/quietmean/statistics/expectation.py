@@ -364,7 +364,7 @@ def _range(values: list[float]) -> Pair:
 
 
 def _smallest(does: Callable[[float], bool], lowest: float = 1.0) -> float:
-    """The smallest factor that does, rounded up a little, at least ``least``; infinite if none does. More never does less."""
+    """The smallest factor that does, rounded up a little, at least ``lowest``; infinite if none does. More never does less."""
     low, high = 1.0, 1.0
     if does(1.0):
         while low > lowest and does(low / _STRIDE):

@@ -255,7 +255,7 @@ def hazards(limit: float, mean: float | None, part: float | None, median: float 
 
 
 def _root(falling: Callable[[float], float], lowest: float) -> float:
-    """Where a falling function is 0, from ``least`` on; ``least`` where it is below 0 from there."""
+    """Where a falling function is 0, from ``lowest`` on; ``lowest`` where it is below 0 from there."""
     low, high = max(lowest, _ANY_RATE[0]), _ANY_RATE[1]
     return low if falling(low) <= 0 else float(brentq(falling, low, high))
 

@@ -115,7 +115,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
     about = [flag for flag in document.get("flagged", ()) if not flag["terms"] or label in flag["terms"]]
     uppers = [float(flag["upper"]) for flag in about if flag["code"] == FEW and flag["upper"] is not None]
 
-    def told(field: str) -> Any:
+    def stated(field: str) -> Any:
         return _at(document.get(field), group, own)
 
     return Term(
@@ -123,18 +123,18 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         str(document.get("kind", "")),
         group or "",
         label,
-        number_of(told("estimate")),
-        number_of(told("standard_error_population")),
-        _interval(told("interval_population")),
-        number_of(told("standard_error")),
-        _interval(told("interval_noise")),
-        number_of(told("test_statistic")),
-        number_of(told("p_value")),
-        number_of(told("n")),
+        number_of(stated("estimate")),
+        number_of(stated("standard_error_population")),
+        _interval(stated("interval_population")),
+        number_of(stated("standard_error")),
+        _interval(stated("interval_noise")),
+        number_of(stated("test_statistic")),
+        number_of(stated("p_value")),
+        number_of(stated("n")),
         tuple(dict.fromkeys(flag["code"] for flag in about)),
         min(uppers, default=None),
-        str(told("since") or ""),
-        number_of(told("true_value")),
+        str(stated("since") or ""),
+        number_of(stated("true_value")),
         _readable(document, label),
     )
 

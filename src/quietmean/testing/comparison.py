@@ -39,23 +39,23 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
 
 def _message_keys(transcript: Transcript) -> tuple[list[MessageKey], list[int]]:
     """Everything that somebody besides its sender knows, in canonical order, and its rows."""
-    known = transcript.message_known.toarray()
-    found: list[tuple[MessageKey, int]] = []
+    knowers_of = transcript.message_known.toarray()
+    keyed: list[tuple[MessageKey, int]] = []
     for row in range(transcript.messages):
         sender, released = int(transcript.sender[row]), bool(transcript.released[row])
-        knowers = tuple(np.nonzero(known[row])[0].tolist())
+        knowers = tuple(np.nonzero(knowers_of[row])[0].tolist())
         if released or set(knowers) - {sender}:
-            found.append(((sender, int(transcript.message_round[row]), knowers, released), row))
-    found.sort()
-    return [key for key, _ in found], [row for _, row in found]
+            keyed.append(((sender, int(transcript.message_round[row]), knowers, released), row))
+    keyed.sort()
+    return [key for key, _ in keyed], [row for _, row in keyed]
 
 
 def _grams(transcript: Transcript, noise: Matrix) -> dict[tuple[str, tuple[PartyId, ...]], Matrix]:
     """The part of the messages' covariance that comes from each group of noise and each set of parties that know it."""
-    known = transcript.noise_known.toarray()
+    knowers_of = transcript.noise_known.toarray()
     columns: dict[tuple[str, tuple[PartyId, ...]], list[int]] = defaultdict(list)
     for column, group in enumerate(transcript.noise_group):
-        columns[str(group), tuple(np.nonzero(known[column])[0].tolist())].append(column)
+        columns[str(group), tuple(np.nonzero(knowers_of[column])[0].tolist())].append(column)
     return {key: noise[:, members] @ noise[:, members].T for key, members in columns.items()}
 
 

@@ -123,13 +123,21 @@ def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
     steady = _watch(execution, values, seed, restart=False)
     restarted = _watch(execution, values, seed, restart=True)
     assert len(steady.sent) == len(restarted.sent), "a restarted party sends another number of messages"
-    for (one, receivers), (other, reached) in zip(steady.sent, restarted.sent, strict=True):
-        same = (one.sender, one.recipients, one.round) == (other.sender, other.recipients, other.round)
-        assert same, f"a restarted party {one.sender} talks to others in round {one.round}"
-        assert receivers == reached, f"the drive of party {one.sender} differs in round {one.round}: it is not deterministic"
-        what = f"message of party {one.sender} in round {one.round}"
-        _assert_identical(Release(one.vector, one.weight), Release(other.vector, other.weight), what)
-        assert one.content == other.content, f"{what} has other content after a restart"
+    for (steady_message, receivers), (resumed_message, reached) in zip(steady.sent, restarted.sent, strict=True):
+        same = (steady_message.sender, steady_message.recipients, steady_message.round) == (
+            resumed_message.sender,
+            resumed_message.recipients,
+            resumed_message.round,
+        )
+        assert same, f"a restarted party {steady_message.sender} talks to others in round {steady_message.round}"
+        assert receivers == reached, (
+            f"the drive of party {steady_message.sender} differs in round {steady_message.round}: it is not deterministic"
+        )
+        what = f"message of party {steady_message.sender} in round {steady_message.round}"
+        _assert_identical(
+            Release(steady_message.vector, steady_message.weight), Release(resumed_message.vector, resumed_message.weight), what
+        )
+        assert steady_message.content == resumed_message.content, f"{what} has other content after a restart"
     assert steady.result.releases.keys() == restarted.result.releases.keys(), "a restart changes who releases"
     for party, release in steady.result.releases.items():
         _assert_identical(release, restarted.result.releases[party], f"release of party {party}")

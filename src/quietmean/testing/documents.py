@@ -27,50 +27,50 @@ def documents(kind: type[Configured], parties: int = 9) -> st.SearchStrategy[dic
     """
     always: dict[str, st.SearchStrategy[Any]] = {}
     sometimes: dict[str, st.SearchStrategy[Any]] = {}
-    for name, one in parameters_of(kind).items():
-        needed = one.required and one.default is OPEN
-        if one.read is None:
-            (always if needed else sometimes)[one.key] = _values(one, parties)
+    for name, parameter in parameters_of(kind).items():
+        needed = parameter.required and parameter.default is OPEN
+        if parameter.read is None:
+            (always if needed else sometimes)[parameter.key] = _values(parameter, parties)
         elif needed:
             raise LookupError(f"field {name!r} reads JSON in its own way and has no default: give a strategy of the whole object")
     return st.fixed_dictionaries(always, optional=sometimes)
 
 
-def _values(one: Parameter, parties: int) -> st.SearchStrategy[Any]:
-    found: list[st.SearchStrategy[Any]] = [st.just("auto")] if one.auto else []
-    if one.choices:
-        found.append(st.sampled_from(one.choices))
+def _values(parameter: Parameter, parties: int) -> st.SearchStrategy[Any]:
+    strategies: list[st.SearchStrategy[Any]] = [st.just("auto")] if parameter.auto else []
+    if parameter.choices:
+        strategies.append(st.sampled_from(parameter.choices))
     else:
         # Where a number will do, a text is a word that only the protocol knows.
-        numbers = [kind for kind in one.kinds if kind in (int, float)]
-        found += [_values_of(kind, one, parties) for kind in numbers or one.kinds]
-    return st.one_of(*found, *([st.none()] if one.optional else []))
+        numbers = [kind for kind in parameter.kinds if kind in (int, float)]
+        strategies += [_values_of(kind, parameter, parties) for kind in numbers or parameter.kinds]
+    return st.one_of(*strategies, *([st.none()] if parameter.optional else []))
 
 
-def _values_of(kind: type, one: Parameter, parties: int) -> st.SearchStrategy[Any]:
+def _values_of(kind: type, parameter: Parameter, parties: int) -> st.SearchStrategy[Any]:
     if kind is bool:
         return st.booleans()
     if kind is int:
-        return _whole_numbers(one, parties)
+        return _whole_numbers(parameter, parties)
     if kind is float:
-        return _numbers(one)
+        return _numbers(parameter)
     if issubclass(kind, StrEnum):
         return st.sampled_from([str(member) for member in kind])
     return st.text("abcxyz-_", min_size=1, max_size=8)
 
 
-def _whole_numbers(one: Parameter, parties: int) -> st.SearchStrategy[int]:
-    lows = [one.at_least, None if one.above is None else one.above + 1]
-    highs = [one.at_most, None if one.below is None else math.ceil(one.below) - 1]
+def _whole_numbers(parameter: Parameter, parties: int) -> st.SearchStrategy[int]:
+    lows = [parameter.at_least, None if parameter.above is None else parameter.above + 1]
+    highs = [parameter.at_most, None if parameter.below is None else math.ceil(parameter.below) - 1]
     low = math.ceil(max((limit for limit in lows if limit is not None), default=0))
     high = math.floor(min((limit for limit in highs if limit is not None), default=max(parties, low)))
     return st.integers(min(low, high), high)
 
 
-def _numbers(one: Parameter) -> st.SearchStrategy[float]:
-    low = one.at_least if one.above is None else one.above
-    high = one.at_most if one.below is None else one.below
+def _numbers(parameter: Parameter) -> st.SearchStrategy[float]:
+    low = parameter.at_least if parameter.above is None else parameter.above
+    high = parameter.at_most if parameter.below is None else parameter.below
     if high is not None:
         lowest = low if low is not None else high - _LARGEST
-        return st.floats(lowest, high, exclude_min=one.above is not None, exclude_max=one.below is not None)
+        return st.floats(lowest, high, exclude_min=parameter.above is not None, exclude_max=parameter.below is not None)
     return st.floats(-_LARGEST, _LARGEST) if low is None else deviations().map(lambda distance: float(low + distance))

@@ -27,7 +27,7 @@ def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, st
     """
     stream = BitStream(insecure_seed(seed, "farthest records"))
     choices = [candidates(column, stream) for column in workload.columns]
-    best, found = 0.0, np.zeros((2, len(choices)))
+    best, farthest = 0.0, np.zeros((2, len(choices)))
     for _ in range(restarts):
         pair = _start(workload, choices, stream, step)
         distance, grown = -1.0, 0.0
@@ -36,8 +36,8 @@ def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, st
             for place, values in enumerate(choices):
                 grown, pair = _improved(workload, pair, place, values, step)
         if grown > best:
-            best, found = grown, pair.copy()
-    return best, found
+            best, farthest = grown, pair.copy()
+    return best, farthest
 
 
 def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
@@ -47,7 +47,7 @@ def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step
     """
     stream = BitStream(insecure_seed(seed, "longest record"))
     choices = [candidates(column, stream) for column in workload.columns]
-    best, found = 0.0, np.zeros(len(choices))
+    best, longest = 0.0, np.zeros(len(choices))
     for _ in range(restarts):
         record, length = _start(workload, choices, stream, step)[0], -1.0
         grown = 0.0
@@ -59,8 +59,8 @@ def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step
                 lengths = np.linalg.norm(workload.of_records(varied, step=step), axis=1)
                 record, grown = varied[int(lengths.argmax())], float(lengths.max())
         if grown > best:
-            best, found = grown, record
-    return best, found
+            best, longest = grown, record
+    return best, longest
 
 
 def check_sensitivity(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> float:
@@ -100,13 +100,13 @@ def _improved(workload: Workload, pair: Array, place: int, values: Array, step: 
         varied = np.tile(record, (len(values), 1))
         varied[:, place] = values
         sides.append(workload.of_records(varied, step=step))
-    one, other = sides
-    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
+    first_vectors, second_vectors = sides
+    squares = (first_vectors**2).sum(axis=1)[:, None] + (second_vectors**2).sum(axis=1) - 2 * first_vectors @ second_vectors.T
     first, second = np.unravel_index(int(squares.argmax()), squares.shape)
     better = pair.copy()
     better[:, place] = values[first], values[second]
     # Once more without cancellation.
-    return float(np.linalg.norm(one[first] - other[second])), better
+    return float(np.linalg.norm(first_vectors[first] - second_vectors[second])), better
 
 
 def candidates(column: Column, stream: BitStream) -> Array:

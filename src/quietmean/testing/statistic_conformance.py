@@ -92,10 +92,10 @@ def _check_decoding(workload: Workload, records: Array, seed: int) -> None:
 
 def _decoded(workload: Workload, mean: Array, noise: float, weight: float) -> Estimates:
     (answer,) = workload.decode(mean, noise, weight)
-    found = answer.estimates
-    for values in (found.value, found.standard_error, found.low, found.high):
-        assert values.shape == (len(found.terms),), f"{len(found.terms)} terms have arrays of shape {values.shape}"
-    return found
+    estimates = answer.estimates
+    for values in (estimates.value, estimates.standard_error, estimates.low, estimates.high):
+        assert values.shape == (len(estimates.terms),), f"{len(estimates.terms)} terms have arrays of shape {values.shape}"
+    return estimates
 
 
 def _incomplete(records: Array) -> Array:

@@ -165,16 +165,16 @@ def _packed_sharing(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     colluding = draw(st.integers(0, (parties - 1) // 2))
     quorum = (parties + colluding) // 2 + 1
     lies = draw(st.integers(0, max((parties - colluding - 1) // 4, 0)))
-    most_gone = min(parties - quorum, parties - colluding - 2 * lies - 1)
-    gone = draw(st.integers(0, max(most_gone, 0)))
+    most_left = min(parties - quorum, parties - colluding - 2 * lies - 1)
+    left = draw(st.integers(0, max(most_left, 0)))
     return {
         "members": parties,
         "colluding": colluding,
         "colluding_members": colluding,
-        "secrets": draw(st.integers(1, max(parties - gone - colluding - 2 * lies, 1))),
+        "secrets": draw(st.integers(1, max(parties - left - colluding - 2 * lies, 1))),
         "minimum": draw(st.integers(colluding + 1, parties)),
         "lies": lies,
-        "gone": gone,
+        "gone": left,
         "ballots": draw(st.integers(1, 3)),
         "step": 2.0**-6,
         "sigma": draw(st.sampled_from([2.0**-5, 1.5, 40.0])),
@@ -238,7 +238,7 @@ def _parsed(draw: st.DrawFn, protocol: type[Mechanism], parties: int, parameters
         # Other noise than Gaussian is not on a grid.
         fits = chosen.get("local_noise", "gaussian") == "gaussian"
         return protocol.parse(chosen | (grid if fits else {}), parties)
-    document = draw(documents(protocol, parties).filter(lambda found: not grid or "noise" not in found)) | grid
+    document = draw(documents(protocol, parties).filter(lambda candidate: not grid or "noise" not in candidate)) | grid
     try:
         return protocol.parse(document, parties)
     except InputError:

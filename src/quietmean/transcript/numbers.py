@@ -217,8 +217,8 @@ class NumericRows(Rows):
             if isinstance(other, Rows) or other != 0:
                 raise TypeError("a population program may add only vectors to vectors")
             return self
-        one, another = self._scaled(), other._scaled()
-        total = another if one is None else one if another is None else one + another
+        left, right = self._scaled(), other._scaled()
+        total = right if left is None else left if right is None else left + right
         return NumericRows(total, later=(*self._later, *other._later), size=self.size)
 
     def __sub__(self, other: Rows | float) -> NumericRows:
@@ -258,23 +258,23 @@ def _alike(matrix: csr_array[np.float64], array: Array) -> csr_array[Any]:
     """The matrix in the type of the array. Whole numbers are not mixed by fractions."""
     if array.dtype == np.float64:
         return matrix
-    whole = matrix.astype(np.int64)
-    if (whole.data != matrix.data).any():
+    integers = matrix.astype(np.int64)
+    if (integers.data != matrix.data).any():
         raise TypeError("a population program may only add and subtract shares that are whole numbers")
-    return whole
+    return integers
 
 
-def _product(one: Flow, other: Flow) -> Flow:
-    rows, middle = one.shape
-    if np.bincount(one.source, minlength=middle).max(initial=0) <= 1:
+def _product(left: Flow, right: Flow) -> Flow:
+    rows, middle = left.shape
+    if np.bincount(left.source, minlength=middle).max(initial=0) <= 1:
         # Every row of the other goes to one place at most.
         to, weight = np.full(middle, -1), np.zeros(middle)
-        to[one.source], weight[one.source] = one.to, one.weight
-        moved = to[other.to]
+        to[left.source], weight[left.source] = left.to, left.weight
+        moved = to[right.to]
         here = moved >= 0
-        weights = weight[other.to[here]] * other.weight[here]
-        return Flow((rows, other.shape[1]), moved[here], other.source[here], weights)
-    matrix = (one.matrix @ other.matrix).tocoo()
+        weights = weight[right.to[here]] * right.weight[here]
+        return Flow((rows, right.shape[1]), moved[here], right.source[here], weights)
+    matrix = (left.matrix @ right.matrix).tocoo()
     to, source = matrix.coords
     return Flow.of(matrix.shape, to, source, matrix.data)
 

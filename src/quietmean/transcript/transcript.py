@@ -68,10 +68,10 @@ class Transcript:
         """
         from scipy.sparse import csr_array
 
-        known = self.message_known.tolil()
+        knowers = self.message_known.tolil()
         for round_, sender, receiver in seen:
-            known[np.nonzero((self.sender == sender) & (self.message_round == round_) & ~self.released)[0], receiver] = True
-        return replace(self, message_known=csr_array(known))
+            knowers[np.nonzero((self.sender == sender) & (self.message_round == round_) & ~self.released)[0], receiver] = True
+        return replace(self, message_known=csr_array(knowers))
 
     def find(self, party: PartyId, time: int) -> int:
         """The row of what ``party`` held after round ``time``: the message it sent next, or its last state.
@@ -159,11 +159,11 @@ def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Sp
     return coo_array((np.array(weights, dtype=np.float64), (np.array(rows, int), np.array(columns, int))), shape=shape).tocsr()
 
 
-def known_matrix(known: list[set[int]], parties: int) -> Known:
+def known_matrix(knowers: list[set[int]], parties: int) -> Known:
     """One row of booleans for each set of parties, shape (rows, n)."""
     from scipy.sparse import coo_array
 
-    rows = [row for row, members in enumerate(known) for _ in members]
-    columns = [party for members in known for party in members]
+    rows = [row for row, members in enumerate(knowers) for _ in members]
+    columns = [party for members in knowers for party in members]
     data = np.ones(len(rows), dtype=np.bool_)
-    return coo_array((data, (np.array(rows, int), np.array(columns, int))), shape=(len(known), parties)).tocsr()
+    return coo_array((data, (np.array(rows, int), np.array(columns, int))), shape=(len(knowers), parties)).tocsr()

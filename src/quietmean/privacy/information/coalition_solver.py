@@ -109,8 +109,8 @@ class CoalitionSolver:
         if transcript.messages > _MESSAGES:
             return math.inf
         shared = transcript.message_known[~transcript.released]
-        told = transcript.released.sum() + len(self._eavesdropper.observed)
-        seen = min(shared.nnz * size / transcript.parties + told, transcript.messages)
+        public = transcript.released.sum() + len(self._eavesdropper.observed)
+        seen = min(shared.nnz * size / transcript.parties + public, transcript.messages)
         return float(seen**2 * (len(transcript.noise_scale) + transcript.parties + seen) + PER_COALITION)
 
     def _large(self, adversary: Adversary) -> InformationMatrix:

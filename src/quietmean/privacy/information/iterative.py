@@ -67,10 +67,10 @@ def bound_mu(
 
 def _all_by_rounds(transcript: Transcript, adversary: Adversary, sensitivity: float) -> list[Bound] | None:
     structure = find_rounds(transcript)
-    found = None if structure is None else private_diagonal(structure, adversary)
-    if structure is None or found is None:
+    diagonal = None if structure is None else private_diagonal(structure, adversary)
+    if structure is None or diagonal is None:
         return None
-    information, error = found
+    information, error = diagonal
     # The error is relative to what the private noise alone would leak.
     slack = _ERROR_FACTOR * error / structure.variance
     return [_bound(max(value - slack, 0.0), value, value + slack, sensitivity) for value in information.tolist()]
@@ -80,10 +80,10 @@ def _exactly(transcript: Transcript, adversary: Adversary, sensitivity: float, p
     information = information_matrix(transcript, adversary)
     place = {party: number for number, party in enumerate(information.honest)}
     mu, upper = information.mu(sensitivity), information.mu_upper(sensitivity)
-    found = [(float(mu[place[party]]), float(upper[place[party]])) for party in parties]
+    bounds = [(float(mu[place[party]]), float(upper[place[party]])) for party in parties]
     if not information.exact:
-        return [Bound(0.0, value, top) for value, top in found]
-    return [Bound.exact(value) if value == top else Bound(2.0 * value - top, value, top) for value, top in found]
+        return [Bound(0.0, value, top) for value, top in bounds]
+    return [Bound.exact(value) if value == top else Bound(2.0 * value - top, value, top) for value, top in bounds]
 
 
 def _bound(lower: float, estimate: float, upper: float, sensitivity: float) -> Bound:

@@ -45,10 +45,10 @@ class InformationMatrix:
         # Eigenvectors of the disclosed part come last once it outweighs everything else.
         weight = 4.0 * (1.0 + float(np.abs(finite).sum()))
         eigenvalues, basis = np.linalg.eigh(finite + weight * disclosed.T @ disclosed)
-        known = len(honest) - len(disclosed)
+        undisclosed = len(honest) - len(disclosed)
         eigenvalues = np.maximum(eigenvalues, 0.0)
         with np.errstate(divide="ignore"):
-            release = np.where(np.arange(len(honest)) < known, 1.0 / eigenvalues, 0.0)
+            release = np.where(np.arange(len(honest)) < undisclosed, 1.0 / eigenvalues, 0.0)
         return cls(honest, basis, release)
 
     @classmethod

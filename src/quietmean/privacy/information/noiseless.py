@@ -33,9 +33,9 @@ def noiseless_information(transcript: Transcript, adversary: Adversary) -> Infor
     if transcript.messages * transcript.parties > _LARGEST:
         return InformationMatrix(honest, np.eye(size), np.zeros(size) if view.any() else np.full(size, np.inf), exact=False)
     seen = _values_in(transcript)[np.ix_(view, np.array(honest, dtype=np.int64))]
-    told = (np.abs(seen) > _ROUNDING).any(axis=0)
+    involved = (np.abs(seen) > _ROUNDING).any(axis=0)
     disclosed = _row_space(seen)
-    hidden_by_rank = told & ~(np.abs(disclosed) > INVOLVED).any(axis=0)
+    hidden_by_rank = involved & ~(np.abs(disclosed) > INVOLVED).any(axis=0)
     if hidden_by_rank.any():
         disclosed = _row_space(np.vstack([disclosed, np.eye(size)[hidden_by_rank]]))
     hidden = null_space(disclosed) if len(disclosed) else np.eye(size)
@@ -59,5 +59,5 @@ def _values_in(transcript: Transcript) -> Matrix:
     if not transcript.messages:
         return np.zeros((0, transcript.parties))
     unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
-    found: Matrix = spsolve_triangular(unit, transcript.values.toarray(), lower=True, unit_diagonal=True)
-    return found
+    weights: Matrix = spsolve_triangular(unit, transcript.values.toarray(), lower=True, unit_diagonal=True)
+    return weights

@@ -98,18 +98,18 @@ class ViewSolver:
 
     def by_rounds(self, adversary: Adversary) -> InformationMatrix | None:
         """By the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
-        found = None if self.structure is None else recursive_information(self.structure, adversary)
-        return found if found is not None and found.relative_error <= _DOUBTFUL else None
+        information = None if self.structure is None else recursive_information(self.structure, adversary)
+        return information if information is not None and information.relative_error <= _DOUBTFUL else None
 
     def sparse(self, adversary: Adversary) -> InformationMatrix:
         """By one sparse system for the whole execution, refined. If that fails, by slower solvers, and at last by a bound."""
         for solve in (_quick, direct_information, _stable):
             try:
-                found = self._solved_by(adversary, solve)
+                information = self._solved_by(adversary, solve)
             except (RuntimeError, NumericalError):
                 continue
-            if solve is not direct_information or found.relative_error <= _DOUBTFUL:
-                return found
+            if solve is not direct_information or information.relative_error <= _DOUBTFUL:
+                return information
         return self._bound(adversary)
 
     def _solved_by(self, adversary: Adversary, solve: _Solve) -> InformationMatrix:
@@ -189,9 +189,9 @@ def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray
     marked = vstack([transcript.dependence, csr_array(observed[None, :].astype(np.float64))], format="csr")
     graph = csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))
     reached = breadth_first_order(graph, start, return_predecessors=False)
-    found = np.zeros(start + 1, dtype=np.bool_)
-    found[reached] = True
-    return found[:start]
+    ingredients = np.zeros(start + 1, dtype=np.bool_)
+    ingredients[reached] = True
+    return ingredients[:start]
 
 
 def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
