@@ -27,6 +27,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.learning import LogisticRegression
+from quietmean.learning.sites import InOneProcess
 from quietmean.planning.plan import Plan
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.sessions import Engine, Exchange, MemoryEngine
@@ -81,11 +82,11 @@ def seeded(seed: int) -> Engine:
 
 
 ARMS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "together": lambda seed: {"engine": seeded(seed)},
-    "curator of the same variance": lambda seed: {"engine": SameVariance(seed)},
-    "curator": lambda seed: {"engine": seeded(seed), "protocol": "central-dp"},
-    "local": lambda seed: {"engine": seeded(seed), "protocol": "local-dp"},
-    "no privacy": lambda seed: {"engine": MemoryEngine(silent)},
+    "together": lambda seed: {"site": InOneProcess(seeded(seed))},
+    "curator of the same variance": lambda seed: {"site": InOneProcess(SameVariance(seed))},
+    "curator": lambda seed: {"site": InOneProcess(seeded(seed)), "protocol": "central-dp"},
+    "local": lambda seed: {"site": InOneProcess(seeded(seed)), "protocol": "local-dp"},
+    "no privacy": lambda seed: {"site": InOneProcess(MemoryEngine(silent))},
 }
 
 

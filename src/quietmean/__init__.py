@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from quietmean.api import certify, node, plan, simulate
     from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.sessions import session
+    from quietmean.api.sites import Site
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -68,6 +69,7 @@ __all__ = [
     "SecAggPlus",
     "SecretSharing",
     "Session",
+    "Site",
     "Study",
     "Target",
     "ajoin",
@@ -102,6 +104,7 @@ _PLACES = {
     "SecAggPlus": "protocols.secagg_plus",
     "SecretSharing": "protocols.secret_sharing",
     "Session": "sessions",
+    "Site": "api.sites",
     "Study": "api.study",
     "Target": "protocols",
     "ajoin": "api.joining",

@@ -21,6 +21,7 @@ import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.core.party import PopulationNoise
 from quietmean.learning import PCA, KMeans, LinearRegression, LogisticRegression, StandardScaler
+from quietmean.learning.sites import InOneProcess
 from quietmean.randomness.insecure import InsecureSilentPopulation
 from quietmean.randomness.stacked import StackedNoise
 from quietmean.sessions import MemoryEngine
@@ -59,7 +60,7 @@ def halved(round_: int, parties: int) -> PopulationNoise:
     return Halved.from_os(parties)
 
 
-SILENT = MemoryEngine(silent)
+SILENT = InOneProcess(MemoryEngine(silent))
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "protocol": "cordp-dme"}
 # Hardly any noise is planned, so that hardly any is taken off second moments; and none is drawn.
 CLEAR: dict[str, Any] = {
@@ -69,7 +70,7 @@ CLEAR: dict[str, Any] = {
     "protocol": "cordp-dme",
     # No sampler of whole numbers keeps a budget that large.
     "options": {"noise": "insecure-float64"},
-    "engine": SILENT,
+    "site": SILENT,
 }
 
 
@@ -114,7 +115,7 @@ def test_one_shot_logistic_regression_is_linear_discriminant_analysis() -> None:
 def test_logistic_regression_by_rounds_is_that_of_scikit_learn() -> None:
     few, labels = X[:300], LABELS[:300]
     asked: dict[str, Any] = {"clip": 3.0, "learning_rate": 14.0, "momentum": 0.9, "rounds": 200, "parties": 4}
-    ours = LogisticRegression(bounds=BOUNDS, **BUDGET, engine=SILENT, classes=[0, 1], **asked).fit(few, labels)
+    ours = LogisticRegression(bounds=BOUNDS, **BUDGET, site=SILENT, classes=[0, 1], **asked).fit(few, labels)
     theirs = linear_model.LogisticRegression(C=1e8, tol=1e-8).fit(few, labels)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=3e-3)
@@ -125,11 +126,11 @@ def test_a_penalty_is_that_of_scikit_learn() -> None:
     """On columns that are scaled by their bounds already."""
     few, labels = np.clip(X[:300], -1, 1), LABELS[:300]
     asked: dict[str, Any] = {"clip": 3.0, "learning_rate": 3.0, "momentum": 0.9, "rounds": 200, "parties": 4, "bounds": (-1, 1)}
-    ours = LogisticRegression(**BUDGET, engine=SILENT, classes=[0, 1], penalty=0.05, **asked).fit(few, labels)
+    ours = LogisticRegression(**BUDGET, site=SILENT, classes=[0, 1], penalty=0.05, **asked).fit(few, labels)
     theirs = linear_model.LogisticRegression(C=1 / (0.05 * 300), tol=1e-8).fit(few, labels)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=3e-3)
-    without = LogisticRegression(**BUDGET, engine=SILENT, classes=[0, 1], **asked).fit(few, labels)
+    without = LogisticRegression(**BUDGET, site=SILENT, classes=[0, 1], **asked).fit(few, labels)
     assert np.abs(without.coef_ - theirs.coef_).max() > 0.1
     with pytest.raises(InputError, match="penalty is for rounds"):
         LogisticRegression(**CLEAR, classes=[0, 1], penalty=0.05).fit(few, labels, groups=GROUPS[:300])
@@ -139,7 +140,7 @@ def test_more_than_two_classes_are_those_of_scikit_learn() -> None:
     few, names = X[:300], ["low", "middle", "high"]
     labels = np.array(names)[np.digitize(Y[:300] + RNG.logistic(size=300), [-1.0, 1.0])]
     asked: dict[str, Any] = {"classes": names, "rounds": 200, "clip": 4.0, "learning_rate": 7.0, "momentum": 0.9, "parties": 4}
-    ours = LogisticRegression(bounds=BOUNDS, **BUDGET, engine=SILENT, **asked).fit(few, labels)
+    ours = LogisticRegression(bounds=BOUNDS, **BUDGET, site=SILENT, **asked).fit(few, labels)
     theirs = linear_model.LogisticRegression(C=1e8, tol=1e-8).fit(few, labels)
     assert ours.classes_.tolist() == theirs.classes_.tolist()
     np.testing.assert_allclose(ours.predict_proba(few), theirs.predict_proba(few), atol=5e-3)
@@ -165,7 +166,7 @@ def test_components_and_scales_are_those_of_scikit_learn() -> None:
 def test_clusters_are_those_of_scikit_learn(unit: str) -> None:
     places = np.array([[-4.0, 1.0], [3.0, 3.0], [1.0, -4.0]])
     rows = places[np.arange(900) % 3] + RNG.normal(size=(900, 2)) * 0.4
-    asked: dict[str, Any] = {**BUDGET, "epsilon": 30.0, "parties": 60, "unit": unit, "engine": SILENT}
+    asked: dict[str, Any] = {**BUDGET, "epsilon": 30.0, "parties": 60, "unit": unit, "site": SILENT}
     ours = KMeans(n_clusters=3, init=places + 0.5, bounds=BOUNDS, **asked).fit(rows)
     theirs = cluster.KMeans(3, init=places + 0.5, n_init=1).fit(rows)
     np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=1e-3)
@@ -185,7 +186,7 @@ def test_rounds_of_whole_parties_average_what_each_makes_by_itself(penalty: floa
         "bounds": (-1.0, 1.0),
     }
     inside = np.clip(X, -1, 1)
-    found = LogisticRegression(**asked, **BUDGET, unit="party", engine=SILENT).fit(inside, LABELS, groups=GROUPS)
+    found = LogisticRegression(**asked, **BUDGET, unit="party", site=SILENT).fit(inside, LABELS, groups=GROUPS)
     model = np.zeros(4)
     for _ in range(2):
         trained = []
@@ -221,15 +222,15 @@ def test_the_noise_is_as_stated_and_half_of_it_is_found_out() -> None:
     quarter = X[:200]
     truth = StandardScaler(**CLEAR, parties=4).fit(quarter).mean_
 
-    def ratios(engine: MemoryEngine | None) -> Array:
-        fitted = [StandardScaler(bounds=BOUNDS, parties=4, engine=engine, **BUDGET).fit(quarter) for _ in range(40)]
+    def ratios(engine: MemoryEngine) -> Array:
+        fitted = [StandardScaler(bounds=BOUNDS, parties=4, site=InOneProcess(engine), **BUDGET).fit(quarter) for _ in range(40)]
         return np.concatenate([(one.mean_ - truth) / one.mean_standard_error_ for one in fitted])
 
     def is_as_stated(found: Array) -> bool:
         # 120 normal numbers of variance 1: the sum of squares, four standard deviations.
         return bool(abs(float((found**2).mean()) - 1) < 4 * math.sqrt(2 / len(found)))
 
-    assert is_as_stated(ratios(None))
+    assert is_as_stated(ratios(MemoryEngine()))
     assert not is_as_stated(ratios(MemoryEngine(halved)))
 
 
@@ -238,13 +239,20 @@ def test_the_noise_of_a_round_is_as_stated_and_half_of_it_is_found_out() -> None
     centres = np.array([[-5.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
     rows = np.tile(centres, (50, 1))
 
-    def variance(engine: MemoryEngine | None) -> float:
-        asked: dict[str, Any] = {"n_clusters": 2, "init": centres, "rounds": 1, "bounds": BOUNDS, "parties": 4, "engine": engine}
+    def variance(engine: MemoryEngine) -> float:
+        asked: dict[str, Any] = {
+            "n_clusters": 2,
+            "init": centres,
+            "rounds": 1,
+            "bounds": BOUNDS,
+            "parties": 4,
+            "site": InOneProcess(engine),
+        }
         fitted = [KMeans(**asked, **BUDGET).fit(rows) for _ in range(90)]
         return float(np.mean([((one.counts_ - 0.5) / one.counts_standard_error_) ** 2 for one in fitted]))
 
     allowed = 4 * math.sqrt(2 / 180)
-    assert abs(variance(None) - 1) < allowed
+    assert abs(variance(MemoryEngine()) - 1) < allowed
     assert not abs(variance(MemoryEngine(halved)) - 1) < allowed
 
 
@@ -367,7 +375,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "colluding is 0.5": {"colluding": 0.5},
     "dropouts is 'few'": {"dropouts": "few"},
     "options is 5": {"options": 5},
-    "engine is 'mine'": {"engine": "mine"},
+    "site is 'mine'": {"site": "mine"},
 }
 
 
@@ -445,7 +453,7 @@ def test_what_lies_beyond_its_bounds_or_is_missing_stops_nothing_and_is_told_to_
     clamped = np.clip(np.nan_to_num(rows, nan=0.0, posinf=6.0, neginf=-6.0), -6, 6)
     labels = LABELS[:400].copy()
     labels[0] = 9
-    asked: dict[str, Any] = {"classes": [0, 1], "rounds": 3, "parties": 2, "engine": SILENT}
+    asked: dict[str, Any] = {"classes": [0, 1], "rounds": 3, "parties": 2, "site": SILENT}
     with pytest.warns(UserWarning, match="for you only") as told:
         found = LogisticRegression(bounds=BOUNDS, **BUDGET, **asked).fit(rows, labels)
     assert {"1 rows" in str(one.message) for one in told} == {True, False}

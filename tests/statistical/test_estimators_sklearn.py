@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from quietmean.core.party import PopulationNoise
 from quietmean.learning import PCA, KMeans, LinearRegression, LogisticRegression, StandardScaler
+from quietmean.learning.sites import InOneProcess
 from quietmean.randomness.insecure import InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
 
@@ -25,7 +26,7 @@ COMMON: dict[str, Any] = {
     "parties": 2,
     "protocol": "cordp-dme",
     "accept_wide": True,
-    "engine": MemoryEngine(silent),
+    "site": InOneProcess(MemoryEngine(silent)),
 }
 CLEAR = {**COMMON, "epsilon": 1e5, "options": {"noise": "insecure-float64"}}
 ROUNDS = {**COMMON, "epsilon": 8.0}

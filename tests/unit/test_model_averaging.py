@@ -13,11 +13,12 @@ import pytest
 import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.learning import ModelAveraging, Tree
+from quietmean.learning.sites import InOneProcess
 from quietmean.randomness.insecure import InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
 
 Layer = namedtuple("Layer", "weight bias")
-SILENT = MemoryEngine(lambda round_, parties: InsecureSilentPopulation(parties))
+SILENT = InOneProcess(MemoryEngine(lambda round_, parties: InsecureSilentPopulation(parties)))
 
 
 class Tensor:
@@ -114,7 +115,7 @@ def test_another_structure_is_refused_by_name_and_costs_nothing() -> None:
 
 
 def test_differences_are_clipped_to_the_bound() -> None:
-    made = averaging({"w": np.zeros(4)}, clip=2.0, engine=SILENT)
+    made = averaging({"w": np.zeros(4)}, clip=2.0, site=SILENT)
     far = {"w": np.array([300.0, 0, 0, 0])}
     near = {"w": np.array([0.0, 1.0, 0, 0])}
     found = made.average([far, near, near, near])
@@ -142,7 +143,7 @@ model, epsilon = averaging.model, averaging.epsilon
 
 
 def test_momentum_is_applied_to_what_was_released() -> None:
-    made = averaging({"w": np.zeros(2)}, clip=1.0, momentum=0.5, learning_rate=0.1, engine=SILENT)
+    made = averaging({"w": np.zeros(2)}, clip=1.0, momentum=0.5, learning_rate=0.1, site=SILENT)
     for expected in (0.05, 0.05 + 0.075):
         step = {"w": made.model["w"] + np.array([0.5, 0.0])}
         assert made.average([step] * 4)["w"][0] == pytest.approx(expected, abs=0.01)
@@ -166,7 +167,7 @@ def test_adaptive_clipping_of_few_parties_is_refused_with_its_deviation() -> Non
 
 
 def test_gradients_of_records_descend() -> None:
-    made = averaging({"w": np.zeros(3), "b": 0.0}, unit="record", records=400, adaptive=True, clip=4.0, engine=SILENT)
+    made = averaging({"w": np.zeros(3), "b": 0.0}, unit="record", records=400, adaptive=True, clip=4.0, site=SILENT)
     gradients = {"w": np.tile([2.0, 0, 0], (100, 1)), "b": np.zeros(100)}
     found = made.descend([gradients] * 4)
     assert np.allclose(found["w"], [-2.0, 0, 0], atol=0.05)

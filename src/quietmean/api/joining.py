@@ -17,10 +17,11 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity
 from quietmean.node.monitor import event_json
+from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Contract, Files, Person, Policy, Preparation, Prepared, Show, take_part
+from quietmean.studies.party import Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -104,21 +105,36 @@ async def ajoin(
         folder=folder,
         once=once,
     )
+
+    def files() -> Files:
+        return _files(study, roster, key, options.store, passphrase)
+
+    end = await joined(files, options, data, report, lambda found: found.plan(path_of(plan), no_privacy))
+    return StudyResult.of_party(end)
+
+
+async def joined(
+    make_files: Callable[[], Files],
+    options: SiteOptions,
+    data: Source,
+    report: Callable[[dict[str, Any]], None] | None,
+    plan_of: Callable[[Files], Choice],
+) -> Finished:
+    """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
     show = Show(lambda event: None if report is None else report(event_json(event)))
 
     def make_ready() -> Prepared:
-        files = _files(study, roster, key, options.store, passphrase)
+        files = make_files()
         person = Person(_Nobody(), warn, warn, _tell_owner, show)
-        preparation = Preparation(files, options, _account(data, account, no_ledger), person)
-        asked = preparation.agree(files.plan(path_of(plan), no_privacy))
+        preparation = Preparation(files, options, _account(data, options.account, options.no_ledger), person)
+        asked = preparation.agree(plan_of(files))
         ready = preparation.prepare(data)
         for sentence in budget_warnings(asked.plan.target):
             warn(sentence)
         return ready
 
     # A plan takes seconds of computing, in which other coroutines go on.
-    end = await take_part(await asyncio.to_thread(make_ready))
-    return StudyResult.of_party(end)
+    return await take_part(await asyncio.to_thread(make_ready))
 
 
 def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Result]:

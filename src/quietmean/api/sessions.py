@@ -217,6 +217,11 @@ class session:  # noqa: N801 - it is called, like qm.join
             return ready
         return replace(ready, settings=replace(ready.settings, report=lambda event: report(event_json(event))))
 
+    @property
+    def store(self) -> Path:
+        """Where this party keeps its state."""
+        return self._store
+
     def give_up(self) -> Account | None:
         """End this party's part for good without another round; nothing is sent.
 

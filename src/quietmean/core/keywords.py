@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, get_args, get_type_hints
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    known = [name for name in _names(function) if name != "self"]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
@@ -28,3 +28,15 @@ def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Give
         return function(*arguments, **keywords)
 
     return checked
+
+
+def _names(function: Callable[..., object]) -> list[str]:
+    """Of all parameters; those of a typed ``**options: Unpack[...]`` one by one."""
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            (keywords,) = get_args(get_type_hints(function)[name])
+            found += list(keywords.__annotations__)
+        else:
+            found.append(name)
+    return found

@@ -1,11 +1,12 @@
-"""Averages of models over a session in one process: each round moves the shared public model."""
+"""Averages of models over a session: each round moves the shared public model, at one site or at all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId
+from quietmean.learning.kept import Kept
 from quietmean.learning.shared import SharedModel
+from quietmean.learning.sites import Site, parties_of, site_of
 from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine, RoundMean, Session
+from quietmean.protocols.target import colluding_count
+from quietmean.sessions import RoundMean
 
 # The standard deviation that the fraction of differences within C may have.
 MOST_ERROR = 0.1
@@ -30,8 +34,16 @@ class ModelAveraging:
     model; with ``adaptive`` where it begins, and ``quantile`` the part of all norms that shall lie within it.
     ``learning_rate``, ``momentum`` and ``decay`` (the gradient of an L2 penalty) are applied to what was released. Everything
     else as in :class:`~quietmean.sessions.Session`. After a crash: the last :attr:`model` and :attr:`clip`, and the same
-    ``store``. Raises :class:`InputError` for a model without arrays, with statistics of BatchNorm, and for adaptive clipping
-    whose fraction would have a standard deviation above 0.1.
+    ``store``.
+
+    ``site``, a :class:`quietmean.Site`: this party's part between machines, each of which makes the same call. Then the roster
+    says how many ``parties`` there are, ``own_records`` how many this party has where records are protected, and what is averaged
+    is kept after each round, so that the same program goes on after a crash. Use it in a ``with`` statement, whose normal end is
+    the end of this party's part. ``purpose``, plain data: what else all parties have to do alike, such as local steps;
+    ``name``: of this fit, and of its files.
+
+    Raises :class:`InputError` for a model without arrays, with statistics of BatchNorm, and for adaptive clipping whose fraction
+    would have a standard deviation above 0.1.
     """
 
     @refuses_unknown_keywords
@@ -39,7 +51,7 @@ class ModelAveraging:
         self,
         model: Any,
         *,
-        parties: int,
+        parties: int | None = None,
         rounds: int,
         epsilon: float,
         delta: float,
@@ -57,28 +69,63 @@ class ModelAveraging:
         protocol: str = AUTO,
         options: Mapping[str, Any] | None = None,
         store: str | Path | None = None,
-        engine: Engine | None = None,
+        site: Site | None = None,
+        own_records: int | None = None,
+        purpose: Mapping[str, Any] | None = None,
+        name: str = "model-averaging",
     ) -> None:
         moved = {"clip": clip, "learning_rate": learning_rate, "momentum": momentum, "quantile": quantile, "decay": decay}
         self._shared = SharedModel(model, **moved)
-        self.session = Session(
-            parties=parties,
-            dimension=self._shared.dimension + adaptive,
-            epsilon=epsilon,
-            delta=delta,
-            rounds=rounds,
-            unit=unit,
-            colluding=colluding,
-            dropouts=dropouts,
-            weights=weights,
-            protocol=protocol,
-            options=options,
-            store=store,
-            engine=engine,
-        )
+        self._site = site_of(site)
+        count = parties_of(self._site, parties)
+        asked = {
+            "dimension": self._shared.dimension + adaptive,
+            "epsilon": epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            "unit": unit,
+            "colluding": colluding_count(count, colluding),
+            "dropouts": dropouts,
+            "protocol": protocol,
+            "options": dict(options or {}),
+            **self._site.agreed(name),
+        }
+        asked["purpose"] = {
+            "kind": "model-averaging",
+            **self._shared.describe(),
+            **({"adaptive": True, "records": records} if adaptive else {}),
+            **(purpose or {}),
+        }
+        self.session = self._site.rounds(asked, count, own_records, weights=weights, store=store)
         if adaptive:
             self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
-        self.last: RoundMean[PartyId] | None = None
+        self.last: RoundMean[Any] | None = None
+        self._kept = Kept(self._shared, self._site.keeps(asked))
+        self._asked = asked
+        self._resumed = False
+
+    def __enter__(self) -> Self:
+        self._resume()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.session.__exit__(kind, error, trace)
+
+    def _resume(self) -> None:
+        if not self._resumed:
+            self.session.__enter__()
+            self._kept.resume(self.session)
+            self._resumed = True
+
+    @property
+    def contract(self) -> Any:
+        """What this party says yes to, at a site. Raises :class:`InputError` where all parties are in one process."""
+        return self._site.contract(self._asked)
+
+    @property
+    def all_here(self) -> bool:
+        """Whether all parties are in this process."""
+        return self._site.members is None
 
     @property
     def model(self) -> Any:
@@ -103,24 +150,26 @@ class ModelAveraging:
     @property
     def over(self) -> bool:
         """Whether no round is left."""
+        self._resume()
         return self.session.over
 
     @refuses_unknown_keywords
-    def average(self, models: Sequence[Any] | Mapping[PartyId, Any], *, leaves: Mapping[PartyId, int] | None = None) -> Any:
+    def average(self, models: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
         """One round: the public model moves by the mean of the parties' differences from it. The new public model.
 
-        ``models``: what each party trained, in order, None for who misses this round; or by party. Raises :class:`InputError`,
-        and nothing is spent, for a model of another structure; :class:`ProtocolFailure` for a round without a result.
+        ``models``: what each party trained, in order, None for who misses this round; or by party; at a site the one model that
+        this party trained. Raises :class:`InputError`, and nothing is spent, for a model of another structure;
+        :class:`ProtocolFailure` for a round without a result.
         """
         if str(self.session.terms.unit) != "party":
             raise InputError("models are averaged where whole parties are protected: hand gradients of records to descend")
-        given = {
-            party: self._shared.difference(model, f"the model of party {party}") for party, model in _by_party(models).items()
-        }
+        self._resume()
+        trained = self._by_party(models)
+        given = {party: self._shared.difference(model, f"the model of party {party}") for party, model in trained.items()}
         return self._moved(given, leaves)
 
     @refuses_unknown_keywords
-    def descend(self, gradients: Sequence[Any] | Mapping[PartyId, Any], *, leaves: Mapping[PartyId, int] | None = None) -> Any:
+    def descend(self, gradients: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
         """One round where records are protected: a step against the mean gradient of all records. The new public model.
 
         ``gradients``: of each party's records at the public :attr:`model`, each array with one axis more in front, of size N.
@@ -128,16 +177,19 @@ class ModelAveraging:
         """
         if str(self.session.terms.unit) != "record":
             raise InputError("gradients of records are for unit='record': hand whole models to average")
-        given = {party: self._shared.steps(one, f"the gradients of party {party}") for party, one in _by_party(gradients).items()}
+        self._resume()
+        held = self._by_party(gradients)
+        given = {party: self._shared.steps(one, f"the gradients of party {party}") for party, one in held.items()}
         return self._moved(given, leaves)
 
     def _moved(self, given: Mapping[PartyId, NDArray[np.float64]], leaves: Mapping[PartyId, int] | None) -> Any:
         self.last = self.session.mean(given, clip=1.0, leaves=leaves)
-        return self._shared.move(self.last)
+        self._kept.move(self.last)
+        return self._shared.model
 
     def _weight_of_indicator(self, records: int | None) -> float:
         """The least t with which the fraction is known well enough. Raises :class:`InputError` if it would take too much."""
-        deviation = self.session.noise(1.0)
+        deviation = self.session.terms.noise(1.0)
         if str(self.session.terms.unit) == "record":
             if records is None:
                 raise InputError("adaptive clipping of records needs their public number in all: give records")
@@ -152,7 +204,9 @@ class ModelAveraging:
             )
         return t
 
-
-def _by_party(given: Sequence[Any] | Mapping[PartyId, Any]) -> dict[PartyId, Any]:
-    listed = given if isinstance(given, Mapping) else dict(enumerate(given))
-    return {party: one for party, one in listed.items() if one is not None}
+    def _by_party(self, given: Any) -> dict[PartyId, Any]:
+        if not self.all_here:
+            (own,) = self._site.here(self.session.terms.parties)
+            return {own: given}
+        listed = given if isinstance(given, Mapping) else dict(enumerate(given))
+        return {party: one for party, one in listed.items() if one is not None}

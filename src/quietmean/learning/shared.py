@@ -11,6 +11,7 @@ nothing changes in the budget; the noise on u is 1 / a times as large.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from io import SEEK_CUR, BytesIO
@@ -95,6 +96,18 @@ class SharedModel:
     def model(self) -> Any:
         """The public model as it is now, in the structure, shapes and types of the first."""
         return self._tree.filled(self._vector)
+
+    def describe(self) -> dict[str, Any]:
+        """What has to be alike at all parties, in plain data; of the numbers of the model a digest."""
+        numbers = b"".join(array.astype("<f8").tobytes() for array in (self._vector, self._decay))
+        return {
+            "arrays": self._tree.describe(),
+            "numbers": hashlib.sha256(numbers).hexdigest(),
+            "clip": self.clip,
+            "learning_rate": self._rate,
+            "momentum": self._momentum,
+            "quantile": self._quantile,
+        }
 
     def difference(self, trained: Any, whose: str = "the model") -> Vector:
         """What a party hands in that trained this model, shape (d,). Raises :class:`InputError` for another structure."""

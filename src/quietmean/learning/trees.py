@@ -40,6 +40,10 @@ class Tree:
         """Coordinates d of the vector."""
         return sum(int(np.prod(shape)) for shape in self._shapes.values())
 
+    def describe(self) -> dict[str, list[int]]:
+        """The shapes of what is averaged, by name, in plain data."""
+        return {name: list(shape) for name, shape in self._shapes.items()}
+
     def flat(self, model: Any, whose: str = "the model") -> Vector:
         """The vector (d,) of a model of this structure. Raises :class:`InputError` for another one; it holds no value."""
         return np.concatenate([leaf.ravel() for leaf in self._arrays(model, whose, lambda shape: shape)])

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from quietmean.core.assumptions import Assumption, assumptions_json, usual_colluders
-from quietmean.core.codec import digest
+from quietmean.core.codec import canonical_json, digest, to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
@@ -44,7 +44,8 @@ class SessionStudy(BaseModel):
     """At most ``rounds`` means of vectors of ``dimension`` coordinates under one budget: ``epsilon``, ``delta`` of one ``unit``.
 
     ``clip``: each vector is shortened to this L2 norm, unless a round says another one. ``round_timeout``: so many seconds the
-    others wait for who is late in a round; ``start_timeout``: for the agreement before the first.
+    others wait for who is late in a round; ``start_timeout``: for the agreement before the first. ``purpose``: what else all
+    parties have to do alike, in plain data, such as an estimator with its parameters.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,6 +63,21 @@ class SessionStudy(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     round_timeout: float = Field(default=10.0, ge=1e-3)
     start_timeout: float = Field(default=60.0, ge=1e-3)
+    purpose: dict[str, Any] = Field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON data, which the digest of a contract is of; sessions of before there were purposes have the same."""
+        return self.model_dump(mode="json", exclude=set() if self.purpose else {"purpose"})
+
+    @field_validator("purpose")
+    @classmethod
+    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = to_plain(given)
+        try:
+            canonical_json(plain)
+        except TypeError:
+            raise ValueError("no plain data") from None
+        return plain
 
     @classmethod
     def load(cls, path: Path) -> SessionStudy:
@@ -123,7 +139,7 @@ class SessionContract:
     def digest(self) -> str:
         """What a yes is about, SHA-256, hexadecimal: of the session file, names and keys of all parties, a round's plan."""
         parties = [[entry.name, entry.public_key] for entry in self.roster.entries]
-        agreed = {"session": self.study.model_dump(mode="json"), "parties": parties, "plan": self.plan.digest}
+        agreed = {"session": self.study.describe(), "parties": parties, "plan": self.plan.digest}
         return digest({"format": "quietmean-session-contract-1", **agreed})
 
     @property
@@ -198,7 +214,7 @@ class SessionContract:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "session": self.study.model_dump(mode="json"),
+            "session": self.study.describe(),
             "digest": self.digest,
             "party": self.own.name,
             "parties": [{"name": party.name, "key": party.key} for party in self.parties],
@@ -222,6 +238,7 @@ class SessionContract:
         at = f"at delta {study.delta:g}"
         lines = [
             ("session", study.name),
+            *((("for", canonical_json(study.purpose).decode()),) if study.purpose else ()),
             ("asks for", f"at most {study.rounds} means of vectors of {study.dimension} coordinates, of L2 norm {study.clip:g}"),
             ("protects", f"one {study.unit} over all rounds together, under {target.neighbouring}"),
             ("costs at most", f"epsilon {math.ceil(self.epsilon_a_priori * 1e4) / 1e4:g} {at}: {self.plan.a_priori.enforced_by}"),

@@ -320,7 +320,7 @@ def _receipt(contract: SessionContract, standing: Standing, spent: Charge, origi
     names = [party.name for party in contract.parties]
     return {
         "format": FORMAT,
-        "session": contract.study.model_dump(mode="json"),
+        "session": contract.study.describe(),
         "party": contract.own.name,
         "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
         "rounds": {

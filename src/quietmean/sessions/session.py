@@ -73,6 +73,7 @@ class Session:
         self.account = SessionAccount(self.terms, None if store is None else Path(store))
         self._engine = MemoryEngine() if engine is None else engine
         self._shares = self._checked_weights(weights)
+        self._last: RoundMean[PartyId] | None = None
         # Before anything is spent.
         self.terms.plan  # noqa: B018 - computed once, and refused here
 
@@ -93,6 +94,11 @@ class Session:
         return self.account.begun
 
     @property
+    def round(self) -> int:
+        """The number of the last round that began; 0 before the first."""
+        return self.account.begun
+
+    @property
     def rounds_left(self) -> int:
         return self.account.left
 
@@ -105,6 +111,10 @@ class Session:
     def epsilon(self) -> float:
         """What the rounds so far cost at most at the session's delta, whatever happened in them; rounded up."""
         return self.account.epsilon
+
+    def last(self) -> RoundMean[PartyId] | None:
+        """The mean of the last round, if this process had it."""
+        return self._last
 
     def noise(self, clip: float | None = None) -> float:
         """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
@@ -145,7 +155,7 @@ class Session:
         if terms.unit == PrivacyUnit.PARTY:
             parts = found.execution.parts
             scale *= float(parts.sum() / (parts @ self._shares))
-        return RoundMean(
+        self._last = RoundMean(
             number,
             found.mean * scale,
             tuple(np.nonzero(found.counted)[0].tolist()),
@@ -155,6 +165,7 @@ class Session:
             _terms=terms,
             _begun=self.account.begun,
         )
+        return self._last
 
     def _require_enough(self, there: int) -> None:
         """Raises :class:`InputError` where it is known before the start that so few parties get no result."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -11,18 +13,17 @@ from typing import Any, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from quietmean.core.codec import to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.estimators.one_shot import OneShot, release
+from quietmean.learning.sites import Site, site_of
 from quietmean.planning.automatic import AUTO
-from quietmean.sessions import Engine
-from quietmean.statistics import INDICATOR
 
 Array = NDArray[np.float64]
 Given = ParamSpec("Given")
@@ -30,6 +31,12 @@ Result = TypeVar("Result")
 Kind = TypeVar("Kind")
 
 OUTCOME = "y"
+# Parameters that a session has itself, that are each site's own, or that only lead to what the rounds begin with.
+_AGREED_ELSEWHERE = (
+    *("epsilon", "delta", "unit", "parties", "colluding", "dropouts", "protocol", "options"),
+    *("site", "accept_wide"),
+    *("init", "random_state", "warm_start"),
+)
 
 
 class InvalidInput(InputError, ValueError):
@@ -71,7 +78,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
     beyond count as the nearest bound, and a row with a missing one counts as nothing. ``epsilon``, ``delta``: the budget of one
     fit for one ``unit``, a record or a whole party, under replacement. ``parties``: without labels, rows are dealt out to so
     many, row r to party r mod n. ``colluding``, ``dropouts``, ``protocol``, ``options`` as in :class:`~quietmean.Study`;
-    ``accept_wide``: fit although the noise hides what the bounds do not tell; ``engine``: what carries out a release.
+    ``accept_wide``: fit although the noise hides what the bounds do not tell.
+
+    ``site``, a :class:`quietmean.Site`: this party's part between machines. ``fit`` then takes the rows of this party alone, is
+    called at each site, and gives the same estimator at all; by default all parties are in this process.
     """
 
     bounds: ArrayLike | None = None
@@ -84,7 +94,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
     protocol: str = AUTO
     options: Mapping[str, Any] | None = None
     accept_wide: bool = False
-    engine: Engine | None = None
+    site: Site | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -105,7 +115,15 @@ class Private(BaseEstimator):  # type: ignore[misc]
     # -- what is given ---------------------------------------------------------------------------------------------------------
 
     def _held(self, X: Any, y: Any, groups: Any, *, supervised: bool, reset: bool = True) -> tuple[list[Array], list[Any]]:
-        """The rows (N, d) and outcomes (N,) of each party; outcomes are None without. Raises :class:`InvalidInput`."""
+        """The rows (N, d) and outcomes (N,) of each party that is here; outcomes are None without.
+
+        Raises :class:`InvalidInput`.
+        """
+        if site_of(self.site).members is not None:
+            if groups is not None or self.parties is not None or (supervised and y is None):
+                raise InvalidInput("at a site X and y are the rows of this party alone: leave out lists, groups and parties")
+            rows, outcome = self._checked(X, y, supervised, reset)
+            return [rows], [outcome]
         listed = _listed(X, supervised) if y is None else None
         if listed is not None:
             if groups is not None:
@@ -186,8 +204,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         require_known("unit", str(self.unit), tuple(map(str, PrivacyUnit)))
         if not isinstance(self.options, Mapping | None):
             raise InvalidInput(f"options is {self.options!r}: give a dict, the protocol's parameters by name")
-        if self.engine is not None and not hasattr(self.engine, "exchange"):
-            raise InvalidInput(f"engine is {self.engine!r}: give one of quietmean.sessions, or leave it out")
+        site_of(self.site)
         return {
             "epsilon": self._number("epsilon"),
             "delta": self._number("delta"),
@@ -216,30 +233,45 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     # -- what comes of it ------------------------------------------------------------------------------------------------------
 
-    def _release(
-        self,
-        limits: Array,
-        parts: Sequence[Array],
-        statistics: Sequence[Mapping[str, Any]],
-        outcome: Mapping[str, Any] | None = None,
-    ) -> OneShot:
-        """One study of columns x0, x1, ... and perhaps the outcome y, whose values are the last column of each part."""
-        columns = [
-            {"name": f"x{place}", "low": low, "high": high, "missing": INDICATOR}
-            for place, (low, high) in enumerate(limits.tolist())
-        ]
-        asked = {
-            "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
-            "statistic": [dict(one) for one in statistics],
-            "accept_wide": self.accept_wide,
-            **self._budget(),
-        }
-        found = release(asked, parts, self.engine)
-        self._certify(FitCertificate.of_study(found.outcome))
-        self.estimates_ = found.estimates
-        flags = [flag.message for one in found.estimates for flag in one.flags]
-        self._tell([*found.notes, *dict.fromkeys(flags)])
-        return found
+    def _names(self, columns: int) -> list[str]:
+        """What the columns are called in what is agreed on: at a site as in its data frame, if it has one.
+
+        Raises :class:`InvalidInput` for headings that cannot stand in a formula.
+        """
+        named = site_of(self.site).members is not None and hasattr(self, "feature_names_in_")
+        names = [str(one) for one in self.feature_names_in_] if named else [f"x{place}" for place in range(columns)]
+        wrong = [name for name in names if not name.isidentifier() or name == OUTCOME]
+        if wrong:
+            raise InvalidInput(
+                f"column {wrong[0]!r} cannot stand in a formula, and {OUTCOME} is the outcome: rename it at all sites to "
+                "letters, digits and _, or give an array"
+            )
+        return names
+
+    @abstractmethod
+    def _contract(self, limits: Array) -> Any:
+        """Of a fit of columns with these bounds, at a site."""
+
+    @public
+    def contract(self, X: Any) -> Any:
+        """What this party says yes to by :meth:`fit` with such data, of which only the columns are looked at; nothing is sent.
+
+        Its ``digest`` is what a :class:`quietmean.Site` takes as ``accept``. Raises :class:`InputError`, a ValueError too, where
+        all parties are in one process.
+        """
+        # No estimator that is fitted changes by a question.
+        asked = clone(self)
+        rows, _ = asked._checked(X, None, False, reset=True)
+        return asked._contract(asked._limits(asked.bounds, rows.shape[1]))
+
+    def _purpose(self, columns: int, start: Mapping[str, Array]) -> dict[str, Any]:
+        """What all parties have to do alike in the rounds of a session, in plain data; ``start``: what they begin with."""
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in _AGREED_ELSEWHERE}
+        plain = {name: to_plain(np.asarray(value)) if np.ndim(value) else value for name, value in own.items()}
+        numbers = b"".join(array.astype("<f8").tobytes() for array in start.values())
+        begin = hashlib.sha256(numbers).hexdigest()
+        stated = {name: value for name, value in plain.items() if value is not None}
+        return {"estimator": type(self).__name__, "columns": self._names(columns), **stated, "start": begin}
 
     def _certify(self, certificate: FitCertificate) -> None:
         self.certificate_ = certificate

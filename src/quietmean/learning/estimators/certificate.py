@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.learning.sites import Means
 from quietmean.privacy import Charge, CoalitionCertificate, compose
 from quietmean.protocols.execution import Execution
-from quietmean.sessions import Session
 from quietmean.studies.outcome import StudyOutcome
 
 
@@ -34,10 +34,10 @@ class FitCertificate:
         return cls(target.unit, target.delta, target.colluding, outcome.charge(worst), (outcome.execution,))
 
     @classmethod
-    def of_session(cls, session: Session, executions: Sequence[Execution]) -> Self:
-        """Of the rounds that began, with a result or without."""
+    def of_session(cls, session: Means, executions: Sequence[Execution]) -> Self:
+        """Of the rounds that began, with a result or without; ``executions``: of those that this process has seen."""
         terms = session.terms
-        return cls(terms.unit, terms.delta, terms.colluding, session.account.spent, tuple(executions))
+        return cls(terms.unit, terms.delta, terms.colluding, terms.charge(session.begun), tuple(executions))
 
     def after(self, before: FitCertificate) -> FitCertificate:
         """Of this fit and one ``before`` it of the same data, against any one coalition for both."""

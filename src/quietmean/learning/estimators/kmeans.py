@@ -12,15 +12,14 @@ from sklearn.utils import check_random_state
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
+from quietmean.learning.estimators.centres import Centres, nearest
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.estimators.one_shot import clamped_note
+from quietmean.learning.kept import Kept
+from quietmean.learning.sites import Means, clamped_note, parties_of, site_of
 from quietmean.protocols.execution import Execution
-from quietmean.sessions import Session
 
 # How many places are drawn for each centre to begin with.
 _DRAWN = 20
-# A cluster whose count is not so many deviations of its noise stays where it is.
-_LEAST_COUNT = 3.0
 
 
 @estimator
@@ -54,8 +53,9 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         """
         rows, limits = self._given(X, groups, reset=True)
         self._begin(rows, limits)
-        while not self._open().over:
-            self._round(rows, limits)
+        with self._open() as session:
+            while not session.over:
+                self._round(rows, limits)
         del self._session
         return self
 
@@ -70,12 +70,15 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         if first:
             self._begin(rows, limits)
         self._round(rows, limits)
+        if self._open().over:
+            # Of a party between machines it ends for good.
+            self._open().__exit__(None, None, None)
         return self
 
     @public
     def predict(self, X: Any) -> NDArray[np.intp]:
         """The number of the nearest centre for each row, shape (N,). Nothing is released."""
-        return _nearest(self._complete(X), self.cluster_centers_)
+        return nearest(self._complete(X), self.cluster_centers_)
 
     @public
     def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> NDArray[np.intp]:
@@ -89,25 +92,38 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
             self._whole(name)
         return rows, self._limits(self.bounds, rows[0].shape[1])
 
-    def _open(self) -> Session:
-        found: Session | None = getattr(self, "_session", None)
+    def _open(self) -> Means:
+        found: Means | None = getattr(self, "_session", None)
         if found is None:
             raise InvalidInput("no session was begun: call partial_fit first")
         return found
 
+    def _asked(self, limits: Array, centres: Array) -> dict[str, Any]:
+        """A session, by the fields of its file."""
+        return {
+            "dimension": int(self.n_clusters) * (1 + len(limits)),
+            "rounds": int(self.rounds),
+            **self._budget(),
+            **site_of(self.site).agreed("kmeans"),
+            "purpose": self._purpose(len(limits), {"centres": centres}),
+        }
+
+    def _contract(self, limits: Array) -> Any:
+        return site_of(self.site).contract(self._asked(limits, self._start(limits)))
+
     def _begin(self, rows: list[Array], limits: Array) -> None:
-        budget = self._budget()
-        centres = self._start(limits)
-        self._session: Session | None = Session(
-            parties=len(rows),
-            dimension=int(self.n_clusters) * (1 + len(limits)),
-            rounds=int(self.rounds),
-            engine=self.engine,
-            **budget,
-        )
+        centres, site = self._start(limits), site_of(self.site)
+        here, asked = site.members is not None, self._asked(limits, centres)
+        records = len(rows[0]) if here and self.unit == "record" else None
+        self._session: Means | None = site.rounds(asked, parties_of(site, None if here else len(rows)), records)
+        self._centres = Centres(centres, limits)
+        self._kept = Kept(self._centres, site.keeps(asked))
         self.cluster_centers_ = centres
         self._executions: list[Execution] = []
         self._tell(clamped_note(rows, limits))
+        self._session.__enter__()
+        self._kept.resume(self._session)
+        self._take_over()
 
     def _start(self, limits: Array) -> Array:
         """The centres to begin with, (k, d)."""
@@ -115,6 +131,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         if isinstance(self.init, str):
             if self.init != "spread":
                 raise InvalidInput(f"init is {self.init!r}: choose 'spread', or give public centres")
+            if self.random_state is None and site_of(self.site).members is not None:
+                raise InvalidInput("random_state is None: each site would draw other centres, give a whole number")
             drawn = check_random_state(self.random_state).uniform(*limits.T, size=(_DRAWN * count, columns))
             return _apart(drawn, limits, count)
         try:
@@ -126,41 +144,24 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         return centres
 
     def _round(self, rows: list[Array], limits: Array) -> None:
-        session, count, columns = self._open(), int(self.n_clusters), len(limits)
-        middle = limits.mean(axis=1)
-        # A place within the bounds has this distance from their middle at most.
-        reach = float(np.linalg.norm(limits[:, 1] - middle))
-        # The part of the unit length that the 1 has: about where both make the same error in a centre.
-        one = math.sqrt(1 / (1 + 2 * math.sqrt(columns)))
-        place = math.sqrt(1 - one * one)
-        given = []
-        for own, inside in zip(rows, filled(rows, limits), strict=True):
-            vectors = np.zeros((len(inside), count, 1 + columns))
-            at = (np.arange(len(inside)), _nearest(inside, self.cluster_centers_))
-            vectors[*at, 0] = one
-            vectors[*at, 1:] = place * (inside - middle) / reach
-            # A row with a missing value is in no cluster.
-            vectors[np.isnan(own).any(axis=1)] = 0.0
-            flat = vectors.reshape(len(inside), -1)
-            given.append(flat.mean(axis=0) if session.terms.unit == PrivacyUnit.PARTY else flat)
-        found = session.mean(given)
-        mean = found.mean.reshape(count, 1 + columns)
+        session = self._open()
+        by_party = session.terms.unit == PrivacyUnit.PARTY
+        vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
+        given = [one.mean(axis=0) if by_party else one for one in vectors]
+        found = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), given, strict=True)))
+        self._kept.move(found)
         self._executions.append(found.execution)
-        self.counts_ = mean[:, 0] / one
-        self.counts_standard_error_ = found.standard_error / one
-        self.sum_standard_error_ = found.standard_error * reach / place
-        known = self.counts_ > _LEAST_COUNT * self.counts_standard_error_
-        moved = middle + mean[:, 1:] * (reach / place) / np.where(known, self.counts_, 1.0)[:, None]
-        self.cluster_centers_ = np.where(known[:, None], np.clip(moved, *limits.T), self.cluster_centers_)
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """What was released so far; nothing before the first round."""
+        centres, session = self._centres, self._open()
+        if not session.begun:
+            return
+        self.cluster_centers_, self.counts_ = centres.places, centres.counts
+        self.counts_standard_error_, self.sum_standard_error_ = centres.counts_error, centres.sum_error
         self.n_iter_ = session.begun
         self._certify(FitCertificate.of_session(session, self._executions))
-
-
-def _nearest(rows: Array, centres: Array) -> NDArray[np.intp]:
-    """The place of the nearest centre of each row, shape (N,)."""
-    distances = (centres**2).sum(axis=1) - 2 * rows @ centres.T
-    found: NDArray[np.intp] = distances.argmin(axis=1)
-    return found
 
 
 def _apart(drawn: Array, limits: Array, count: int) -> Array:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from quietmean.learning.estimators.base import OUTCOME, Array, Private, estimator, public
+from quietmean.learning.estimators.base import OUTCOME, Array, estimator, public
+from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.statistics import INDICATOR
 
 
 @estimator
-class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
+class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
     """Least squares with an intercept: the statistic ``linear-regression`` of one study, over noisy second moments.
 
     Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
@@ -35,18 +37,19 @@ class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
         for each row, or the parameter ``parties``. Raises :class:`InputError`, a ValueError too, before anything is released.
         """
         rows, outcomes = self._held(X, y, groups, supervised=True)
-        columns = rows[0].shape[1]
-        limits = self._limits(self.bounds, columns)
-        low, high = self._limits(self.y_bounds, 1, "y_bounds")[0].tolist()
-        formula = f"{OUTCOME} ~ {' + '.join(f'x{place}' for place in range(columns))}"
+        limits = self._limits(self.bounds, rows[0].shape[1])
         parts = [np.column_stack([one, np.asarray(other, dtype=np.float64)]) for one, other in zip(rows, outcomes, strict=True)]
-        asked = [{"kind": "linear-regression", "formula": formula}]
-        (found,) = self._release(limits, parts, asked, {"low": low, "high": high, "missing": INDICATOR}).estimates
+        (found,) = self._release(limits, parts).estimates
         self.intercept_ = float(found.value[0])
         self.coef_ = found.value[1:]
         self.intercept_standard_error_ = float(found.standard_error[0])
         self.coef_standard_error_ = found.standard_error[1:]
         return self
+
+    def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+        low, high = self._limits(self.y_bounds, 1, "y_bounds")[0].tolist()
+        formula = f"{OUTCOME} ~ {' + '.join(self._names(columns))}"
+        return [{"kind": "linear-regression", "formula": formula}], {"low": low, "high": high, "missing": INDICATOR}
 
     @public
     def predict(self, X: Any) -> Array:

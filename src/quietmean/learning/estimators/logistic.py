@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +13,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from quietmean.learning.averaging import ModelAveraging
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
+from quietmean.learning.estimators.base import OUTCOME, Array, InvalidInput, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.estimators.one_shot import clamped_note
+from quietmean.learning.estimators.one_study import OneStudy
+from quietmean.learning.sites import clamped_note, parties_of, site_of
 from quietmean.protocols.execution import Execution
 
 
@@ -24,7 +25,7 @@ def _has_rounds(estimator: Any) -> bool:
 
 
 @estimator
-class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
+class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     """Log odds that are linear in the columns: in one shot, or by ``rounds`` of gradients in a session.
 
     One shot (``rounds=0``) is the statistic ``logistic-regression`` of one study, for two classes: least squares, scaled as
@@ -80,8 +81,10 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
                 raise InvalidInput("penalty is for rounds: leave it out, or choose rounds, for example rounds=30")
             return self._one_shot(rows, outcomes, limits)
         self._begin(rows, limits)
-        while not self._session().over:
-            self._round(rows, outcomes, limits)
+        with self._session() as averaging:
+            self._take_over(averaging, limits)
+            while not averaging.over:
+                self._round(rows, outcomes, limits)
         del self._averaging
         return self
 
@@ -100,6 +103,9 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         if first:
             self._begin(rows, limits)
         self._round(rows, outcomes, limits)
+        if self._session().over:
+            # Of a party between machines it ends for good.
+            self._session().__exit__(None, None, None)
         return self
 
     @public
@@ -141,16 +147,21 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         return rows, places, limits
 
     def _one_shot(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
-        columns = limits.shape[0]
-        formula = f"y ~ {' + '.join(f'x{place}' for place in range(columns))}"
         parts = [np.column_stack(pair) for pair in zip(rows, outcomes, strict=True)]
-        asked = [{"kind": "logistic-regression", "formula": formula}]
-        (found,) = self._release(limits, parts, asked, {"boolean": True}).estimates
+        (found,) = self._release(limits, parts).estimates
         # The last term is the area under the curve.
         self.intercept_, self.coef_ = found.value[:1], found.value[None, 1:-1]
         self.intercept_standard_error_ = found.standard_error[:1]
         self.coef_standard_error_ = found.standard_error[None, 1:-1]
         return self
+
+    def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+        formula = f"{OUTCOME} ~ {' + '.join(self._names(columns))}"
+        return [{"kind": "logistic-regression", "formula": formula}], {"boolean": True}
+
+    def _contract(self, limits: Array) -> Any:
+        self.classes_ = _classes(self.classes, bool(self.rounds))
+        return super()._contract(limits) if self.rounds == 0 else self._averaged(limits, None).contract
 
     # -- rounds ----------------------------------------------------------------------------------------------------------------
 
@@ -161,35 +172,46 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         return found
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
+        self._before: FitCertificate | None = None
+        if self.warm_start and hasattr(self, "coef_"):
+            self._before = self.certificate_
+        self._averaging = self._averaged(limits, rows)
+        self._executions: list[Execution] = []
+        self._tell(clamped_note(rows, limits))
+
+    def _averaged(self, limits: Array, rows: list[Array] | None) -> ModelAveraging:
+        """The session, which is not begun; ``rows``: of the parties that are here, if somebody will begin it."""
         budget = self._budget()
         self._whole("local_steps")
         self._number("local_rate")
-        size = 1 if len(self.classes_) == 2 else len(self.classes_)
-        start = {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
+        site, by_record, start = site_of(self.site), self.unit == "record", self._start(limits)
         penalty = self._number("penalty", least=0)
-        self._before: FitCertificate | None = None
-        if self.warm_start and hasattr(self, "coef_"):
-            if self.coef_.shape != (size, len(limits)) or not np.isfinite(self.coef_).all():
-                raise InvalidInput(
-                    "the coefficients there are do not fit these data: leave warm_start out, or clone the estimator"
-                )
-            half, centre = _scales(limits)
-            start = {"w": self.coef_.T * half[:, None], "b": self.intercept_ + self.coef_ @ centre}
-            self._before = self.certificate_
-        self._averaging = ModelAveraging(
+        here = rows is None or site.members is not None
+        return ModelAveraging(
             start,
-            parties=len(rows),
+            parties=parties_of(site, None if here or rows is None else len(rows)),
             rounds=int(self.rounds),
             clip=self._number("clip"),
             learning_rate=self._number("learning_rate"),
             momentum=self._number("momentum", least=0),
             # Whole parties have it in what they make by themselves.
-            decay={"w": np.full_like(start["w"], penalty if self.unit == "record" else 0.0), "b": np.zeros(size)},
-            engine=self.engine,
+            decay={"w": np.full_like(start["w"], penalty if by_record else 0.0), "b": np.zeros_like(start["b"])},
+            site=site,
+            own_records=len(rows[0]) if rows is not None and here and by_record else None,
+            purpose=self._purpose(len(limits), start),
+            name="logisticregression",
             **budget,
         )
-        self._executions: list[Execution] = []
-        self._tell(clamped_note(rows, limits))
+
+    def _start(self, limits: Array) -> dict[str, Array]:
+        """The model to begin with, of the scaled columns."""
+        size = 1 if len(self.classes_) == 2 else len(self.classes_)
+        if not (self.warm_start and hasattr(self, "coef_")):
+            return {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
+        if self.coef_.shape != (size, len(limits)) or not np.isfinite(self.coef_).all():
+            raise InvalidInput("the coefficients there are do not fit these data: leave warm_start out, or clone the estimator")
+        half, centre = _scales(limits)
+        return {"w": self.coef_.T * half[:, None], "b": self.intercept_ + self.coef_ @ centre}
 
     def _round(self, rows: list[Array], outcomes: list[Array], limits: Array) -> None:
         averaging = self._session()
@@ -198,13 +220,20 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         # A row with a missing value has no target, and with it no gradient.
         known = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
         held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, known, strict=True)]
-        if self.unit == "party":
-            averaging.average([self._trained(averaging.model, *own) for own in held])
-        else:
-            averaging.descend([_gradients(averaging.model, *own) for own in held])
+        given = [(self._trained if self.unit == "party" else _gradients)(averaging.model, *own) for own in held]
+        (averaging.average if self.unit == "party" else averaging.descend)(given if averaging.all_here else given[0])
         if averaging.last is not None:
             self._executions.append(averaging.last.execution)
-            self.gradient_standard_error_ = averaging.last.standard_error * averaging.clip
+        self._take_over(averaging, limits)
+
+    def _take_over(self, averaging: ModelAveraging, limits: Array) -> None:
+        """What was released so far; nothing before the first round."""
+        last = averaging.session.last()
+        if not averaging.session.begun:
+            return
+        half, centre = _scales(limits)
+        if last is not None:
+            self.gradient_standard_error_ = last.standard_error * averaging.clip
         self.coef_ = averaging.model["w"].T / half
         self.intercept_ = averaging.model["b"] - self.coef_ @ centre
         self.n_iter_ = averaging.session.begun

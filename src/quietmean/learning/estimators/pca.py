@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, public
+from quietmean.learning.estimators.base import Array, InvalidInput, estimator, public
 from quietmean.learning.estimators.one_shot import OneShot
+from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.statistics import Estimates
 
 
 @estimator
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: ignore[misc]
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type: ignore[misc]
     """Principal components of the covariances: the statistic ``pca`` of one study, over noisy second moments.
 
     Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
@@ -38,10 +40,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: 
         rows, _ = self._held(X, None, groups, supervised=False)
         columns = rows[0].shape[1]
         kept = self._components_of(columns)
-        names = [f"x{place}" for place in range(columns)]
-        found = self._release(self._limits(self.bounds, columns), rows, [{"kind": "pca", "columns": names, "scale": False}])
+        names = self._names(columns)
+        found = self._release(self._limits(self.bounds, columns), rows)
         (estimates,) = found.estimates
-        values, errors = (_table(estimates, one, columns)[:kept] for one in (estimates.value, estimates.standard_error))
+        values, errors = (_table(estimates, one, names)[:kept] for one in (estimates.value, estimates.standard_error))
         self.explained_variance_, self.components_ = values[:, 0], values[:, 1:]
         self.explained_variance_standard_error_, self.components_standard_error_ = errors[:, 0], errors[:, 1:]
         ratios = estimates.summary.get("proportion", [np.nan] * columns)
@@ -49,6 +51,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: 
         self.mean_ = _means(found)
         self.n_components_ = kept
         return self
+
+    def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+        return [{"kind": "pca", "columns": self._names(columns), "scale": False}], None
 
     @public
     def transform(self, X: Any) -> Array:
@@ -85,11 +90,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: 
         return int(asked)
 
 
-def _table(estimates: Estimates, values: Array, columns: int) -> Array:
-    """Row by component: its variance, then its loadings, shape (columns, 1 + columns)."""
+def _table(estimates: Estimates, values: Array, columns: Sequence[str]) -> Array:
+    """Row by component: its variance, then its loadings, shape (d, 1 + d) of d columns."""
     by_term = dict(zip(estimates.terms, values.tolist(), strict=True))
-    names = [f"PC{place + 1}" for place in range(columns)]
-    return np.array([[by_term[name], *(by_term[f"{name}:x{place}"] for place in range(columns))] for name in names])
+    names = [f"PC{place + 1}" for place in range(len(columns))]
+    return np.array([[by_term[name], *(by_term[f"{name}:{column}"] for column in columns)] for name in names])
 
 
 def _means(found: OneShot) -> Array:

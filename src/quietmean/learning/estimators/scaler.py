@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from quietmean.learning.estimators.base import Array, Private, estimator, public
+from quietmean.learning.estimators.base import Array, estimator, public
+from quietmean.learning.estimators.one_study import OneStudy
 
 
 @estimator
-class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: ignore[misc]
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, OneStudy):  # type: ignore[misc]
     """Columns less their mean, over their standard deviation: the statistics ``mean`` and ``variance`` of one study.
 
     Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
@@ -35,8 +37,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
         rows, _ = self._held(X, None, groups, supervised=False)
         columns = rows[0].shape[1]
         limits = self._limits(self.bounds, columns)
-        asked = [{"kind": kind, "column": f"x{place}"} for kind in ("mean", "variance") for place in range(columns)]
-        found = self._release(limits, rows, asked)
+        found = self._release(limits, rows)
         means, variances = found.estimates[:columns], found.estimates[columns:]
         self.mean_ = np.array([one.value[0] for one in means])
         self.var_ = np.array([one.value[0] for one in variances])
@@ -46,6 +47,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
         self.scale_ = np.where(self.var_ > 0, np.sqrt(np.maximum(np.nan_to_num(self.var_), 0.0)), uniform)
         self.n_samples_seen_ = round(found.weight)
         return self
+
+    def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+        return [{"kind": kind, "column": name} for kind in ("mean", "variance") for name in self._names(columns)], None
 
     @public
     def transform(self, X: Any) -> Array:

@@ -27,7 +27,7 @@ from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
-    Source: TypeAlias = Path | str | IntoFrame
+    Source: TypeAlias = Path | str | IntoFrame | NDArray[Any]
 else:
     Source: TypeAlias = Any
 
@@ -48,16 +48,25 @@ def _nobody(sentence: str) -> None:
 def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDArray[np.float64]:
     """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
 
-    ``source``: a path, perhaps with what is said of the file (:class:`Location`), or a data frame. Of numbers, NaN where a cell
+    ``source``: a path, perhaps with what is said of the file (:class:`Location`), a data frame, or an array of numbers that is
+    such already. Of numbers, NaN where a cell
     is empty, holds none or one of the codes for missing; dates as days since the public day. Of levels their places, NaN where a
     cell is missing and -1 where it holds none of the declared ones. Transforms are computed. ``tell`` gets sentences for the
     owner of the data alone: which cells were not understood, by line and column.
     Raises :class:`InputError` for what is no table or has no rows, and for a column that is absent or of a type that holds no
     such values. The error contains no cell.
     """
+    if isinstance(source, np.ndarray):
+        return _checked(source, len(columns))
     wanted = [column.name for column in columns if not column.origin]
     table = read_table(source, wanted, tell)
     return values_of(table, columns, location_of(source), tell)
+
+
+def _checked(array: NDArray[Any], columns: int) -> NDArray[np.float64]:
+    if array.ndim != 2 or array.shape[1] != columns or not len(array) or array.dtype.kind not in "biuf":
+        raise InputError(f"the array must hold numbers in {columns} columns, as declared, and a row at least: give such a one")
+    return array.astype(np.float64)
 
 
 def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _nobody) -> NDArray[np.float64]:

@@ -1,0 +1,201 @@
+"""One party between machines for whatever is fitted: the roster, its key, and what its site chooses for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.api.joining import identity_at, joined, path_of
+from quietmean.api.sessions import Rounds, session
+from quietmean.core.blocking import blocking
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.party import PartyId, Vector
+from quietmean.core.site_options import SiteOptions
+from quietmean.node import Roster
+from quietmean.planning.automatic import Choice
+from quietmean.planning.plan import Plan
+from quietmean.sessions import RoundMean, SessionTerms
+from quietmean.sessions.agreed import SessionContract
+from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party import Contract, Files, file_name
+from quietmean.studies.study import Study
+
+Array = NDArray[np.float64]
+
+
+class SiteKeywords(TypedDict, total=False):
+    """What a site chooses for itself, as for ``qm.session`` and ``qm.join``."""
+
+    accept: str | None
+    yes: bool
+    approvals: Sequence[str | Path]
+    policy: str | Path | None
+    ledger: str | Path | None
+    no_ledger: bool
+    account: str | None
+    group: int | None
+    listen: str | None
+    listen_through: str | Path | None
+    passphrase: str | None
+    report: Callable[[dict[str, Any]], None] | None
+
+
+class Site:
+    """This party's part in what is fitted between machines: give it as ``site`` to an estimator or to ``ModelAveraging``.
+
+    ``roster``: the file with all parties; ``key``: that of this one. ``name`` is agreed on, too: fits of the same estimator with
+    the same parameters need different ones. ``folder``: where this party keeps its stores, receipts and what is released after
+    each round. ``round_timeout``, ``start_timeout``: in seconds, the same at all sites. ``options``: ``accept``, ``yes``,
+    ``approvals``, ``policy``, ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``passphrase``
+    and ``report``, as for :func:`quietmean.join`. Raises :class:`InputError` for a roster that cannot be read.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        roster: str | Path,
+        key: str | Path = "quietmean.key",
+        *,
+        name: str = "",
+        folder: str | Path = ".",
+        round_timeout: float = 10.0,
+        start_timeout: float = 60.0,
+        **options: Unpack[SiteKeywords],
+    ) -> None:
+        self.roster, self.key, self.name, self.folder = Path(roster), Path(key), name, Path(folder)
+        self._members = Roster.load(self.roster)
+        self._times = {"round_timeout": float(round_timeout), "start_timeout": float(start_timeout)}
+        self._options = options
+
+    def __repr__(self) -> str:
+        named = f", name={self.name!r}" if self.name else ""
+        return f"Site({str(self.roster)!r}, {str(self.key)!r}{named})"
+
+    @property
+    def members(self) -> int:
+        """How many parties the roster has."""
+        return len(self._members)
+
+    def agreed(self, kind: str) -> Mapping[str, Any]:
+        """Name and time-outs of a fit of this ``kind``, by the fields of a study file or a session file."""
+        return {"name": f"{kind}-{self.name}" if self.name else kind, **self._times}
+
+    @cached_property
+    def _place(self) -> PartyId:
+        return self._members.find(identity_at(self.key, self._options.get("passphrase")))
+
+    def here(self, parties: int) -> Sequence[PartyId]:
+        """The place of this party."""
+        return (self._place,)
+
+    def contract(self, asked: Study | Mapping[str, Any]) -> Contract | SessionContract:
+        """What this party says yes to with a session or a study; nothing is sent. Estimators have it by ``contract``."""
+        if isinstance(asked, Study):
+            files = self._files(asked)
+            return Contract.of(files, files.plan(None))
+        return self._session(asked).contract
+
+    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
+        """This party's rounds of a session by the fields of a session file; nothing is sent before they are asked for."""
+        if given := sorted(name for name, value in more.items() if value is not None):
+            raise InputError(f"{given[0]} is for parties in one process: leave it out at a site, which has stores of its own")
+        return OneParty(self._session(asked, records), self._place, self.keeps(asked))
+
+    def keeps(self, asked: Mapping[str, Any]) -> Path:
+        """The public file in which a fit of such a session is kept after each round."""
+        return self._base(asked["name"], ".model.npz")
+
+    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+        """Take part in a study of one release with the records of this party, (rows, columns)."""
+        (records,) = parts
+        keywords = {name: value for name, value in self._options.items() if name not in ("passphrase", "report", "approvals")}
+        paths = {name: path_of(keywords.pop(name, None)) for name in ("policy", "ledger", "listen_through")}  # type: ignore[arg-type]
+        approvals = [Path(one) for one in self._options.get("approvals", ())]
+        options = SiteOptions(**keywords, **paths, approval=approvals)  # type: ignore[arg-type]
+        end = blocking(
+            joined(lambda: self._files(study), options, records, self._options.get("report"), lambda files: Choice(plan))
+        )
+        # What did not fit is said by then.
+        return end.outcome, end.result.mean, end.notes
+
+    def _files(self, study: Study) -> Files:
+        files = Files.of(study, self.roster, self.key, lambda path: identity_at(path, self._options.get("passphrase")))
+        return replace(files, stem=self.folder / files.stem)
+
+    def _session(self, asked: Mapping[str, Any], records: int | None = None) -> session:
+        places = {what: self._base(asked["name"], f".{what}{end}") for what, end in (("store", ""), ("receipt", ".json"))}
+        return session(asked, self.roster, self.key, records=records, **places, **self._options)  # type: ignore[arg-type]
+
+    def _base(self, name: str, end: str) -> Path:
+        return self.folder / f"{file_name(name)}-{file_name(self._members.name(self._place))}{end}"
+
+
+class OneParty:
+    """The rounds of a session for one party, which are opened when they are first asked for."""
+
+    def __init__(self, joining: session, place: PartyId, kept: Path) -> None:
+        self._joining, self._place, self._kept = joining, place, kept
+        self._rounds: Rounds | None = None
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._rounds is not None and not self._ended:
+            self._ended = True
+            self._joining.__exit__(kind, error, trace)
+
+    def _open(self) -> Rounds:
+        if self._rounds is None:
+            if self._kept.exists() and not self._joining.store.exists():
+                raise InputError(f"{self._kept} is of another fit, as this one has no store: move it away, or give a name")
+            self._rounds = self._joining.__enter__()
+        return self._rounds
+
+    @property
+    def terms(self) -> SessionTerms:
+        return self._joining.contract.terms
+
+    @property
+    def over(self) -> bool:
+        return self._ended or self._open().over
+
+    @property
+    def begun(self) -> int:
+        return self._open().begun
+
+    @property
+    def round(self) -> int:
+        return self._open().round
+
+    @property
+    def epsilon(self) -> float:
+        return self._open().epsilon
+
+    def last(self) -> RoundMean[str] | None:
+        """The mean of the last round, also after a restart; None if there is none."""
+        return self._open().last()
+
+    def mean(
+        self,
+        vectors: Mapping[PartyId, NDArray[Any]],
+        *,
+        clip: float | None = None,
+        leaves: Mapping[PartyId, int] | None = None,
+    ) -> RoundMean[str]:
+        """One round, with the vector of this party by its place. Raises :class:`InputError` for ``leaves``, and after the end."""
+        if leaves:
+            raise InputError("leaves is to try what happens where all parties are in one process: leave it out at a site")
+        if self._ended:
+            raise InputError("this party's part in the session has ended: its budget is spent, or was given back")
+        return self._open().mean(vectors[self._place], clip=clip)

@@ -1,0 +1,50 @@
+"""What the estimators have in common that are one study of statistics: its tables, its contract and its release."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quietmean.learning.estimators.base import OUTCOME, Array, Private, estimator
+from quietmean.learning.estimators.certificate import FitCertificate
+from quietmean.learning.estimators.one_shot import OneShot, planned, release
+from quietmean.learning.sites import parties_of, site_of
+from quietmean.statistics import INDICATOR
+
+
+@estimator
+class OneStudy(Private):
+    """An estimator whose fit is one study."""
+
+    @abstractmethod
+    def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+        """The statistics of a study, and how its outcome is declared."""
+
+    def _tables(self, limits: Array) -> dict[str, Any]:
+        """A study of the columns and perhaps the outcome."""
+        statistics, outcome = self._questions(len(limits))
+        columns = [
+            {"name": name, "low": low, "high": high, "missing": INDICATOR}
+            for name, (low, high) in zip(self._names(len(limits)), limits.tolist(), strict=True)
+        ]
+        return {
+            "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
+            "statistic": [dict(one) for one in statistics],
+            "accept_wide": self.accept_wide,
+            **site_of(self.site).agreed(type(self).__name__.lower()),
+            **self._budget(),
+        }
+
+    def _contract(self, limits: Array) -> Any:
+        site = site_of(self.site)
+        return site.contract(planned(self._tables(limits), parties_of(site, None))[0])
+
+    def _release(self, limits: Array, parts: Sequence[Array]) -> OneShot:
+        """One study of the columns and perhaps the outcome, whose values are the last column of each part."""
+        found = release(self._tables(limits), parts, site_of(self.site))
+        self._certify(FitCertificate.of_study(found.outcome))
+        self.estimates_ = found.estimates
+        flags = [flag.message for one in found.estimates for flag in one.flags]
+        self._tell([*found.notes, *dict.fromkeys(flags)])
+        return found

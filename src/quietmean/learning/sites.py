@@ -1,0 +1,148 @@
+"""Where the parties of a fit are: all of them in this process, or one of them here and the others at other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId, Vector
+from quietmean.planning.plan import Plan
+from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, SessionTerms
+from quietmean.statistics import Encoded, what_did_not_fit
+from quietmean.studies.outcome import StudyOutcome, conclude
+from quietmean.studies.study import Study
+
+Array = NDArray[np.float64]
+
+
+class Means(AbstractContextManager["Means"], Protocol):
+    """The rounds of a session, for the parties that are here. The normal end of a ``with`` statement ends their part for good."""
+
+    @property
+    def terms(self) -> SessionTerms: ...
+    @property
+    def over(self) -> bool: ...
+    @property
+    def begun(self) -> int: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def round(self) -> int:
+        """The number of the last round that began here; 0 before the first."""
+        ...
+
+    def last(self) -> RoundMean[Any] | None:
+        """The mean of the last round, also after a restart; None where there is none."""
+        ...
+
+    def mean(
+        self,
+        vectors: Mapping[PartyId, NDArray[Any]],
+        *,
+        clip: float | None = None,
+        leaves: Mapping[PartyId, int] | None = None,
+    ) -> RoundMean[Any]:
+        """One round, with the vectors of the parties that are here, by place."""
+        ...
+
+
+@runtime_checkable
+class Site(Protocol):
+    """Where the parties of a fit are. ``quietmean.Site`` is one party between machines, :class:`InOneProcess` all of them."""
+
+    @property
+    def members(self) -> int | None:
+        """How many parties there are in all; None where the data say it."""
+        ...
+
+    def agreed(self, kind: str) -> Mapping[str, Any]:
+        """Name and time-outs of a fit of this ``kind``, by the fields of a study file; none where all are here."""
+        ...
+
+    def here(self, parties: int) -> Sequence[PartyId]:
+        """The places of the parties whose data are here, among so many."""
+        ...
+
+    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> Means:
+        """A session by the fields of a session file; ``records``: of the party that is here. ``more``: ``weights``, ``store``."""
+        ...
+
+    def keeps(self, asked: Mapping[str, Any]) -> Path | None:
+        """The file in which a fit of such a session is kept after each round; None: nowhere."""
+        ...
+
+    def contract(self, asked: Study | Mapping[str, Any]) -> Any:
+        """What the party that is here says yes to with a study or a session."""
+        ...
+
+    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+        """One study of the records of the parties that are here, (rows, columns) each: what came of it, the mean that was
+        released, and sentences for the owners of the data."""
+        ...
+
+
+@dataclass(frozen=True)
+class InOneProcess:
+    """All parties in this process, with real noise of their own. ``engine``: carries out each round."""
+
+    engine: Engine = field(default_factory=MemoryEngine)
+
+    @property
+    def members(self) -> None:
+        return None
+
+    def agreed(self, kind: str) -> Mapping[str, Any]:
+        return {}
+
+    def here(self, parties: int) -> Sequence[PartyId]:
+        return range(parties)
+
+    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> Means:
+        fields = {name: value for name, value in asked.items() if name != "purpose"}
+        return Session(parties=parties, engine=self.engine, **fields, **more)
+
+    def keeps(self, asked: Mapping[str, Any]) -> Path | None:
+        return None
+
+    def contract(self, asked: Study | Mapping[str, Any]) -> Any:
+        raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
+
+    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+        workload = study.workload
+        encoded = [workload.encode(part, step=plan.value_step) for part in parts]
+        values = {party: plan.admit(one.vector, one.weight).vector for party, one in enumerate(encoded)}
+        weights = np.array([one.weight for one in encoded])
+        found = self.engine.exchange(plan, 1, values, weights, {})
+        return conclude(workload, plan.target, found.execution, found.mean), found.mean, what_did_not_fit(encoded)
+
+
+def site_of(given: Any) -> Site:
+    """All parties here by default. Raises :class:`InputError` for what is no site."""
+    if given is None:
+        return InOneProcess()
+    if not isinstance(given, Site):
+        raise InputError(f"site is {given!r}: give a quietmean.Site, or leave it out to have all parties in this process")
+    return given
+
+
+def parties_of(site: Site, given: int | None) -> int:
+    """How many there are. Raises :class:`InputError` where nobody says it, or the roster says another number."""
+    known = given if site.members is None else site.members
+    if known is None:
+        raise InputError("parties is not given: say how many there are, or give a quietmean.Site, whose roster says it")
+    if given not in (None, known):
+        raise InputError(f"parties is {given} and the roster has {known}: leave parties out")
+    return known
+
+
+def clamped_note(parts: Sequence[Array], limits: Array) -> list[str]:
+    """What did not fit of records (rows, d) that take no study; ``limits``: bounds, shape (d, 2)."""
+    counts = [(int(((part < limits[:, 0]) | (part > limits[:, 1])).sum()), int(np.isnan(part).sum())) for part in parts]
+    return what_did_not_fit([Encoded(np.zeros(0), 1.0, *each) for each in counts])
