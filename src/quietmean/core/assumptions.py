@@ -184,6 +184,6 @@ STANDING = (PASSIVE, CHANNELS, LOGS, SILENT, ATTENDANCE, PUBLIC, BOUNDS, PERSON,
 
 def with_own(*own: Assumption) -> tuple[Assumption, ...]:
     """:data:`STANDING` with those of a protocol: one with a known key takes its place, others come after the first."""
-    known = {one.key: one for one in own}
-    standing = [known.pop(one.key, one) for one in STANDING]
-    return (*standing[:1], *known.values(), *standing[1:])
+    own_by_key = {one.key: one for one in own}
+    standing = [own_by_key.pop(one.key, one) for one in STANDING]
+    return (*standing[:1], *own_by_key.values(), *standing[1:])

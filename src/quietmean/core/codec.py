@@ -66,24 +66,24 @@ def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
 
 def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse) -> Decoded:
     """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, deep nesting included."""
-    found = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
+    decoded = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
     # Whatever looks into it later need not think of that.
     if _depth(raw.encode() if isinstance(raw, str) else raw) > _DEEPEST:
         raise refuse(f"lists and objects in each other, more than {_DEEPEST} deep")
-    return found
+    return decoded
 
 
 def decode_toml(raw: bytes, refuse: Refuse) -> dict[str, Any]:
     """A table from TOML, whoever wrote it; ``refuse`` makes the error for all else."""
-    found = _read(lambda: tomllib.loads(raw.decode("utf-8")), refuse)
-    level: list[Any] = [found]
+    table = _read(lambda: tomllib.loads(raw.decode("utf-8")), refuse)
+    level: list[Any] = [table]
     for _ in range(_DEEPEST):
         level = [
             item for one in level if isinstance(one, dict | list) for item in (one.values() if isinstance(one, dict) else one)
         ]
     if level:
         raise refuse(f"tables and lists in each other, more than {_DEEPEST} deep")
-    return found
+    return table
 
 
 def convert(raw: Any, kind: type[Decoded], refuse: Refuse, *, strict: bool = True) -> Decoded:

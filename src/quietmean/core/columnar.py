@@ -94,9 +94,9 @@ def _number(cell: Any) -> Any:
 def _first_that_can(calls: Sequence[Callable[[], Any]]) -> Any:
     """What the first of them returns that does not fail; as the last one fails if all do."""
     for call in calls[:-1]:
-        found = _anyway(call)
-        if found is not None:
-            return found
+        returned = _anyway(call)
+        if returned is not None:
+            return returned
     return calls[-1]()
 
 

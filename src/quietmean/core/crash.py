@@ -16,8 +16,8 @@ def hide_error_texts() -> None:
     In the main thread and in others, in tasks and callbacks of an event loop, in destructors, and wherever one is logged.
     """
     sys.excepthook = _show
-    threading.excepthook = lambda told: _show(told.exc_type, told.exc_value, told.exc_traceback)
-    sys.unraisablehook = lambda told: _show(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda raised: _show(raised.exc_type, raised.exc_value, raised.exc_traceback)
+    sys.unraisablehook = lambda raised: _show(raised.exc_type, raised.exc_value, raised.exc_traceback)
     logging.setLogRecordFactory(_LogRecord)
 
 

@@ -19,13 +19,13 @@ def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: t
     Each is a complete subclass of ``base``; ``word`` names one in errors. Raises :class:`InputError` for an entry point that
     cannot be loaded, is no such class, or has the name of another one.
     """
-    found = dict(built_in)
+    kinds = dict(built_in)
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         kind = _load(entry, word, base)
-        if kind.name in found:
+        if kind.name in kinds:
             raise InputError(f"{word} {kind.name!r} ({entry.value}) is registered already: give it another name")
-        found[kind.name] = kind
-    return found
+        kinds[kind.name] = kind
+    return kinds
 
 
 def _load(entry: EntryPoint, word: str, base: type) -> Any:

@@ -37,13 +37,13 @@ def on_grid(vector: Vector, step: float) -> bool:
     with np.errstate(over="ignore"):
         units = np.asarray(np.divide(vector, step))
     nearest = np.asarray(np.rint(units))
-    whole = bool((units == nearest).all())
-    small = bool((np.abs(units, out=units) < LARGEST_UNITS).all())
+    are_whole = bool((units == nearest).all())
+    are_small = bool((np.abs(units, out=units) < LARGEST_UNITS).all())
     # A quotient by another number than a power of two may be rounded to a whole one.
     nearest *= step
-    whole = whole and (_is_power(step) or bool((nearest == vector).all()))
+    are_whole = are_whole and (_is_power(step) or bool((nearest == vector).all()))
     _clear(units, nearest)
-    return whole and small
+    return are_whole and are_small
 
 
 def within(vector: Vector, largest: float) -> bool:
@@ -145,8 +145,8 @@ def squared_units(vector: Vector, step: float) -> int:
     high, low = units >> 27, units & (2**27 - 1)
     total = 0
     for begin in range(0, units.size, _SQUARES):
-        one, other = high[begin : begin + _SQUARES], low[begin : begin + _SQUARES]
-        total += (int(one @ one) << 54) + (int(one @ other) << 28) + int(other @ other)
+        high_part, low_part = high[begin : begin + _SQUARES], low[begin : begin + _SQUARES]
+        total += (int(high_part @ high_part) << 54) + (int(high_part @ low_part) << 28) + int(low_part @ low_part)
     return total
 
 

@@ -257,13 +257,13 @@ class InputDomain:
     @classmethod
     def parse(cls, raw: Any) -> Self:
         """The inverse of :meth:`describe`. Raises :class:`InputError` for an unknown kind or field."""
-        if not (isinstance(raw, list) and raw and all(isinstance(one, Mapping) for one in raw)):
+        if not (isinstance(raw, list) and raw and all(isinstance(document, Mapping) for document in raw)):
             raise InputError("domain must be a list of objects, each with a kind: make the plan anew with quietmean plan")
         parts: list[Part] = []
-        for one in raw:
-            kind = _KINDS[require_known("domain kind", one.get("kind"), _KINDS)]
-            refuse_unknown(f"a domain of kind {kind.kind}", one, ["kind", *parameters_of(kind)])
-            part = kind.read(one)
+        for document in raw:
+            kind = _KINDS[require_known("domain kind", document.get("kind"), _KINDS)]
+            refuse_unknown(f"a domain of kind {kind.kind}", document, ["kind", *parameters_of(kind)])
+            part = kind.read(document)
             part.require_complete()
             parts.append(part)
         return cls(tuple(parts))

@@ -21,7 +21,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"file {path} does not exist: check the path") from None
     except OSError as error:
         raise unreadable(reason_of(error)) from None
-    found = decode_json(raw, object, unreadable)
-    if not isinstance(found, dict):
+    document = decode_json(raw, object, unreadable)
+    if not isinstance(document, dict):
         raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
-    return found
+    return document

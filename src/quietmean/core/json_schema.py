@@ -56,21 +56,26 @@ def declared_fields(kind: type[Configured]) -> dict[str, Schema]:
     return {one.key: described(_of(one), one.help) for one in parameters_of(kind).values()}
 
 
-def _of(one: Parameter) -> Schema:
-    if one.read is not None or one.write is not None:
+def _of(parameter: Parameter) -> Schema:
+    if parameter.read is not None or parameter.write is not None:
         # Its own form in JSON, which only its reader knows.
         return {}
-    limits = {"minimum": one.at_least, "exclusiveMinimum": one.above, "maximum": one.at_most, "exclusiveMaximum": one.below}
+    limits = {
+        "minimum": parameter.at_least,
+        "exclusiveMinimum": parameter.above,
+        "maximum": parameter.at_most,
+        "exclusiveMaximum": parameter.below,
+    }
     numeric = {name: limit for name, limit in limits.items() if limit is not None}
     forms: list[Schema] = []
-    for kind in one.kinds:
-        if one.choices:
-            forms.append({"enum": list(one.choices)})
+    for kind in parameter.kinds:
+        if parameter.choices:
+            forms.append({"enum": list(parameter.choices)})
         elif isinstance(kind, type) and issubclass(kind, StrEnum):
             forms.append({"enum": [str(choice) for choice in kind]})
         elif kind in _TYPES:
             forms.append({"type": _TYPES[kind], **(numeric if kind in (int, float) else {})})
         else:
             return {}
-    forms += [{"const": "auto"}] * one.auto + [{"type": "null"}] * one.optional
+    forms += [{"const": "auto"}] * parameter.auto + [{"type": "null"}] * parameter.optional
     return forms[0] if len(forms) == 1 else {"anyOf": forms}

@@ -16,15 +16,17 @@ Result = TypeVar("Result")
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
-    known = [name for name in _names(function) if name != "self"]
+    keyword_names = [name for name in _names(function) if name != "self"]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         for name in keywords:
-            if name not in known:
-                raise InputError(f"{called} has no keyword {name!r}{nearest(name, known)}: it has {', '.join(known)}")
+            if name not in keyword_names:
+                raise InputError(
+                    f"{called} has no keyword {name!r}{nearest(name, keyword_names)}: it has {', '.join(keyword_names)}"
+                )
         return function(*arguments, **keywords)
 
     return checked

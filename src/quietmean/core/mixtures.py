@@ -192,22 +192,22 @@ class Blocks(Mixture):
         )
 
     def holds(self, vector: Vector, scale: float) -> bool:
-        found = vector.reshape(self.groups, BLOCK_SIZE) / (scale * self.scale)
-        present = found[:, 0] / self.weight
+        blocks = vector.reshape(self.groups, BLOCK_SIZE) / (scale * self.scale)
+        present = blocks[:, 0] / self.weight
         within = bool(present.min() >= 0 and present.sum() <= 1 + _ROUNDING)
-        return within and all(_are_moments(one[1:], part) for one, part in zip(found, present.tolist(), strict=True))
+        return within and all(_are_moments(one[1:], part) for one, part in zip(blocks, present.tolist(), strict=True))
 
     def move(self, vector: Vector, scale: float) -> None:
         factor = scale * self.scale
-        found = np.clip(vector.reshape(self.groups, BLOCK_SIZE) / factor, -1e3, 1e3)
-        present = found[:, 0] / self.weight
+        blocks = np.clip(vector.reshape(self.groups, BLOCK_SIZE) / factor, -1e3, 1e3)
+        present = blocks[:, 0] / self.weight
         _into_simplex(present, 1.0)
         # Less of a group than rounding of the others could be.
         present[present < _NEGLIGIBLE] = 0.0
-        found[:, 0] = present * self.weight
-        for row, part in zip(found, present.tolist(), strict=True):
+        blocks[:, 0] = present * self.weight
+        for row, part in zip(blocks, present.tolist(), strict=True):
             row[1:] = _nearest_moments(row[1:], part)
-        vector[:] = (found * factor).ravel()
+        vector[:] = (blocks * factor).ravel()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -281,9 +281,9 @@ class Sums(Mixture):
 def _into_simplex(vector: Vector, total: float) -> None:
     """Entries below 0 become 0, and too much of all of them is scaled down, in place."""
     np.clip(vector, 0.0, total, out=vector)
-    found = float(vector.sum())
-    if found > total:
-        vector *= total / found * _INSIDE
+    entry_sum = float(vector.sum())
+    if entry_sum > total:
+        vector *= total / entry_sum * _INSIDE
 
 
 def _are_moments(block: Array, present: float) -> bool:

@@ -159,10 +159,10 @@ class Output:
 def require_apart(outputs: Iterable[Output], *others: Path) -> None:
     """Raises :class:`InputError` where two of them, or one of them and another file of the same command, are one file."""
     taken = {other.resolve(): str(other) for other in others}
-    for one in outputs:
-        if (before := taken.get(one.path.resolve())) is not None:
-            raise InputError(f"{before} and {one.what} would be one file, {one.path}: name another with {one.option}")
-        taken[one.path.resolve()] = one.what
+    for output in outputs:
+        if (before := taken.get(output.path.resolve())) is not None:
+            raise InputError(f"{before} and {output.what} would be one file, {output.path}: name another with {output.option}")
+        taken[output.path.resolve()] = output.what
 
 
 def json_object(content: bytes) -> dict[str, Any]:

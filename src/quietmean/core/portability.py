@@ -165,10 +165,10 @@ def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, conten
     """
     if sys.platform == "win32":
         place = root
-        for one in folders:
-            place /= one
+        for folder in folders:
+            place /= folder
             place.mkdir(exist_ok=True)
-            if place.is_symlink() or place.resolve() != place.parent.resolve() / one:
+            if place.is_symlink() or place.resolve() != place.parent.resolve() / folder:
                 raise NotADirectoryError(errno.ENOTDIR, "it is a link, which is not followed", str(place))
         try:
             with (place / fresh).open("xb") as file:
@@ -182,10 +182,10 @@ def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, conten
     with contextlib.ExitStack() as stack:
         opened = [os.open(root, flags)]
         stack.callback(os.close, opened[0])
-        for one in folders:
+        for folder in folders:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(one, dir_fd=opened[-1])
-            opened.append(os.open(one, flags | os.O_NOFOLLOW, dir_fd=opened[-1]))
+                os.mkdir(folder, dir_fd=opened[-1])
+            opened.append(os.open(folder, flags | os.O_NOFOLLOW, dir_fd=opened[-1]))
             stack.callback(os.close, opened[-1])
         inner = opened[-1]
         try:

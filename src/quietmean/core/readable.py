@@ -110,8 +110,8 @@ def p_phrase(p_value: float) -> str:
 
 def degrees_text(degrees: Sequence[float]) -> str:
     """Degrees of freedom: "df 4,112", of an F "df 2 and 57.3"; nothing where they are endless or not known."""
-    known = [fixed(one, 0) if one >= 100 else plain(one, 3) for one in degrees if math.isfinite(one)]
-    return f"df {' and '.join(known)}" if known else ""
+    texts = [fixed(one, 0) if one >= 100 else plain(one, 3) for one in degrees if math.isfinite(one)]
+    return f"df {' and '.join(texts)}" if texts else ""
 
 
 def outcome_text(name: str, symbol: str, statistic: float, degrees: Sequence[float], p_value: float) -> str:
@@ -127,9 +127,9 @@ def day_text(days: float, since: str, rounding: str = "nearest") -> str:
     """
     if not math.isfinite(days):
         return _not_finite(days)
-    whole = {"down": math.floor, "up": math.ceil}.get(rounding, round)(days)
+    whole_days = {"down": math.floor, "up": math.ceil}.get(rounding, round)(days)
     try:
-        return (datetime.date.fromisoformat(since) + datetime.timedelta(days=whole)).isoformat()
+        return (datetime.date.fromisoformat(since) + datetime.timedelta(days=whole_days)).isoformat()
     except (OverflowError, ValueError):
         return UNKNOWN
 
@@ -149,10 +149,10 @@ def epsilon_text(epsilon: float) -> str:
 
 def nats_text(nats: float, revealed: float, prior_sd: float, upper: bool) -> str:
     """Mutual information and the share ``revealed`` of a value's variance, both rounded up."""
-    most, share = epsilon_text(nats), epsilon_text(revealed)
+    shown, share = epsilon_text(nats), epsilon_text(revealed)
     at_most = "at most " if upper else ""
     return (
-        f"{at_most}{most} nats a coordinate, which explain {at_most}{share} of the variance of a normal value of standard "
+        f"{at_most}{shown} nats a coordinate, which explain {at_most}{share} of the variance of a normal value of standard "
         f"deviation {prior_sd:g}"
     )
 

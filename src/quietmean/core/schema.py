@@ -191,8 +191,8 @@ class Parameter:
         if isinstance(value, StrEnum):
             return str(value)
         # A number is one in JSON, also where Python was given a whole one: the same value, the same digest.
-        whole = is_kind(value, int) and float in self.kinds and int not in self.kinds
-        return float(value) if whole else value
+        is_float = is_kind(value, int) and float in self.kinds and int not in self.kinds
+        return float(value) if is_float else value
 
 
 def is_kind(raw: Any, kind: type) -> bool:
@@ -230,8 +230,8 @@ def parameter(
 
     ``required``: an open field must be in an execution file. By default an option's flag and its key in JSON are its name.
     """
-    known = {name: value for name, value in locals().items() if name != "default"}
-    return field(default=default, metadata={"parameter": known})
+    declaration = {name: value for name, value in locals().items() if name != "default"}
+    return field(default=default, metadata={"parameter": declaration})
 
 
 def parameters_of(kind: type[Any]) -> dict[str, Parameter]:
@@ -246,15 +246,23 @@ _KNOWN: dict[type[Any], dict[str, Parameter]] = {}
 
 def _declared(kind: type[Any]) -> dict[str, Parameter]:
     hints = typing.get_type_hints(kind)
-    found: dict[str, Parameter] = {}
-    for one in fields(kind):
-        if "parameter" in one.metadata:
-            known = dict(one.metadata["parameter"])
-            known |= {"key": known["key"] or one.name, "choices": tuple(known["choices"])}
-            known["flag"] = (known["flag"] if known["flag"] != "" else one.name.replace("_", "-")) if known["option"] else None
-            known["written"] = known["written"] or (lambda value, name=one.name: getattr(value, name) is not None)
-            found[one.name] = Parameter(name=one.name, kind=hints[one.name], default=one.default, **known)
-    return found
+    parameters: dict[str, Parameter] = {}
+    for declared in fields(kind):
+        if "parameter" in declared.metadata:
+            declaration = dict(declared.metadata["parameter"])
+            declaration |= {"key": declaration["key"] or declared.name, "choices": tuple(declaration["choices"])}
+            declaration["flag"] = (
+                (declaration["flag"] if declaration["flag"] != "" else declared.name.replace("_", "-"))
+                if declaration["option"]
+                else None
+            )
+            declaration["written"] = declaration["written"] or (
+                lambda value, name=declared.name: getattr(value, name) is not None
+            )
+            parameters[declared.name] = Parameter(
+                name=declared.name, kind=hints[declared.name], default=declared.default, **declaration
+            )
+    return parameters
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -263,15 +271,17 @@ class Configured:
 
     def __new__(cls, *arguments: Any, **fields_: Any) -> Self:
         """Raises :class:`InputError` for a keyword that is no field, with the nearest one that is."""
-        known = [one.name for one in fields(cls) if one.init]
+        field_names = [one.name for one in fields(cls) if one.init]
         for name in fields_:
-            if name not in known:
-                raise InputError(f"{cls.__name__} has no field {name!r}{nearest(name, known)}: it has {', '.join(known)}")
+            if name not in field_names:
+                raise InputError(
+                    f"{cls.__name__} has no field {name!r}{nearest(name, field_names)}: it has {', '.join(field_names)}"
+                )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, known in parameters_of(type(self)).items():
-            known.check(getattr(self, name))
+        for name, declaration in parameters_of(type(self)).items():
+            declaration.check(getattr(self, name))
 
     def __repr__(self) -> str:
         changed = (
@@ -289,13 +299,21 @@ class Configured:
 
     def _compared(self) -> bytes:
         """All fields, also those that files leave out: they determine how open ones are made."""
-        known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items())
-        return canonical_json({one.name: one.to_json(value) for one, value in known if value is not OPEN})
+        values = ((declaration, getattr(self, name)) for name, declaration in parameters_of(type(self)).items())
+        return canonical_json(
+            {declaration.name: declaration.to_json(value) for declaration, value in values if value is not OPEN}
+        )
 
     def chosen(self) -> dict[str, Any]:
         """The options in which it is not as by default, by their names in sentences."""
-        known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items() if one.option)
-        return {one.named: value for one, value in known if value is not OPEN and not _same(value, one.default)}
+        values = (
+            (declaration, getattr(self, name)) for name, declaration in parameters_of(type(self)).items() if declaration.option
+        )
+        return {
+            declaration.named: value
+            for declaration, value in values
+            if value is not OPEN and not _same(value, declaration.default)
+        }
 
     @contextlib.contextmanager
     def saying_what_was_chosen(self) -> Iterator[None]:
@@ -306,8 +324,8 @@ class Configured:
             chosen = self.chosen()
             if not chosen or any(_named_in(str(error), name) for name in chosen):
                 raise
-            told = ", ".join(f"{name} = {_brief(value)}" for name, value in chosen.items())
-            raise InputError(f"{error} (chosen: {told})") from None
+            choices = ", ".join(f"{name} = {_brief(value)}" for name, value in chosen.items())
+            raise InputError(f"{error} (chosen: {choices})") from None
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
@@ -318,9 +336,9 @@ class Configured:
     def describe(self) -> dict[str, Any]:
         """Plain JSON data, without what is open."""
         return {
-            one.key: one.to_json(getattr(self, name))
-            for name, one in parameters_of(type(self)).items()
-            if getattr(self, name) is not OPEN and one.written(self)
+            declaration.key: declaration.to_json(getattr(self, name))
+            for name, declaration in parameters_of(type(self)).items()
+            if getattr(self, name) is not OPEN and declaration.written(self)
         }
 
     def filled(self, **defaults: Any) -> Self:
@@ -329,9 +347,9 @@ class Configured:
 
     def require_complete(self) -> None:
         """Raises :class:`InputError` with the name of a required field that is open."""
-        for name, one in parameters_of(type(self)).items():
-            if one.required and getattr(self, name) is OPEN:
-                raise missing_field(one.key, one.wanted)
+        for name, declaration in parameters_of(type(self)).items():
+            if declaration.required and getattr(self, name) is OPEN:
+                raise missing_field(declaration.key, declaration.wanted)
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -378,8 +396,8 @@ def missing_field(name: str, wanted: str) -> InputError:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?" for a misspelt name, or nothing if no known one is near."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def given_value(value: Any, default: Any) -> Any:

@@ -121,9 +121,13 @@ def _rows_of_excel(book: Any, sheet: Any) -> Iterator[Row]:
                     above.clear()
 
 
-def _number(said: str | None, before: int) -> int:
+def _number(stated: str | None, before: int) -> int:
     """Of a row: as it says, where that can be, else one more than the row before it."""
-    return int(said) if said is not None and re.fullmatch("[0-9]{1,7}", said) and 1 <= int(said) <= _MOST_ROWS else before + 1
+    return (
+        int(stated)
+        if stated is not None and re.fullmatch("[0-9]{1,7}", stated) and 1 <= int(stated) <= _MOST_ROWS
+        else before + 1
+    )
 
 
 def _cell(parser: Any, element: Any) -> tuple[int, Any]:

@@ -27,9 +27,9 @@ def frame_of(rows: Rows, kinds: Kinds | None = None) -> DataFrame:
     ``kinds``: where it has every column, the frame has them also without rows.
     """
     polars = import_extra("polars", "tables", "making a data frame")
-    found = [dict(row) for row in rows]
-    given: dict[str, Any] = {"schema_overrides": kinds} if found else {"schema": kinds}
-    frame: DataFrame = polars.DataFrame(found, infer_schema_length=None, **given)
+    records = [dict(row) for row in rows]
+    given: dict[str, Any] = {"schema_overrides": kinds} if records else {"schema": kinds}
+    frame: DataFrame = polars.DataFrame(records, infer_schema_length=None, **given)
     return frame
 
 

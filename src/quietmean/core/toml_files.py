@@ -45,5 +45,5 @@ def fault(place: Place, kind: str, message: str, root: type[BaseModel], tables: 
     if kind != "extra_forbidden":
         return f"{text}: {message.lower()}"
     table = tables.get(str(place[0]), root) if len(place) > 1 else root
-    known = [field.alias or name for name, field in table.model_fields.items()]
-    return f"{text} is unknown{nearest(str(place[-1]), known)}"
+    field_names = [field.alias or name for name, field in table.model_fields.items()]
+    return f"{text} is unknown{nearest(str(place[-1]), field_names)}"

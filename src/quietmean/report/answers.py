@@ -73,20 +73,30 @@ def _note(text: str) -> str:
 
 def _method(answer: Answer) -> str:
     """How many records, how it was found, what the intervals are of, and what it used."""
-    found = answer.estimates
-    how = f"{found.method[:1].upper()}{found.method[1:]}. It used {percent_text(answer.budget_part)} of the privacy budget."
-    parts = [*_complete(answer), str(found.summary.get("footnote", "")), how, _about_bins(answer)]
+    estimates = answer.estimates
+    how = (
+        f"{estimates.method[:1].upper()}{estimates.method[1:]}. It used {percent_text(answer.budget_part)} of the privacy budget."
+    )
+    parts = [*_complete(answer), str(estimates.summary.get("footnote", "")), how, _about_bins(answer)]
     return " ".join(part for part in parts if part)
 
 
 def _complete(answer: Answer) -> list[str]:
     """Of how many records an answer is."""
-    found = answer.estimates.completeness
-    if found is None:
+    completeness = answer.estimates.completeness
+    if completeness is None:
         return []
-    noise = f" (noise ± {error_text(found.present_error)})" if found.present_error and math.isfinite(found.present_error) else ""
-    without = f"; {fixed(found.missing, 0)} without a value that it needs" if found.missing > 2 * found.missing_error else ""
-    return [f"n = {fixed(found.present, 0)}{noise}{without}."]
+    noise = (
+        f" (noise ± {error_text(completeness.present_error)})"
+        if completeness.present_error and math.isfinite(completeness.present_error)
+        else ""
+    )
+    without = (
+        f"; {fixed(completeness.missing, 0)} without a value that it needs"
+        if completeness.missing > 2 * completeness.missing_error
+        else ""
+    )
+    return [f"n = {fixed(completeness.present, 0)}{noise}{without}."]
 
 
 def _about_bins(answer: Answer) -> str:
@@ -99,30 +109,30 @@ def _about_bins(answer: Answer) -> str:
     return "The interval of the noise is for what the same binned records give."
 
 
-def _part_of_bins(found: Estimates) -> str:
+def _part_of_bins(estimates: Estimates) -> str:
     """Which part of its interval that is at most, where it is some."""
-    ends = found.of_noise if found.of_population is None else found.of_population
+    ends = estimates.of_noise if estimates.of_population is None else estimates.of_population
     width = ends[:, 1] - ends[:, 0]
-    known = np.isfinite(width) & (width > 0) & np.isfinite(found.value)
-    if found.resolution is None or not known.any():
+    has_width = np.isfinite(width) & (width > 0) & np.isfinite(estimates.value)
+    if estimates.resolution is None or not has_width.any():
         return ""
-    most = min(float((found.resolution.sum(axis=1)[known] / width[known]).max()), 1.0)
+    largest = min(float((estimates.resolution.sum(axis=1)[has_width] / width[has_width]).max()), 1.0)
     return (
-        f", up to {100 * most:.0f} % of an interval: more bins, or edges nearer together, make them shorter"
-        if most >= 0.25
+        f", up to {100 * largest:.0f} % of an interval: more bins, or edges nearer together, make them shorter"
+        if largest >= 0.25
         else ""
     )
 
 
 def _printed(summary: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
     """A table that the statistic prints itself, and one line for its rows of which the noise hides all."""
-    found = printed_table(summary)
-    if found is None:
+    table = printed_table(summary)
+    if table is None:
         return None
-    hidden = [row for row in found.rows if HIDDEN in row and set(row[1:]) <= {HIDDEN, UNKNOWN, ""}]
-    rows = [list(row) for row in found.rows if row not in hidden or len(hidden) <= _MOST_HIDDEN]
-    notes = [f"Hidden by the noise: {listed([row[0] for row in hidden], _MOST_NAMED)}."] if len(rows) < len(found.rows) else []
-    return {"heads": list(found.heads), "rows": rows, "tall": False, "key": 0}, notes
+    hidden = [row for row in table.rows if HIDDEN in row and set(row[1:]) <= {HIDDEN, UNKNOWN, ""}]
+    rows = [list(row) for row in table.rows if row not in hidden or len(hidden) <= _MOST_HIDDEN]
+    notes = [f"Hidden by the noise: {listed([row[0] for row in hidden], _MOST_NAMED)}."] if len(rows) < len(table.rows) else []
+    return {"heads": list(table.heads), "rows": rows, "tall": False, "key": 0}, notes
 
 
 def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) -> tuple[dict[str, Any], list[str]]:
@@ -138,21 +148,21 @@ def _table(answer: Answer, document: Mapping[str, Any], truth: Answer | None) ->
 
 def _columns(answer: Answer, terms: Sequence[Term], exact: Mapping[str, float]) -> dict[str, Sequence[str]]:
     """The columns of the table by their heads; those that say nothing are left out."""
-    found, texts = answer.estimates, [shown(term) for term in terms]
+    estimates, texts = answer.estimates, [shown(term) for term in terms]
     columns: dict[str, Sequence[str]] = {
         "term": [term.label or answer.statistic.text for term in terms],
-        "estimate": [one.estimate for one in texts],
-        "± noise": [one.noise_error for one in texts],
-        "95 % for the noise": [one.noise for one in texts],
+        "estimate": [text.estimate for text in texts],
+        "± noise": [text.noise_error for text in texts],
+        "95 % for the noise": [text.noise for text in texts],
     }
-    if found.of_population is not None:
+    if estimates.of_population is not None:
         label = "95 % for the population"
-        based = "model-based" in found.method or any(flag.code == "model-based" for flag in found.flags)
-        columns[f"{label} (model-based)" if based else label] = [one.population for one in texts]
-    if any(one.p for one in texts):
-        columns["p"] = [one.p for one in texts]
-    if len({one.n for one in texts if one.n}) > 1:
-        columns["n"] = [one.n for one in texts]
+        based = "model-based" in estimates.method or any(flag.code == "model-based" for flag in estimates.flags)
+        columns[f"{label} (model-based)" if based else label] = [text.population for text in texts]
+    if any(text.p for text in texts):
+        columns["p"] = [text.p for text in texts]
+    if len({text.n for text in texts if text.n}) > 1:
+        columns["n"] = [text.n for text in texts]
     if exact:
         columns["without noise"] = [_exact(term, exact[term.term]) for term in terms]
     return columns
@@ -171,5 +181,5 @@ def _exact(term: Term, value: float) -> str:
 
 def _tests(answer: Answer) -> list[str]:
     """Those with a p-value. Of two groups the analysis of variance says what the t test does."""
-    found = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
-    return [test.sentence(name) for name, test in found.items() if not (name == "anova" and "t-test" in found)]
+    tests = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
+    return [test.sentence(name) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]

@@ -35,10 +35,12 @@ WIDE = 5.0
 LEFT, RIGHT, TOP, BOTTOM = 0.7, 0.15, 0.15, 0.55
 
 
-def wider_ends(found: Estimates) -> Array:
+def wider_ends(estimates: Estimates) -> Array:
     """The intervals of the population, or of the noise where there are none: (terms, 2)."""
-    known = found.of_population
-    return found.of_noise if known is None else np.where(np.isfinite(known), known, found.of_noise)
+    of_population = estimates.of_population
+    return (
+        estimates.of_noise if of_population is None else np.where(np.isfinite(of_population), of_population, estimates.of_noise)
+    )
 
 
 def quiet(axes: Axes, *, across: bool = True) -> None:
@@ -58,8 +60,8 @@ def _separated(axis: Axis) -> None:
 
     class Separated(ScalarFormatter):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            whole, point, decimals = str(super().__call__(x, pos)).partition(".")
-            return f"{re.sub(_THOUSANDS, ',', whole)}{point}{decimals}"
+            integer, point, decimals = str(super().__call__(x, pos)).partition(".")
+            return f"{re.sub(_THOUSANDS, ',', integer)}{point}{decimals}"
 
     if type(axis.get_major_formatter()) is ScalarFormatter:
         axis.set_major_formatter(Separated())
@@ -99,8 +101,8 @@ def _dates_between(low: float, high: float, since: datetime.date) -> list[tuple[
         begin = (12 * first.year + first.month - 1) // months * months
         end = 12 * last.year + last.month
         dates = [datetime.date(max(month // 12, 1), month % 12 + 1, 1) for month in range(begin, end, months)]
-        found = [((date - since).days, date.isoformat()[:length]) for date in dates]
-        inside = [(float(days), text) for days, text in found if low <= days <= high - _BEYOND[length] * (high - low)]
+        labelled = [((date - since).days, date.isoformat()[:length]) for date in dates]
+        inside = [(float(days), text) for days, text in labelled if low <= days <= high - _BEYOND[length] * (high - low)]
         if 2 <= len(inside) <= _MOST_DATES:
             return inside
     # Between two dates of a month, or centuries: so that the first and the last text stay within the figure.

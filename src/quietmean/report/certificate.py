@@ -67,20 +67,22 @@ def certificate_page(
     """What :func:`write_certificate_report` shows, as data."""
     privacy, stated = execution.privacy(delta), stated or Stated()
     if adversary is not None:
-        found = explain(execution, adversary, delta)
-        return CertificatePage(execution, privacy, found, None, found.certificate.honest, found.certificate.epsilon, stated)
-    known = privacy.coalitions(size)
-    found = explain(execution, known.worst_adversary, delta, known.size)
-    found = replace(found, curve=[_at_least(point, known) for point in found.curve])
-    return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon, stated)
+        explanation = explain(execution, adversary, delta)
+        return CertificatePage(
+            execution, privacy, explanation, None, explanation.certificate.honest, explanation.certificate.epsilon, stated
+        )
+    coalitions = privacy.coalitions(size)
+    explanation = explain(execution, coalitions.worst_adversary, delta, coalitions.size)
+    explanation = replace(explanation, curve=[_at_least(point, coalitions) for point in explanation.curve])
+    return CertificatePage(execution, privacy, explanation, coalitions, range(execution.parties), coalitions.epsilon, stated)
 
 
-def _at_least(point: EpsilonAtSize, known: CoalitionCertificate) -> EpsilonAtSize:
+def _at_least(point: EpsilonAtSize, coalitions: CoalitionCertificate) -> EpsilonAtSize:
     """Where the certificate itself tried coalitions of this size, the curve is at least as high."""
-    if point.size != known.size:
+    if point.size != coalitions.size:
         return point
-    worst = max(point.worst, known.at_least)
-    return replace(point, worst=worst, tried=max(point.tried, known.tried), exhaustive=known.exhaustive)
+    worst = max(point.worst, coalitions.at_least)
+    return replace(point, worst=worst, tried=max(point.tried, coalitions.tried), exhaustive=coalitions.exhaustive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,8 @@ class CertificatePage:
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
             "rows": [
-                [self.name(party), words.rounded_up(float(one))] for party, one in zip(self.parties, self.epsilons, strict=True)
+                [self.name(party), words.rounded_up(float(epsilon))]
+                for party, epsilon in zip(self.parties, self.epsilons, strict=True)
             ],
             "figure_note": self._figure_note(),
         }
@@ -168,10 +171,10 @@ class CertificatePage:
         )
 
     def _who_learns(self) -> str:
-        found = self.found
-        if self.coalitions is None or not found.adversary.corrupt or not found.certificate.information.disclosures():
+        explanation = self.found
+        if self.coalitions is None or not explanation.adversary.corrupt or not explanation.certificate.information.disclosures():
             return ""
-        return f" This is what {_members(found, self.stated.names)} learns exactly:"
+        return f" This is what {_members(explanation, self.stated.names)} learns exactly:"
 
     def _alone_note(self) -> str:
         trusted = sorted(self.privacy.trusted)
@@ -205,15 +208,17 @@ class CertificatePage:
         }
 
     def _protection(self) -> dict[str, Any]:
-        found = self.found
-        who = self.name(found.party)
+        explanation = self.found
+        who = self.name(explanation.party)
         against = (
-            self._against() if found.adversary.observed or not found.adversary.corrupt else _members(found, self.stated.names)
+            self._against()
+            if explanation.adversary.observed or not explanation.adversary.corrupt
+            else _members(explanation, self.stated.names)
         )
         return {
             "heading": self._protection_heading(),
-            "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(found.epsilon)}.",
-            "lost": math.isinf(found.epsilon),
+            "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(explanation.epsilon)}.",
+            "lost": math.isinf(explanation.epsilon),
             "messages": self._message_rows(),
             "messages_note": self._messages_note(),
             "neighbours": self._neighbour_rows(),
@@ -233,62 +238,72 @@ class CertificatePage:
         ]
 
     def _protection_heading(self) -> str:
-        found = self.found
-        if math.isinf(found.epsilon):
-            return f"Nothing protects {self.name(found.party)}"
-        if not found.unseen or found.all_intercepted <= found.epsilon * (1 + _GROWTH):
-            return f"Only its own noise protects {self.name(found.party)}"
+        explanation = self.found
+        if math.isinf(explanation.epsilon):
+            return f"Nothing protects {self.name(explanation.party)}"
+        if not explanation.unseen or explanation.all_intercepted <= explanation.epsilon * (1 + _GROWTH):
+            return f"Only its own noise protects {self.name(explanation.party)}"
         messages = words.counted(
-            found.unseen, "message that the adversary does not see protects", "messages that the adversary does not see protect"
+            explanation.unseen,
+            "message that the adversary does not see protects",
+            "messages that the adversary does not see protect",
         )
-        return f"{messages} {self.name(found.party)}"
+        return f"{messages} {self.name(explanation.party)}"
 
     def _message_rows(self) -> list[list[str]]:
-        found, rows = self.found, []
-        for message in found.messages[:_MOST_MESSAGES]:
-            if not message.epsilon > found.epsilon * (1 + _GROWTH):
+        explanation, rows = self.found, []
+        for message in explanation.messages[:_MOST_MESSAGES]:
+            if not message.epsilon > explanation.epsilon * (1 + _GROWTH):
                 break
             receivers = words.listed([self.name(receiver) for receiver in message.receivers], most=4)
             rows.append(
                 [
                     f"{self.name(message.sender)} to {receivers}",
                     f"{message.round}",
-                    words.rounded_up(found.epsilon),
+                    words.rounded_up(explanation.epsilon),
                     words.rounded_up(message.epsilon),
                 ]
             )
         return rows
 
     def _messages_note(self) -> str:
-        found = self.found
-        if math.isinf(found.epsilon) or not found.unseen:
+        explanation = self.found
+        if math.isinf(explanation.epsilon) or not explanation.unseen:
             return ""
-        tried = "" if len(found.messages) == found.unseen else f" {len(found.messages)} of the {found.unseen} were tried."
-        if not any(message.epsilon > found.epsilon * (1 + _GROWTH) for message in found.messages):
+        tried = (
+            ""
+            if len(explanation.messages) == explanation.unseen
+            else f" {len(explanation.messages)} of the {explanation.unseen} were tried."
+        )
+        if not any(message.epsilon > explanation.epsilon * (1 + _GROWTH) for message in explanation.messages):
             return f"No single message matters: its ε stays the same whichever of them is intercepted.{tried}"
-        together = "" if found.unseen == 1 else f" All {found.unseen} together: ε = {words.rounded_up(found.all_intercepted)}."
+        together = (
+            ""
+            if explanation.unseen == 1
+            else f" All {explanation.unseen} together: ε = {words.rounded_up(explanation.all_intercepted)}."
+        )
         return f"Its ε if one more message were intercepted; the most harmful first.{together}{tried}"
 
     def _neighbour_rows(self) -> list[list[str]]:
-        found = self.found
+        explanation = self.found
         return [
             [
                 self.name(neighbour.party),
                 f"{neighbour.messages}",
-                words.rounded_up(found.epsilon),
+                words.rounded_up(explanation.epsilon),
                 words.rounded_up(neighbour.epsilon),
             ]
-            for neighbour in found.neighbours[:_MOST_NEIGHBOURS]
-            if neighbour.epsilon > found.epsilon * (1 + _GROWTH)
+            for neighbour in explanation.neighbours[:_MOST_NEIGHBOURS]
+            if neighbour.epsilon > explanation.epsilon * (1 + _GROWTH)
         ]
 
     def _neighbours_note(self) -> str:
-        found = self.found
-        if math.isinf(found.epsilon) or not found.neighbours:
+        explanation = self.found
+        if math.isinf(explanation.epsilon) or not explanation.neighbours:
             return ""
-        tried = len(found.neighbours)
-        which = "" if tried == found.candidates else f" The {tried} parties that exchanged most with it were tried."
-        if found.neighbours[0].epsilon <= found.epsilon * (1 + _GROWTH):
+        tried = len(explanation.neighbours)
+        which = "" if tried == explanation.candidates else f" The {tried} parties that exchanged most with it were tried."
+        if explanation.neighbours[0].epsilon <= explanation.epsilon * (1 + _GROWTH):
             return f"Nobody: its ε stays the same whoever else colludes.{which}"
         return f"Its ε if one more party colluded; the most harmful first.{which}"
 
@@ -340,8 +355,8 @@ class CertificatePage:
         ]
 
 
-def _members(found: Explanation, names: Sequence[str]) -> str:
-    corrupt = sorted(found.adversary.corrupt)
+def _members(explanation: Explanation, names: Sequence[str]) -> str:
+    corrupt = sorted(explanation.adversary.corrupt)
     members = [names[party] if names else f"{party}" for party in corrupt]
     if len(members) > 1:
         return f"the coalition of {words.listed(members)}"

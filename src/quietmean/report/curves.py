@@ -177,9 +177,9 @@ def _grid(axes: Axes) -> None:
     axes.tick_params(length=0)
 
 
-def _left_of(least: float) -> float:
+def _left_of(smallest: float) -> float:
     """Inches for the numbers beside an axis, of which the least has the most digits."""
-    digits = len(f"{least:.1g}") + 1 if 0 < least < 0.1 else 4
+    digits = len(f"{smallest:.1g}") + 1 if 0 < smallest < 0.1 else 4
     return max(_LEFT, _BESIDE + _DIGIT * digits)
 
 

@@ -106,16 +106,16 @@ class StudyReport:
 
         ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
         """
-        found = combined(outcome.answers)
+        estimates = combined(outcome.answers)
         by_record = outcome.target.unit == PrivacyUnit.RECORD
         return cls(
             title=title,
-            terms=list(found.terms),
+            terms=list(estimates.terms),
             only_means=len(column_means(outcome.answers)) == len(outcome.answers),
-            bounds=list(zip(found.low.tolist(), found.high.tolist(), strict=True)),
-            estimate=found.value,
-            standard_error=found.standard_error,
-            population=_population(found),
+            bounds=list(zip(estimates.low.tolist(), estimates.high.tolist(), strict=True)),
+            estimate=estimates.value,
+            standard_error=estimates.standard_error,
+            population=_population(estimates),
             execution=outcome.execution,
             privacy=outcome.privacy,
             certificate=outcome.certificate,
@@ -146,12 +146,12 @@ class StudyReport:
         reach = np.where(self.standard_error > 0, 4 * self.standard_error, 1.0)
         low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
         # Not so large that a distance overflows.
-        known = (np.abs(self.estimate) < LARGEST) & (self.standard_error < LARGEST)
+        can_be_drawn = (np.abs(self.estimate) < LARGEST) & (self.standard_error < LARGEST)
         low, high = (
             np.where(np.abs(low) < LARGEST, low, self.estimate - reach),
             np.where(np.abs(high) < LARGEST, high, self.estimate + reach),
         )
-        kept = np.flatnonzero(known & (high - low > SMALLEST))
+        kept = np.flatnonzero(can_be_drawn & (high - low > SMALLEST))
         return replace(
             self,
             terms=[self.terms[place] for place in kept.tolist()],
@@ -178,9 +178,9 @@ class StudyReport:
         return self.privacy.delta
 
 
-def _population(found: Estimates) -> Array | None:
+def _population(estimates: Estimates) -> Array | None:
     """The intervals of the population, or None if there is none."""
-    ends = found.of_population
+    ends = estimates.of_population
     return None if ends is None or np.isnan(ends).all() else ends
 
 

@@ -156,7 +156,7 @@ class _Explainer:
         """All messages of the transcript that arrived anywhere: round, sender, who got it, and whether the adversary saw it."""
         transcript = self._transcript
         seen = self._adversary.view(transcript).messages
-        known = transcript.message_known
+        knowers = transcript.message_known
         rows_of: dict[tuple[int, PartyId], list[int]] = {}
         for row, key in enumerate(zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)):
             rows_of.setdefault(key, []).append(row)
@@ -166,7 +166,7 @@ class _Explainer:
             # Messages that the transcript leaves out (encrypted or masked) reveal nothing. A party may send several in a round.
             rows = rows_of.get((place + 1, sender), [])
             for row in rows:
-                to = known.indices[known.indptr[row] : known.indptr[row + 1]]
+                to = knowers.indices[knowers.indptr[row] : knowers.indptr[row + 1]]
                 reached = receivers if len(rows) == 1 else tuple(other for other in receivers if other in to)
                 if reached:
                     yield place + 1, sender, reached, bool(seen[row])
@@ -174,9 +174,9 @@ class _Explainer:
     def _tried_messages(
         self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float
     ) -> list[Unseen]:
-        most = _TRIED if self._small else _FEW_TRIED
+        limit = _TRIED if self._small else _FEW_TRIED
         # Evenly over the rounds where not all can be tried.
-        chosen = [own[index] for index in np.unique(np.linspace(0, len(own) - 1, min(most, len(own))).astype(np.int64))]
+        chosen = [own[index] for index in np.unique(np.linspace(0, len(own) - 1, min(limit, len(own))).astype(np.int64))]
         tried = [
             Unseen(round_, sender, receivers, self._with_observed(party, frozenset({(sender, round_ - 1)}), before))
             for round_, sender, receivers, _ in chosen
@@ -192,18 +192,18 @@ class _Explainer:
         others = [other for other in self._able() if other != party and other not in self._adversary.corrupt]
         # Who exchanged most with it first: where not all can be tried, these are the likeliest to harm it.
         others = sorted(others, key=lambda other: (-between[other], other))[: _TRIED if self._small else _FEW_TRIED]
-        found = []
+        neighbours = []
         for other in others:
             larger = Adversary(self._adversary.corrupt | {other}, self._adversary.observed)
-            found.append(Neighbour(other, before if math.isinf(before) else self._epsilon(larger, party), between[other]))
-        return sorted(found, key=lambda neighbour: -neighbour.epsilon)
+            neighbours.append(Neighbour(other, before if math.isinf(before) else self._epsilon(larger, party), between[other]))
+        return sorted(neighbours, key=lambda neighbour: -neighbour.epsilon)
 
     def _curve(self) -> Iterator[EpsilonAtSize]:
         able = self._able()
-        most = min(MOST_COLLUDERS, self._execution.parties - 1, len(able))
+        largest_size = min(MOST_COLLUDERS, self._execution.parties - 1, len(able))
         limit = _COALITIONS if self._small else _FEW_COALITIONS
-        found = 0.0
-        sizes = range(most + 1) if self._small else [size for size in _FEW_SIZES if size <= most]
+        largest_mu = 0.0
+        sizes = range(largest_size + 1) if self._small else [size for size in _FEW_SIZES if size <= largest_size]
         for size in sorted({*sizes, self._size}):
             exhaustive = math.comb(len(able), size) <= limit
             drawn = itertools.combinations(able, size) if exhaustive else self._random(able, size, limit)
@@ -211,8 +211,8 @@ class _Explainer:
             # Of mu, so that infinite ones need no arithmetic.
             median = float(np.sort(worst)[len(worst) // 2])
             # While one more can join the worst smaller coalition, this size has one at least as bad.
-            found = max(found, *worst) if size < len(able) else max(worst)
-            yield EpsilonAtSize(size, len(worst), exhaustive, self._privacy.epsilon(median), self._privacy.epsilon(found))
+            largest_mu = max(largest_mu, *worst) if size < len(able) else max(worst)
+            yield EpsilonAtSize(size, len(worst), exhaustive, self._privacy.epsilon(median), self._privacy.epsilon(largest_mu))
 
     def _random(self, able: Sequence[PartyId], size: int, limit: int) -> Iterator[tuple[PartyId, ...]]:
         return random_coalitions(able, size, limit, Seed.public("coalitions", "curve", size))
@@ -240,8 +240,8 @@ class _Explainer:
 
 def _watched(honest: Sequence[PartyId], sent: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]]) -> list[PartyId]:
     total, seen = Counter[PartyId](), Counter[PartyId]()
-    for _, sender, receivers, known in sent:
+    for _, sender, receivers, is_seen in sent:
         for party in {sender, *receivers}:
             total[party] += 1
-            seen[party] += known
+            seen[party] += is_seen
     return [party for party in honest if 0 < total[party] == seen[party]]

@@ -28,22 +28,22 @@ _ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
 def facts_of(answer: Answer) -> Facts:
     """Names and texts, none empty."""
     summary = answer.estimates.summary
-    found = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
-    return [(name, text) for name, text in found if text and text != UNKNOWN]
+    facts = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
+    return [(name, text) for name, text in facts if text and text != UNKNOWN]
 
 
 def _plainly(summary: Mapping[str, Any]) -> Facts:
     """Numbers and words by name; nothing of lists, which mean something else in each kind."""
-    found: Facts = []
+    facts: Facts = []
     for name, value in summary.items():
         if name in _ELSEWHERE:
             continue
         if isinstance(value, Mapping):
-            parts = [f"{key} {text}" for key, one in value.items() if (text := _text(str(key), one))]
-            found.append((_word(name), ", ".join(parts)))
+            parts = [f"{key} {text}" for key, inner in value.items() if (text := _text(str(key), inner))]
+            facts.append((_word(name), ", ".join(parts)))
         else:
-            found.append((_word(name), _text(name, value)))
-    return found
+            facts.append((_word(name), _text(name, value)))
+    return facts
 
 
 def _word(name: str) -> str:
@@ -63,7 +63,7 @@ def _number(value: Any) -> float:
 
 
 def _survival(summary: Mapping[str, Any]) -> Facts:
-    found: Facts = []
+    facts: Facts = []
     for arm, own in summary.items():
         if not isinstance(own, Mapping) or "restricted_mean" not in own:
             continue
@@ -73,8 +73,8 @@ def _survival(summary: Mapping[str, Any]) -> Facts:
         ends = own.get("restricted_mean_interval_population")
         usable = error if 0 < error < math.inf else 0.0
         shown = interval_text(_pair(ends), usable or None)
-        found.append((f"{arm}: mean time up to the horizon", number_text(mean, usable) + _in_brackets(shown)))
-    return [*found, *_extent(summary.get("log-rank"))]
+        facts.append((f"{arm}: mean time up to the horizon", number_text(mean, usable) + _in_brackets(shown)))
+    return [*facts, *_extent(summary.get("log-rank"))]
 
 
 def _pair(ends: Any) -> tuple[float, float]:
@@ -96,15 +96,15 @@ def _extent(summary: Any) -> Facts:
     if not until > 0:
         # Nothing was compared, and a note says why.
         return []
-    found = []
+    facts = []
     if math.isfinite(until):
-        found.append(("compared until", plain(until)))
+        facts.append(("compared until", plain(until)))
     if isinstance(events, Mapping):
-        found.append(("events until then", ", ".join(f"{arm} {_count(_number(one))}" for arm, one in events.items())))
+        facts.append(("events until then", ", ".join(f"{arm} {_count(_number(count))}" for arm, count in events.items())))
     if bins > 0 and math.isfinite(bins):
         whose = f"{fixed(bins, 0)} {'bin' if bins == 1 else 'bins'}"
-        found.append(("left out later", f"{whose}, where about {_count(left_out)} records end"))
-    return found
+        facts.append(("left out later", f"{whose}, where about {_count(left_out)} records end"))
+    return facts
 
 
 def _count(value: float) -> str:
@@ -118,12 +118,12 @@ def _heterogeneity(summary: Mapping[str, Any]) -> Facts:
     return [(f"differences of sites{'' if term == 'all' else f', {term}'}", _sites(one)) for term, one in by_term.items()]
 
 
-def _sites(found: Any) -> str:
-    if not isinstance(found, Mapping):
+def _sites(summary: Any) -> str:
+    if not isinstance(summary, Mapping):
         return ""
-    tau = _number(found.get("tau"))
+    tau = _number(summary.get("tau"))
     squared = tau**2 if abs(tau) < 1e100 else math.nan
-    return heterogeneity_text(_number(found.get("i_squared")), squared, _number(found.get("sites")))
+    return heterogeneity_text(_number(summary.get("i_squared")), squared, _number(summary.get("sites")))
 
 
 def heterogeneity_text(i_squared: float, tau_squared: float, sites: float = math.nan) -> str:
@@ -140,29 +140,31 @@ def _site_effects(summary: Mapping[str, Any]) -> Facts:
 
 
 def _pca(summary: Mapping[str, Any]) -> Facts:
-    found: Facts = []
+    facts: Facts = []
     lists = [summary.get(name) for name in ("proportion", "cumulative", "noise_turns_by_degrees")]
     parts, sums, turns = ([_number(value) for value in one] if isinstance(one, Sequence) else [] for one in lists)
     for place, part in enumerate(parts):
         if not math.isfinite(part):
             continue
-        told = [f"{fixed(100 * part, 0)} % of the variance"]
+        phrases = [f"{fixed(100 * part, 0)} % of the variance"]
         if place and place < len(sums) and math.isfinite(sums[place]):
-            told.append(f"{fixed(100 * sums[place], 0)} % with those before")
+            phrases.append(f"{fixed(100 * sums[place], 0)} % with those before")
         if place < len(turns) and math.isfinite(turns[place]):
-            told.append(f"the noise turns it by {plain(turns[place], 2)}°")
-        found.append((f"PC{place + 1}", ", ".join(told)))
-    return [*found, ("complete records", _count(_number(summary.get("records"))))]
+            phrases.append(f"the noise turns it by {plain(turns[place], 2)}°")
+        facts.append((f"PC{place + 1}", ", ".join(phrases)))
+    return [*facts, ("complete records", _count(_number(summary.get("records"))))]
 
 
 def _logistic(summary: Mapping[str, Any]) -> Facts:
     signs, ranking = summary.get("signs"), summary.get("ranking")
-    found: Facts = []
+    facts: Facts = []
     if isinstance(signs, Mapping) and signs:
-        found.append(("signs beyond the noise", ", ".join(f"{name} {sign}" for name, sign in signs.items()).replace("-", "−")))
+        facts.append(("signs beyond the noise", ", ".join(f"{name} {sign}" for name, sign in signs.items()).replace("-", "−")))
     if isinstance(ranking, Mapping) and ranking:
-        found.append(("weights to rank by", ", ".join(f"{name} {plain(_number(one), _DIGITS)}" for name, one in ranking.items())))
-    return [*found, ("complete records", _count(_number(summary.get("records"))))]
+        facts.append(
+            ("weights to rank by", ", ".join(f"{name} {plain(_number(weight), _DIGITS)}" for name, weight in ranking.items()))
+        )
+    return [*facts, ("complete records", _count(_number(summary.get("records"))))]
 
 
 def _hidden(summary: Mapping[str, Any]) -> Facts:

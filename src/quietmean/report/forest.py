@@ -34,13 +34,13 @@ _FIXED, _RANDOM = "fixed", "random"
 
 def forest(answer: Answer) -> tuple[Figure, str] | None:
     """Rows of terms that share a unit: means of groups, rates, quantiles, ratios, or slopes."""
-    found, kind = answer.estimates, answer.statistic.name
-    kept = [place for place, term in enumerate(found.terms) if term not in COMPARED and term != "(Intercept)"]
-    kept = [place for place in kept if math.isfinite(found.value[place]) and math.isfinite(found.standard_error[place])]
+    estimates, kind = answer.estimates, answer.statistic.name
+    kept = [place for place, term in enumerate(estimates.terms) if term not in COMPARED and term != "(Intercept)"]
+    kept = [place for place in kept if math.isfinite(estimates.value[place]) and math.isfinite(estimates.standard_error[place])]
     slopes, ratios = "regression" in kind, kind == "hazard-ratio"
     # What noise hides has an interval and no point.
     hidden = np.array([term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)[kept]
-    noise, wide, value = found.of_noise[kept], wider_ends(found)[kept], np.where(hidden, np.nan, found.value[kept])
+    noise, wide, value = estimates.of_noise[kept], wider_ends(estimates)[kept], np.where(hidden, np.nan, estimates.value[kept])
     if not 1 <= len(kept) <= _MOST_ROWS or hidden.all() or (ratios and not (wide > SMALLEST).all()):
         return None
     if slopes:
@@ -49,9 +49,9 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
         if not (np.abs(error) > SMALLEST).all():
             return None
         value, noise, wide = value / error, noise / error[:, None], wide / error[:, None]
-    names = [short(found.terms[place]) or answer.statistic.text for place in kept]
+    names = [short(estimates.terms[place]) or answer.statistic.text for place in kept]
     weights = _weights(answer, kept)
-    dates = {found.since[place] for place in kept} if found.since else {""}
+    dates = {estimates.since[place] for place in kept} if estimates.since else {""}
     left = min(0.25 + 0.085 * max(len(name) for name in names), 2.0)
     with canvas(
         0.32 * len(kept) + 0.1,
@@ -66,8 +66,8 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
         if ratios:
             axes.set_xscale("log")
         for row, place in enumerate(kept):
-            if weights and found.terms[place] in (_FIXED, _RANDOM):
-                _diamond(axes, row, float(value[row]), wide[row], filled=found.terms[place] == _RANDOM)
+            if weights and estimates.terms[place] in (_FIXED, _RANDOM):
+                _diamond(axes, row, float(value[row]), wide[row], filled=estimates.terms[place] == _RANDOM)
             else:
                 size = 5.5 if not weights or weights[row] is None else 3.5 + 7.0 * math.sqrt(weights[row] or 0.0)
                 _whiskers(axes, row, float(value[row]), noise[row], wide[row], size)
@@ -108,21 +108,23 @@ def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
 
     As the estimate has them: one over the variance of a site's mean, with the noise, and between sites.
     """
-    found, between = answer.estimates, answer.estimates.summary.get("tau_squared")
+    estimates, between = answer.estimates, answer.estimates.summary.get("tau_squared")
     if answer.statistic.name != "site-effects" or not isinstance(between, int | float) or not 0 <= between < LARGEST:
         return []
-    if not {_FIXED, _RANDOM} <= {found.terms[place] for place in kept}:
+    if not {_FIXED, _RANDOM} <= {estimates.terms[place] for place in kept}:
         return []
     errors = (
-        (found.interval_population if found.interval_population is not None else found.of_noise)[kept] @ [-1.0, 1.0] / (2 * Z)
+        (estimates.interval_population if estimates.interval_population is not None else estimates.of_noise)[kept]
+        @ [-1.0, 1.0]
+        / (2 * Z)
     )
-    sites = [found.terms[place] not in (_FIXED, _RANDOM) for place in kept]
+    sites = [estimates.terms[place] not in (_FIXED, _RANDOM) for place in kept]
     parts = [
-        1 / (error**2 + between) if one and error**2 + between > SMALLEST else 0.0
-        for error, one in zip(errors.tolist(), sites, strict=True)
+        1 / (error**2 + between) if is_site and error**2 + between > SMALLEST else 0.0
+        for error, is_site in zip(errors.tolist(), sites, strict=True)
     ]
     total = sum(parts)
-    return [part / total if one and total > 0 else None for part, one in zip(parts, sites, strict=True)]
+    return [part / total if is_site and total > 0 else None for part, is_site in zip(parts, sites, strict=True)]
 
 
 def _weights_at_right(axes: Axes, weights: Sequence[float | None]) -> None:
@@ -150,10 +152,10 @@ def _below_forest(answer: Answer, slopes: bool, ratios: bool, weighted: bool) ->
         return name
     summary, test = answer.estimates.summary, answer.estimates.tests.get("Q")
     i_squared, between = summary.get("i_squared"), summary.get("tau_squared")
-    told = heterogeneity_text(float(i_squared or 0.0), float(between or 0.0))
+    heterogeneity = heterogeneity_text(float(i_squared or 0.0), float(between or 0.0))
     if test is not None and math.isfinite(test.statistic) and math.isfinite(test.p_value):
-        told += f", Q = {fixed(test.statistic, 2)}, {p_phrase(test.p_value)}"
-    return f"{name}\n{told}"
+        heterogeneity += f", Q = {fixed(test.statistic, 2)}, {p_phrase(test.p_value)}"
+    return f"{name}\n{heterogeneity}"
 
 
 def _few_ratios(axes: Axes) -> None:

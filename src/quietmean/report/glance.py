@@ -32,44 +32,40 @@ class Glance:
     note: str
 
 
-def keeps_nats(found: Mapping[str, float]) -> bool:
+def keeps_nats(nats: Mapping[str, float]) -> bool:
     """Is what was learnt within the target in nats?"""
-    return found["most"] <= found["target"]
+    return nats["most"] <= nats["target"]
 
 
-def verdict_in_nats(found: Mapping[str, float]) -> str:
+def verdict_in_nats(nats: Mapping[str, float]) -> str:
     """The same in a sentence."""
-    kept = "within" if keeps_nats(found) else "above"
+    kept = "within" if keeps_nats(nats) else "above"
     return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
 
 
-def nats_cards(found: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
+def nats_cards(nats: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
     """Of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
-    if found is None:
+    if nats is None:
         return []
-    explained = words.rounded_up(found["revealed_variance"])
-    told = (
+    explained = words.rounded_up(nats["revealed_variance"])
+    note = (
         f"at most, ex post, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) of "
-        f"normal values of standard deviation {found['prior_sd']:g}; an average over values, no differential privacy"
+        f"normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
     )
     kept = "promised before the start, whatever happens: at most so much of a coordinate of a party's value"
     return [
-        *(
-            [{"label": "nats a priori", "value": words.rounded_up(found["a_priori"]), "note": kept}]
-            if "a_priori" in found
-            else []
-        ),
-        {"label": "nats learnt", "value": words.rounded_up(found["most"]), "note": told},
-        {"label": "target in nats", "value": f"{found['target']:g}", "note": "what the parties agreed on before the start"},
+        *([{"label": "nats a priori", "value": words.rounded_up(nats["a_priori"]), "note": kept}] if "a_priori" in nats else []),
+        {"label": "nats learnt", "value": words.rounded_up(nats["most"]), "note": note},
+        {"label": "target in nats", "value": f"{nats['target']:g}", "note": "what the parties agreed on before the start"},
     ]
 
 
 def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> Glance:
     """The first estimates with the standard error of the noise; ``note``: what else there is."""
-    most = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
+    count = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
     shown = [
         f"{'' if len(names) == 1 else words.short(name, _LONGEST_NAME) + ' '}{readable.with_error(value, error)}"
-        for name, value, error in zip(names[:most], values, errors, strict=False)
+        for name, value, error in zip(names[:count], values, errors, strict=False)
     ]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)

@@ -100,11 +100,11 @@ def _how_sure(report: StudyReport) -> glance.Glance:
     """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
         both = [("noise", report.of_noise), ("population", report.population)]
-        told = [
+        intervals = [
             f"{name} {interval_text(ends[0].tolist())}" for name, ends in both if ends is not None and not np.isnan(ends).any()
         ]
-        return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(told)}.")
-    errors = [(one.estimates.standard_error, one.estimates.population) for one in report.answers]
+        return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(intervals)}.")
+    errors = [(answer.estimates.standard_error, answer.estimates.population) for answer in report.answers]
     smaller = [
         glance.is_smaller(*pair)
         for noise, both in errors
@@ -244,21 +244,21 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
         what = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
         return f"The {_adjective(report)}{what} is {rows[0]['estimate']} ± {rows[0]['error']}"
     nouns = _nouns(report)[1]
-    known = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
-    exact = known & ~(report.standard_error > 0)
+    has_error = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
+    exact = has_error & ~(report.standard_error > 0)
     parts = [
-        f"hides {len(rows) - int(known.sum())}" if not known.all() else "",
+        f"hides {len(rows) - int(has_error.sum())}" if not has_error.all() else "",
         f"leaves {exact.sum()} exact" if exact.any() else "",
     ]
-    told = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
-    blurred = known & ~exact & np.isfinite(np.nan if report.truth is None else report.truth)
+    about_noise = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
+    blurred = has_error & ~exact & np.isfinite(np.nan if report.truth is None else report.truth)
     if report.truth is None or not blurred.any():
         what = "columns" if report.only_means else "terms"
-        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{told}"
+        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{about_noise}"
     worst = float(np.max(np.abs(report.estimate - report.truth)[blurred] / report.standard_error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
     who = "All" if blurred.all() else f"{int(blurred.sum())} of"
-    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{told}"
+    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:
@@ -372,7 +372,7 @@ def _exchange_notes(report: StudyReport) -> list[str]:
 
 def _facts(report: StudyReport) -> list[tuple[str, str]]:
     execution = report.execution
-    gone = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
+    leavers = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
     facts = [
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
         ("Trust", words.named(execution.protocol.trusts, report.party_names)),
@@ -381,7 +381,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
         ("Data sent", words.data_size(report.bytes)),
         ("Time", words.duration(report.seconds)),
         ("Parties counted", f"{report.parties_counted} of {execution.parties}"),
-        ("Dropped out for good", words.listed(gone) or "nobody"),
+        ("Dropped out for good", words.listed(leavers) or "nobody"),
     ]
     facts += report.stamps.rows
     if report.killed:

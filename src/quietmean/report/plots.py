@@ -54,44 +54,44 @@ def _shown(answer: Answer) -> NDArray[np.bool_]:
     return np.array([not term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)
 
 
-def _drawable(found: Estimates) -> Estimates:
+def _drawable(estimates: Estimates) -> Estimates:
     """What cannot be drawn is not known: numbers without an end, and so large that their distances overflow."""
 
     def known(values: Array) -> Array:
         return np.where(np.abs(values) < LARGEST, values, np.nan)
 
-    both = found.of_population
+    both = estimates.of_population
     return replace(
-        found,
-        value=known(found.value),
-        standard_error=known(found.standard_error),
-        interval_noise=known(found.of_noise),
+        estimates,
+        value=known(estimates.value),
+        standard_error=known(estimates.standard_error),
+        interval_noise=known(estimates.of_noise),
         interval_population=None if both is None else known(both),
         population=None,
     )
 
 
 def _bars(answer: Answer) -> tuple[Figure, str] | None:
-    found, known = answer.estimates, _shown(answer)
-    if not 1 < len(found.terms) <= _MOST_BARS or not known.any():
+    estimates, is_known = answer.estimates, _shown(answer)
+    if not 1 < len(estimates.terms) <= _MOST_BARS or not is_known.any():
         return None
-    levels = not any(term in _SEPARATE[:2] for term in found.terms)
-    every = 1 if levels else max(math.ceil(len(found.terms) / _MOST_LABELS), 1)
-    names = [short(_from(term), 2 * _LONGEST_TICK) for term in found.terms[::every]]
+    levels = not any(term in _SEPARATE[:2] for term in estimates.terms)
+    every = 1 if levels else max(math.ceil(len(estimates.terms) / _MOST_LABELS), 1)
+    names = [short(_from(term), 2 * _LONGEST_TICK) for term in estimates.terms[::every]]
     longest = max(map(len, names))
     # Beside each other, aslant, or upright: as they fit.
     widest = max((len(one) + len(other)) / 2 + 1 for one, other in itertools.pairwise([*names, names[-1]]))
     turned = 0 if widest * len(names) <= _MOST_SIGNS else 35 if len(names) <= 2 * _MOST_LABELS else 90
     below = {0: 0.0, 35: 0.045 * longest, 90: 0.065 * longest}[turned]
-    largest = float(np.nanmax(np.append(np.where(np.isfinite(wider_ends(found)), wider_ends(found), np.nan), 0.0)))
+    largest = float(np.nanmax(np.append(np.where(np.isfinite(wider_ends(estimates)), wider_ends(estimates), np.nan), 0.0)))
     left = max(LEFT, 0.42 + 0.09 * len(f"{largest:,.0f}"[:9]))
     with canvas(2.6, bottom=_TICKS + below, left=left) as (figure, axes):
-        places = np.arange(len(found.terms), dtype=np.float64)
-        pale = [term in _SEPARATE for term in found.terms]
-        heights = np.where(known, np.maximum(np.nan_to_num(found.value), 0.0), 0.0)
+        places = np.arange(len(estimates.terms), dtype=np.float64)
+        pale = [term in _SEPARATE for term in estimates.terms]
+        heights = np.where(is_known, np.maximum(np.nan_to_num(estimates.value), 0.0), 0.0)
         colours = [QUIET if one else ESTIMATE for one in pale]
         axes.bar(places, heights, width=0.86, color=colours, alpha=_DARK, linewidth=0)
-        for place, noise, both in zip(places.tolist(), found.of_noise, wider_ends(found), strict=True):
+        for place, noise, both in zip(places.tolist(), estimates.of_noise, wider_ends(estimates), strict=True):
             _upright(axes, place, np.maximum(both, 0.0), 1.1)
             _upright(axes, place, np.maximum(noise, 0.0), 3.0)
         axes.set_xticks(places[::every], names)
@@ -105,14 +105,16 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
 
 
 def _distribution(answer: Answer) -> tuple[Figure, str] | None:
-    found = answer.estimates
-    days = [_day(term) for term in found.terms]
+    estimates = answer.estimates
+    days = [_day(term) for term in estimates.terms]
     dated = all(day is not None for day in days)
-    places = [float(day) for day in days if day is not None] if dated else [float(one) for one in found.terms if _is_number(one)]
-    if len(places) < 2 or len(places) != len(found.terms) or not (np.diff(places) > 0).all() or not _shown(answer).any():
+    places = (
+        [float(day) for day in days if day is not None] if dated else [float(one) for one in estimates.terms if _is_number(one)]
+    )
+    if len(places) < 2 or len(places) != len(estimates.terms) or not (np.diff(places) > 0).all() or not _shown(answer).any():
         return None
     with canvas(2.6) as (figure, axes):
-        _band(axes, np.array(places), found, ESTIMATE, rising=1)
+        _band(axes, np.array(places), estimates, ESTIMATE, rising=1)
         axes.set_ylim(0.0, 1.02)
         axes.set_xlim(places[0], places[-1])
         axes.set_xlabel(getattr(answer.statistic, "column", ""))
@@ -124,16 +126,16 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
 
 
 def _map(answer: Answer) -> tuple[Figure, str] | None:
-    found = answer.estimates
-    pairs = {tuple(term.split(":")): place for place, term in enumerate(found.terms) if term.count(":") == 1}
+    estimates = answer.estimates
+    pairs = {tuple(term.split(":")): place for place, term in enumerate(estimates.terms) if term.count(":") == 1}
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    if not np.isfinite(found.value[list(pairs.values())]).any() or not 3 <= len(names) <= 16:
+    if not np.isfinite(estimates.value[list(pairs.values())]).any() or not 3 <= len(names) <= 16:
         return None
     side = min(0.62 * len(names), WIDE - 1.4)
     with canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
-        for (one, other), place in pairs.items():
-            for row, column in ((names.index(one), names.index(other)), (names.index(other), names.index(one))):
-                _cell(axes, row, column, float(found.value[place]))
+        for (first, second), place in pairs.items():
+            for row, column in ((names.index(first), names.index(second)), (names.index(second), names.index(first))):
+                _cell(axes, row, column, float(estimates.value[place]))
         for place in range(len(names)):
             _cell(axes, place, place, 1.0)
         axes.set_xlim(-0.5, len(names) - 0.5)
@@ -149,37 +151,37 @@ def _map(answer: Answer) -> tuple[Figure, str] | None:
 def _cell(axes: Axes, row: int, column: int, value: float) -> None:
     from matplotlib.patches import Rectangle
 
-    known = math.isfinite(value)
-    alpha = 0.75 * min(abs(value), 1.0) if known else 0.0
+    is_known = math.isfinite(value)
+    alpha = 0.75 * min(abs(value), 1.0) if is_known else 0.0
     colour = ESTIMATE if value > 0 else COALITION
     axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, facecolor=colour, alpha=alpha, linewidth=0))
-    text = "1" if row == column else fixed(value, 2) if known else "–"
+    text = "1" if row == column else fixed(value, 2) if is_known else "–"
     axes.text(column, row, text, ha="center", va="center", size=9.5, color=INK)
 
 
 def _survival(answer: Answer) -> tuple[Figure, str] | None:
-    found = answer.estimates
+    estimates = answer.estimates
     # Of competing events: curves that rise from 0.
     rising = answer.statistic.name != "survival"
-    points = {place: group for place, (group, _) in enumerate(found.groups) if rising or group not in QUANTILES}
+    points = {place: group for place, (group, _) in enumerate(estimates.groups) if rising or group not in QUANTILES}
     arms = list(dict.fromkeys(points.values()))
     names = {term.group: term.curve for term in terms_of(answer.to_json())}
-    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(found.groups[place][1]) for place in points):
+    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(estimates.groups[place][1]) for place in points):
         return None
-    known = np.isfinite(found.value) & np.isfinite(found.standard_error)
-    if not known[list(points)].any():
+    is_known = np.isfinite(estimates.value) & np.isfinite(estimates.standard_error)
+    if not is_known[list(points)].any():
         return None
-    last = max(float(found.groups[place][1]) for place in points)
-    rows = _rows_at_risk(found, arms)
+    last = max(float(estimates.groups[place][1]) for place in points)
+    rows = _rows_at_risk(estimates, arms)
     longest = max((len(short(row, _LONGEST_ARM)) for row in rows), default=0)
     arms_below, dashed = 0.24 * (len(rows) + 1), False
     with canvas(2.7, bottom=0.65 + arms_below, left=min(max(0.3 + 0.085 * longest, 0.9), 1.9)) as (figure, axes):
         for arm, colour in zip(arms, _COLOURS, strict=False):
-            kept = [place for place, group in points.items() if group == arm and known[place]]
-            times = np.array([0.0, *(float(found.groups[place][1]) for place in kept)])
-            begin, steps = 0.0 if rising else 1.0, bool(_of_arm(found, arm, "exact", False))
-            curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
-            dashed |= _extrapolated(axes, found, arm, curve, colour)
+            kept = [place for place, group in points.items() if group == arm and is_known[place]]
+            times = np.array([0.0, *(float(estimates.groups[place][1]) for place in kept)])
+            begin, steps = 0.0 if rising else 1.0, bool(_of_arm(estimates, arm, "exact", False))
+            curve = _band(axes, times, estimates, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
+            dashed |= _extrapolated(axes, estimates, arm, curve, colour)
             if len(arms) > 1 and kept:
                 axes.plot([], [], color=colour, label=short(names[arm], 2 * _LONGEST_ARM))
         if len(arms) > 1:
@@ -194,34 +196,34 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
     return figure, text + ("; dashed where too few are at risk for the noise to rely on it" if dashed else "")
 
 
-def _extrapolated(axes: Axes, found: Estimates, arm: str, curve: Array, colour: str) -> bool:
+def _extrapolated(axes: Axes, estimates: Estimates, arm: str, curve: Array, colour: str) -> bool:
     """Goes on, dashed and without a band, where a curve of survival (1 and its known bins) was cut. Returns whether it was."""
-    later = _of_arm(found, arm, "extrapolated", [])
+    later = _of_arm(estimates, arm, "extrapolated", [])
     if not later:
         return False
-    times = [float(time) for group, time in found.groups if group == arm][-len(later) - 1 :]
+    times = [float(time) for group, time in estimates.groups if group == arm][-len(later) - 1 :]
     # It never rises, from the end of what is drawn on.
     axes.plot(times, np.minimum([curve[-1], *later], curve[-1]), color=colour, linewidth=1.2, linestyle=(0, (2, 2)))
     return True
 
 
-def _of_arm(found: Estimates, arm: str, name: str, otherwise: Any) -> Any:
+def _of_arm(estimates: Estimates, arm: str, name: str, otherwise: Any) -> Any:
     """What a summary says of an arm, or of all of them."""
-    own = found.summary.get(arm, found.summary)
+    own = estimates.summary.get(arm, estimates.summary)
     return own.get(name, otherwise) if isinstance(own, Mapping) else otherwise
 
 
-def _rows_at_risk(found: Estimates, arms: Sequence[str]) -> list[str]:
+def _rows_at_risk(estimates: Estimates, arms: Sequence[str]) -> list[str]:
     """The arms of which the numbers at risk are known: competing events share those of their arm."""
-    known = found.summary.get("at_risk")
-    return [str(arm) for arm in known] if isinstance(known, Mapping) else list(arms)
+    at_risk = estimates.summary.get("at_risk")
+    return [str(arm) for arm in at_risk] if isinstance(at_risk, Mapping) else list(arms)
 
 
 def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
     """Under the axis, at its ticks: who is at risk in the bin that begins there."""
-    found = answer.estimates
-    first = next((group for group, time in found.groups if _is_number(time)), "")
-    ends = [float(time) for group, time in found.groups if group == first]
+    estimates = answer.estimates
+    first = next((group for group, time in estimates.groups if _is_number(time)), "")
+    ends = [float(time) for group, time in estimates.groups if group == first]
     begins = [0.0, *ends[:-1]]
     every = max(math.ceil(len(begins) / 6), 1)
     axes.set_xticks(begins[::every], [plain(time) for time in begins[::every]])
@@ -230,11 +232,11 @@ def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
     top = -0.66 / height
     axes.text(-0.09, top, "at risk", transform=axes.transAxes, size=9.5, color=MUTED, ha="right", va="center")
     for row, (arm, colour) in enumerate(zip(arms, _COLOURS, strict=False), start=1):
-        known = found.summary.get(arm, found.summary.get("at_risk", {}))
-        counts = (known.get("at_risk", known.get(arm)) if isinstance(known, Mapping) else None) or []
+        at_risk = estimates.summary.get(arm, estimates.summary.get("at_risk", {}))
+        counts = (at_risk.get("at_risk", at_risk.get(arm)) if isinstance(at_risk, Mapping) else None) or []
         name = "" if len(arms) == 1 else short(arm, _LONGEST_ARM)
         # Curves of several events are more than arms: only where each arm is a curve has it its colour.
-        own = colour if "at_risk" not in found.summary else INK
+        own = colour if "at_risk" not in estimates.summary else INK
         axes.text(-0.09, top - step * row, name, transform=axes.transAxes, size=9.5, color=own, ha="right", va="center")
         for place in range(0, len(begins), every):
             text = _at_risk(counts[place]) if place < len(counts) else UNKNOWN
@@ -247,21 +249,21 @@ def _at_risk(count: float | None) -> str:
 
 
 def _roc(answer: Answer) -> tuple[Figure, str] | None:
-    found = answer.estimates
+    estimates = answer.estimates
     kinds: dict[str, dict[str, int]] = {}
-    for place, term in enumerate(found.terms):
+    for place, term in enumerate(estimates.terms):
         edge, colon, kind = term.rpartition(":")
-        if colon and math.isfinite(found.value[place]):
+        if colon and math.isfinite(estimates.value[place]):
             kinds.setdefault(kind, {})[edge] = place
     both = [edge for edge in kinds.get("sensitivity", {}) if edge in kinds.get("specificity", {})]
     if len(both) < 2:
         return None
     high, low = ([kinds[kind][edge] for edge in both] for kind in ("sensitivity", "specificity"))
-    order = np.argsort(1 - found.value[low], kind="stable")
+    order = np.argsort(1 - estimates.value[low], kind="stable")
     return roc_figure(
-        np.clip(1 - found.value[low][order], 0.0, 1.0),
-        np.clip(found.value[high][order], 0.0, 1.0),
-        wider_ends(found)[high][order],
+        np.clip(1 - estimates.value[low][order], 0.0, 1.0),
+        np.clip(estimates.value[high][order], 0.0, 1.0),
+        wider_ends(estimates)[high][order],
     ), f"{answer.statistic.text}: sensitivity against false positives, with bands"
 
 
@@ -288,7 +290,7 @@ def roc_figure(false_positives: Array, sensitivity: Array, ends: Array) -> Figur
 def _band(
     axes: Axes,
     x: Array,
-    found: Estimates,
+    estimates: Estimates,
     colour: str,
     *,
     rising: int,
@@ -301,12 +303,12 @@ def _band(
     ``steps``: level between points, where it moves; else what is between them is not known, and points are joined.
     """
     style: Any = {"step": "post"} if steps else {}
-    kept = list(range(len(found.terms))) if places is None else list(places)
+    kept = list(range(len(estimates.terms))) if places is None else list(places)
     begin = [] if first is None else [first]
-    for ends, alpha in ((wider_ends(found)[kept], _PALE), (found.of_noise[kept], _DARK)):
+    for ends, alpha in ((wider_ends(estimates)[kept], _PALE), (estimates.of_noise[kept], _DARK)):
         low, high = (_monotone(np.concatenate([begin, column]), rising) for column in ends.T)
         axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, **style)
-    curve = _monotone(np.concatenate([begin, found.value[kept]]), rising)
+    curve = _monotone(np.concatenate([begin, estimates.value[kept]]), rising)
     axes.plot(x, curve, color=colour, linewidth=1.8, drawstyle="steps-post" if steps else "default")
     return curve
 
@@ -316,8 +318,8 @@ def _monotone(values: Array, rising: int) -> Array:
 
     if not len(values) or not np.isfinite(values).all():
         return values
-    found: Array = np.clip(isotonic_regression(values, increasing=rising > 0).x, 0.0, 1.0)
-    return found
+    monotone: Array = np.clip(isotonic_regression(values, increasing=rising > 0).x, 0.0, 1.0)
+    return monotone
 
 
 def _upright(axes: Axes, place: float, ends: Array, width: float) -> None:

@@ -30,14 +30,14 @@ class Stamps:
     def of_origin(cls, origin: Mapping[str, Any]) -> Self:
         """From the origin of a receipt. Entries of another form count as not stated."""
         sealed, start = (origin.get(name) for name in ("sealed", "start"))
-        told = {name: origin.get(name) for name in _DIGESTS}
+        digests = {name: origin.get(name) for name in _DIGESTS}
         if isinstance(sealed, Mapping):
-            told = {"sealed study": sealed.get("digest"), **told}
+            digests = {"sealed study": sealed.get("digest"), **digests}
         absent = start.get("not_in_at_start") if isinstance(start, Mapping) else None
         return cls(
             finished=str(origin.get("finished") or ""),
             version=str(origin.get("quietmean") or ""),
-            digests=tuple((name, one) for name, one in told.items() if isinstance(one, str) and one),
+            digests=tuple((name, one) for name, one in digests.items() if isinstance(one, str) and one),
             absent=tuple(map(str, absent)) if isinstance(absent, list) else (),
             whose=study_and_party(origin),
         )

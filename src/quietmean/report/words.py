@@ -124,8 +124,8 @@ def named(text: str, names: Sequence[str]) -> str:
     if not names:
         return text
 
-    def name(found: re.Match[str]) -> str:
-        places = [int(one) for one in re.findall(r"\d+", found[0])]
-        return listed([names[place] for place in places]) if max(places) < len(names) else found[0]
+    def name(matched: re.Match[str]) -> str:
+        places = [int(one) for one in re.findall(r"\d+", matched[0])]
+        return listed([names[place] for place in places]) if max(places) < len(names) else matched[0]
 
     return re.sub(r"\bparty \d+\b|\bparties \d+(?:, \d+)*(?:,? and \d+)?\b", name, text)
