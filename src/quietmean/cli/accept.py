@@ -75,8 +75,8 @@ def command(
     identity = None if made else load_identity(key)
     place = None
     if not line:
-        known = None if identity is None else identity.public_key
-        place = output(target, "the entry", own=partial(_is_own, known, asked), kind=is_document(Purpose.ENTRY))
+        own_key = None if identity is None else identity.public_key
+        place = output(target, "the entry", own=partial(_is_own, own_key, asked), kind=is_document(Purpose.ENTRY))
     identity = identity or make_identity(key)
     before = None if replaces is None else load_identity(replaces)
     path = keys_path(key, asked.digest, store)

@@ -37,14 +37,14 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what
 
     from quietmean.statistics.tidy import terms_of
 
-    known = any("true_value" in one for one in documents)
+    has_truth = any("true_value" in one for one in documents)
     table = Table("column", box=None, pad_edge=False)
-    heads = [what, "standard error", "95 % for the population", *(["true mean (local mode only)"] if known else [])]
+    heads = [what, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
     for head in heads:
         table.add_column(head, justify="right", overflow="fold")
     for name, document in zip(names, documents, strict=True):
         (term,) = terms_of(document)
-        table.add_row(escape(name), *_cells(term, known))
+        table.add_row(escape(name), *_cells(term, has_truth))
     return table
 
 
@@ -53,13 +53,13 @@ def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     from quietmean.statistics.printed import together
     from quietmean.statistics.tidy import terms_of
 
-    known = any("true_value" in one for one in documents)
-    rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if known else [])]]
+    has_truth = any("true_value" in one for one in documents)
+    rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if has_truth else [])]]
     for document in documents:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))
         # A text alone is a line without columns.
         alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
-        rows += [*alone, *([f"  {term.label}" if term.label else name, *_cells(term, known)] for term in terms)]
+        rows += [*alone, *([f"  {term.label}" if term.label else name, *_cells(term, has_truth)] for term in terms)]
     columns = [row for row in rows if len(row) > 1]
     widths = [max(len(row[place]) for row in columns) for place in range(len(rows[0]))]
     return [_aligned(row, widths) for row in rows]
@@ -74,13 +74,13 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return f"{name.ljust(widths[0])}  {numbers}".rstrip()
 
 
-def _cells(term: Term, known: bool) -> list[str]:
+def _cells(term: Term, has_truth: bool) -> list[str]:
     """Estimate, standard error of the noise, the population's interval, and perhaps the truth."""
     from quietmean.statistics.printed import shown
 
     texts = shown(term)
     interval = "" if math.isnan(term.population[0]) else for_terminal(texts.population)
-    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if known else [])]
+    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if has_truth else [])]
 
 
 def _truth(term: Term) -> str:
@@ -98,17 +98,17 @@ def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
     from quietmean.statistics.tidy_tables import TidyTests
 
     of_all = notes_of_all(documents)
-    for one in documents:
-        complete = one.get("completeness")
+    for answer in documents:
+        complete = answer.get("completeness")
         if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
             counts = f"{complete['present']:,.0f} records have all values that it needs, {complete['missing']:,.0f} have not"
-            out.print(f"{one['name']}: {counts}", markup=False)
-        if hidden := together(terms_of(one))[1]:
-            out.print(f"{one['name']}: {hidden}", markup=False)
-        for sentence in TidyTests((one,)).sentences():
-            out.print(f"{one['name']}: {for_terminal(sentence)}", markup=False)
-        for note in notes_of(one["flagged"]):
+            out.print(f"{answer['name']}: {counts}", markup=False)
+        if hidden := together(terms_of(answer))[1]:
+            out.print(f"{answer['name']}: {hidden}", markup=False)
+        for sentence in TidyTests((answer,)).sentences():
+            out.print(f"{answer['name']}: {for_terminal(sentence)}", markup=False)
+        for note in notes_of(answer["flagged"]):
             if note not in of_all:
-                out.print(f"{one['name']}: {note}", markup=False)
+                out.print(f"{answer['name']}: {note}", markup=False)
     for note in of_all:
         out.print(f"all answers: {note}", markup=False)

@@ -44,18 +44,20 @@ def command(
     from quietmean.studies.audit import AuditLog
     from quietmean.studies.party import Policy
 
-    found = AuditLog(log) if log is not None else Policy.load(policy).audit_log
+    audit_log = AuditLog(log) if log is not None else Policy.load(policy).audit_log
     if what == "verify":
-        _verify(found, against or (), json)
+        _verify(audit_log, against or (), json)
         return
     if against:
         raise InputError("--against is for quietmean audit verify: write that, or leave it out")
-    entries, rest = found.read()
+    entries, rest = audit_log.read()
     if json:
-        print_json({"log": str(found.path), "entries": [_entry_json(one.entry, one.signed.digest) for one in entries]})
+        print_json(
+            {"log": str(audit_log.path), "entries": [_entry_json(logged.entry, logged.signed.digest) for logged in entries]}
+        )
         return
-    for one in entries:
-        out.print(printable(_line(one.entry)), markup=False)
+    for logged in entries:
+        out.print(printable(_line(logged.entry)), markup=False)
     if rest.strip(b"\n"):
         err.print("the last line is torn: its writer was stopped, or its end was cut off", markup=False)
 
@@ -64,16 +66,23 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
     from quietmean.core.json_file import read_json
     from quietmean.studies.audit import heads_in, verify
 
-    found = verify(log, {f"receipt {path}": heads_in(read_json(path), str(path)) for path in receipts})
-    head = None if found.head is None else found.head.to_json()
+    verification = verify(log, {f"receipt {path}": heads_in(read_json(path), str(path)) for path in receipts})
+    head = None if verification.head is None else verification.head.to_json()
     if json:
-        document: dict[str, Any] = {"log": str(log.path), "entries": len(found.entries), "head": head, "receipts": len(receipts)}
-        print_json({**document, "whole": not found.faults, "faults": list(found.faults), "notes": list(found.notes)})
-    for sentence in () if json else found.notes:
+        document: dict[str, Any] = {
+            "log": str(log.path),
+            "entries": len(verification.entries),
+            "head": head,
+            "receipts": len(receipts),
+        }
+        print_json(
+            {**document, "whole": not verification.faults, "faults": list(verification.faults), "notes": list(verification.notes)}
+        )
+    for sentence in () if json else verification.notes:
         err.print(printable(sentence), markup=False)
-    for sentence in found.faults:
+    for sentence in verification.faults:
         err.print(f"quietmean: {printable(sentence)}", markup=False)
-    if found.faults:
+    if verification.faults:
         raise SystemExit(InputError.exit_code)
     if not json:
         how_far = (
@@ -82,7 +91,8 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
             else "but only receipts show whether its end was cut off or all of it made anew: give --against"
         )
         out.print(
-            f"{log.path}: {len(found.entries)} entries, each signed and following on the one before; {how_far}", markup=False
+            f"{log.path}: {len(verification.entries)} entries, each signed and following on the one before; {how_far}",
+            markup=False,
         )
 
 

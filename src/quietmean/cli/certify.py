@@ -256,16 +256,16 @@ def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints
 
 def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[str, Any]:
     """Mutual information of the worst party, whichever ``size`` parties collude; the same figure stands for each."""
-    most = analysis.terms.conversion.nats_against_any(size, prior_sd)
-    if most is None:
+    nats = analysis.terms.conversion.nats_against_any(size, prior_sd)
+    if nats is None:
         raise InputError(
             "--prior-sd has no effect without an adversary here, since no bound of mutual information against every coalition is "
             "known: give --corrupt, or leave it out"
         )
     promised = analysis.terms.promise(size, frozenset())
-    known = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
-    a_priori = {"nats_a_priori": promised.nats} if promised is not None and known else {}
-    return {**a_priori, **nats_json(np.full(analysis.transcript.parties, most), prior_sd)}
+    is_promised = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
+    a_priori = {"nats_a_priori": promised.nats} if promised is not None and is_promised else {}
+    return {**a_priori, **nats_json(np.full(analysis.transcript.parties, nats), prior_sd)}
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
@@ -348,8 +348,8 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
     out.print(f"worst party, ex post: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
     if "certificates" in document:
         if "worst_found" in document["certificates"]:
-            found = document["certificates"]["worst_found"]
-            out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}", markup=False)
+            worst = document["certificates"]["worst_found"]
+            out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}", markup=False)
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
     for sentence in document.get("diagnostics", []):
@@ -360,8 +360,8 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
         nats, kept_by = epsilon_text(document["nats_a_priori"]), document["enforced_by"]
         out.print(f"a priori (whatever happens): at most {nats} nats a coordinate; kept by {kept_by}", markup=False)
     if "mutual_information_nats" in document:
-        most = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
+        worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
         upper = document["numbers"] != EXACT
-        out.print(f"mutual information of the worst party: {nats_text(most, revealed, document['prior_sd'], upper)}")
+        out.print(f"mutual information of the worst party: {nats_text(worst_nats, revealed, document['prior_sd'], upper)}")
     print_assumptions(document["assumptions"])

@@ -63,8 +63,8 @@ def _state(standing: Standing) -> str:
     readiness = standing.reply.readiness
     if not readiness.joined:
         return "checking"
-    known = {int(phase): phase.label for phase in Phase}
-    return f"joined: {known.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
+    labels = {int(phase): phase.label for phase in Phase}
+    return f"joined: {labels.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
 
 
 def _table(roster: Roster, standings: Sequence[Standing]) -> Table:

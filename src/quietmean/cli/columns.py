@@ -40,8 +40,8 @@ def attach(tokens: Sequence[str]) -> list[str]:
         elif word.startswith("--column="):
             column = word.partition("=")[2]
         elif word in _ABOUT:
-            values, most = [column], _ABOUT[word]
-            while place < len(tokens) and not tokens[place].startswith("--") and (most is None or len(values) <= most):
+            values, limit = [column], _ABOUT[word]
+            while place < len(tokens) and not tokens[place].startswith("--") and (limit is None or len(values) <= limit):
                 values.append(tokens[place])
                 place += 1
             attached.append(_BETWEEN.join(values))
@@ -68,42 +68,42 @@ def declared(
     those of transforms may be left out, all together. Raises :class:`InputError`
     unless every column has exactly one of bounds, levels, boolean and dates, or is a transform.
     """
-    found: dict[str, dict[str, Any]] = {}
+    tables: dict[str, dict[str, Any]] = {}
     bounds = bounds or ()
     for text in levels or ():
         name, *values = text.split(_BETWEEN)
-        _declare(found, column, name, {"levels": values}, "--levels A B")
+        _declare(tables, column, name, {"levels": values}, "--levels A B")
     for name in boolean or ():
-        _declare(found, column, name, {"boolean": True}, "--boolean")
+        _declare(tables, column, name, {"boolean": True}, "--boolean")
     for text in dates or ():
         name, *days = text.split(_BETWEEN)
         if len(days) != 2:
             raise InputError(f"--dates of column {name!r} has {len(days)} days: give the first and the last one")
-        _declare(found, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
+        _declare(tables, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
     made = dict(_named(column, origins or (), "--from EXPRESSION"))
-    numbers = [name for name in column if name not in found]
+    numbers = [name for name in column if name not in tables]
     plain = [name for name in numbers if name not in made]
     bounded = plain if len(bounds) == len(plain) else numbers
     if len(bounds) != len(bounded):
-        others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or found else ""
-        if len(bounds) > len(plain) and found:
+        others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or tables else ""
+        if len(bounds) > len(plain) and tables:
             others += ", and none for what has --levels, --boolean or --dates"
         raise InputError(f"{len(plain)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column{others}")
     for name, (low, high) in zip(bounded, bounds, strict=True):
-        found[name] = {"low": low, "high": high, "missing": missing}
+        tables[name] = {"low": low, "high": high, "missing": missing}
     for name, texts in made.items():
-        found[name] = {"missing": missing, **found.get(name, {}), "from": " ".join(texts)}
+        tables[name] = {"missing": missing, **tables.get(name, {}), "from": " ".join(texts)}
     for name, texts in _named(column, codes or (), "--missing-codes A B"):
-        found[name]["missing_codes"] = texts
+        tables[name]["missing_codes"] = texts
     for name, texts in _named(column, scales or (), "--scale SCALE"):
-        found[name]["scale"] = " ".join(texts)
+        tables[name]["scale"] = " ".join(texts)
     for name in whole or ():
         if name not in column:
             raise InputError("--whole follows no --column: write it behind the column that it is about")
-        found[name]["whole"] = True
+        tables[name]["whole"] = True
     for name, texts in _named(column, edges or (), "--edges A B"):
-        found[name]["edges"] = [_edge(name, text) for text in texts]
-    return [{"name": name, **found[name]} for name in column]
+        tables[name]["edges"] = [_edge(name, text) for text in texts]
+    return [{"name": name, **tables[name]} for name in column]
 
 
 def _edge(name: str, text: str) -> float | str:
@@ -117,18 +117,20 @@ def _edge(name: str, text: str) -> float | str:
 
 def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tuple[str, list[str]]]:
     """The column and the values of each option."""
-    found = []
+    values_of_columns = []
     for text in texts:
         name, *values = text.split(_BETWEEN)
         if name not in columns or not values:
             raise InputError(f"{flag} follows no --column or has no value: write it behind the column that it is about")
-        found.append((name, values))
-    return found
+        values_of_columns.append((name, values))
+    return values_of_columns
 
 
-def _declare(found: dict[str, dict[str, Any]], columns: Sequence[str], name: str, declaration: dict[str, Any], flag: str) -> None:
+def _declare(
+    tables: dict[str, dict[str, Any]], columns: Sequence[str], name: str, declaration: dict[str, Any], flag: str
+) -> None:
     if name not in columns:
         raise InputError(f"{flag} follows no --column: write it behind the column that it is about")
-    if name in found:
+    if name in tables:
         raise InputError(f"column {name!r} is declared twice: give it either --levels, --boolean or --dates, once")
-    found[name] = declaration
+    tables[name] = declaration

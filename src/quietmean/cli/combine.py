@@ -79,11 +79,11 @@ def command(
     result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=saying.force)
     outputs = [receipt_at(path, belongs), result, *pages.outputs(belongs)]
     require_apart(outputs)
-    for one in outputs:
-        one.require_free()
-    found = combine(sealed, plan, files)
-    outcome = found.outcome
-    for file, reason in found.left_out:
+    for planned in outputs:
+        planned.require_free()
+    combined = combine(sealed, plan, files)
+    outcome = combined.outcome
+    for file, reason in combined.left_out:
         warn(f"left out {file}: {reason}")
     origin = {
         **belongs,
@@ -91,21 +91,21 @@ def command(
         "target": plan.target.describe(),
         "plan": plan.digest,
         "finished": now(),
-        "by_file": found.to_json(),
+        "by_file": combined.to_json(),
     }
     outcome.save_receipt(path, origin)
-    notes = [_COUNTED_AS_SEEN] if found.missing else []
+    notes = [_COUNTED_AS_SEEN] if combined.missing else []
     effort: dict[str, Any] = {
-        "messages": len(found.digests),
-        "bytes": len(found.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
+        "messages": len(combined.digests),
+        "bytes": len(combined.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
         "seconds": round(time.monotonic() - begun, 3),
     }
     counted = float(outcome.execution.weights[outcome.execution.contributors()].sum())
     public = sealed.study.public_records(len(names))
-    records = counted * len(names) / len(found.digests) if public is None else public
+    records = counted * len(names) / len(combined.digests) if public is None else public
     document = {
         **outcome.to_json(),
-        **found.to_json(),
+        **combined.to_json(),
         **choice_document(choice),
         **effort,
         "notes": notes,
@@ -118,7 +118,7 @@ def command(
     if json:
         print_json(document)
     else:
-        _show(sealed.study, found, document)
+        _show(sealed.study, combined, document)
         out.print(f"result  {result.path}\nreceipt {path}", markup=False)
     shown_to: dict[str, Any] = {"names": names, "origin": origin, "notes": tuple(notes)}
     pages.write(sealed.study.name, outcome, tell=not json, **shown_to, **effort)
@@ -130,9 +130,9 @@ def _is_of(receipt: Path, content: bytes) -> bool:
     return isinstance(named, str) and Path(named).name == receipt.name
 
 
-def _show(study: Study, found: Combined, document: dict[str, Any]) -> None:
-    out.print(printable(found.headline), markup=False)
-    print_answers(found.outcome.answers, document)
+def _show(study: Study, combined: Combined, document: dict[str, Any]) -> None:
+    out.print(printable(combined.headline), markup=False)
+    print_answers(combined.outcome.answers, document)
     print_privacy(document, study)
     for note in document["notes"]:
         out.print(note, markup=False)

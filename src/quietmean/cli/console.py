@@ -166,16 +166,16 @@ def print_a_priori(document: dict[str, Any], unit: str) -> None:
 
 def print_nats(document: dict[str, Any], study: Study) -> None:
     """What a study with a target in nats promised, and what its execution told."""
-    found, adversary = document["nats"], document["certificate"]["adversary"]
-    known = (
-        f"at most {epsilon_text(found['a_priori'])} nats a coordinate; kept by" if "a_priori" in found else "no bound in nats;"
+    nats, adversary = document["nats"], document["certificate"]["adversary"]
+    promise = (
+        f"at most {epsilon_text(nats['a_priori'])} nats a coordinate; kept by" if "a_priori" in nats else "no bound in nats;"
     )
-    out.print(f"a priori (whatever happens): {known} {document['enforced_by']}", markup=False)
-    told = nats_text(found["most"], found["revealed_variance"], found["prior_sd"], upper=True)
-    out.print(f"ex post (given who took part): {adversary} learnt {told}; the target was {found['target']:g}", markup=False)
+    out.print(f"a priori (whatever happens): {promise} {document['enforced_by']}", markup=False)
+    learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], upper=True)
+    out.print(f"ex post (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}", markup=False)
     out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite", markup=False)
-    if found["most"] > found["target"]:
-        err.print(f"quietmean: this execution told more than the target of {found['target']:g} nats", style="red")
+    if nats["most"] > nats["target"]:
+        err.print(f"quietmean: this execution told more than the target of {nats['target']:g} nats", style="red")
 
 
 def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
@@ -210,8 +210,8 @@ def print_privacy(document: dict[str, Any], study: Study) -> None:
         f"ex post (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}"
     )
     if certificate["worst_found"] is not None:
-        found = certificate["worst_found"]
-        out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}")
+        worst = certificate["worst_found"]
+        out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}")
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")

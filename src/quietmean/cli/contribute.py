@@ -112,10 +112,10 @@ def command(
             balances.append(payer.reserve_file(sealed.study.name, plan, charge_id(sealed, keys), content))
             auditor.write(Event.CHARGED, charge_of(plan, payer))
 
-    found = giver.contribute(encoded, charge)
-    own = output(place, "the contribution", own=partial(_is_contribution, found.digest))
-    head = auditor.write(Event.CONTRIBUTED, {"digest": found.digest, "session": sealed.digest})
-    own.write(found.to_file())
+    contribution = giver.contribute(encoded, charge)
+    own = output(place, "the contribution", own=partial(_is_contribution, contribution.digest))
+    head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})
+    own.write(contribution.to_file())
     # Nothing reads them any more.
     encoded.vector.fill(0.0)
     records.fill(0.0)
@@ -123,7 +123,7 @@ def command(
         warn(sentence)
     document = {
         "contribution": str(place),
-        "digest": found.digest,
+        "digest": contribution.digest,
         "party": name,
         "session": sealed.digest,
         "epsilon_a_priori": plan.epsilon_a_priori,
@@ -134,7 +134,7 @@ def command(
     if json:
         print_json(document)
         return
-    out.print(f"contribution {place}, digest {found.digest}", markup=False)
+    out.print(f"contribution {place}, digest {contribution.digest}", markup=False)
     cost = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} for one {plan.target.unit}"
     out.print(f"it costs {cost}, whoever sees it and whoever else contributes", markup=False)
     for balance in balances:

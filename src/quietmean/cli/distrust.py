@@ -30,5 +30,5 @@ def command(key: str | None = None, *, json: Annotated[bool, Parameter(negative=
     elif added is not None:
         out.print(f"{added} is refused here from now on ({here.path})", markup=False)
     else:
-        for one in here.keys() or ("no key is distrusted here",):
-            out.print(one, markup=False)
+        for line in here.keys() or ("no key is distrusted here",):
+            out.print(line, markup=False)

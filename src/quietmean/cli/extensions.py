@@ -46,13 +46,13 @@ class Extension:
         if len(self.claims) > 1:
             raise InputError(f"command {self.name} is claimed by {_owners(self.claims)}: uninstall all but one of them")
         try:
-            found = self.claims[0].load()
+            loaded = self.claims[0].load()
         # Somebody else's module may raise anything when it is imported.
         except Exception as error:
             raise self._broken(f"{type(error).__name__}: {error}") from error
-        if not callable(found):
+        if not callable(loaded):
             raise self._broken(f"{self.claims[0].value} is not callable")
-        command: Callable[..., Any] = found
+        command: Callable[..., Any] = loaded
         return command
 
     def _broken(self, why: str) -> InputError:

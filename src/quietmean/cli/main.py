@@ -77,10 +77,10 @@ def make_app(asked: str | None) -> App:
 
 
 def _add_extensions(app: App, asked: str | None) -> None:
-    found = find_extensions()
+    installed = find_extensions()
     if asked is not None:
-        check_installed(asked, found)
-    extensions, sentences = usable(found, COMMANDS)
+        check_installed(asked, installed)
+    extensions, sentences = usable(installed, COMMANDS)
     for sentence in sentences:
         warn(sentence)
     for extension in extensions:

@@ -56,10 +56,12 @@ def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
     # Only lines that may hold one are looked at twice.
     if not any(_FRACTION.fullmatch(token.partition("=")[2] or token) for token in tokens):
         return
-    whole = {name: one for one in _arguments(app, tokens) for name in one.names if _kinds(one.hint) & {int, float} == {int}}
+    whole_numbers = {
+        name: one for one in _arguments(app, tokens) for name in one.names if _kinds(one.hint) & {int, float} == {int}
+    }
     for name, value in _given(tokens):
-        if name in whole and _FRACTION.fullmatch(value):
-            raise InputError(_wrong_kind(name, value, whole[name], ""))
+        if name in whole_numbers and _FRACTION.fullmatch(value):
+            raise InputError(_wrong_kind(name, value, whole_numbers[name], ""))
 
 
 def _given(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -88,8 +90,8 @@ def _kinds(hint: Any) -> set[Any]:
 def _unknown_option(error: UnknownOptionError, command: str | None, listed: str) -> str:
     name = str(error.token.keyword or error.token.value)
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
-    known = [one for argument in error.argument_collection or () for one in argument.names if not one.startswith("--empty-")]
-    near = "" if instead else _near(name, known)
+    names = [one for argument in error.argument_collection or () for one in argument.names if not one.startswith("--empty-")]
+    near = "" if instead else _near(name, names)
     return f"{name} is no option of {command or 'quietmean'}{near}{instead}: {listed}"
 
 
@@ -118,9 +120,9 @@ def _shown(argument: Argument) -> str:
     return argument.names[0] if argument.index is None else argument.names[0].lstrip("-").upper()
 
 
-def _wrong_kind(name: str, value: str, argument: Argument, told: str) -> str:
-    if "Choose from:" in told:
-        choices = list(dict.fromkeys(re.findall(r'"([^"]+)"', told.partition("Choose from:")[2])))
+def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
+    if "Choose from:" in message:
+        choices = list(dict.fromkeys(re.findall(r'"([^"]+)"', message.partition("Choose from:")[2])))
         return f"{name} is {value!r}{_near(value, choices)}: choose one of {', '.join(choices)}"
     kinds = _kinds(argument.hint)
     kind = float if float in kinds else int if int in kinds else None
@@ -146,5 +148,5 @@ def _near(name: str, known: Iterable[str]) -> str:
     """A name that begins as this one does, or is nearly the same."""
     names = list(known)
     begun = [one for one in names if one.startswith(name) and len(name.lstrip("-")) > 1]
-    found = dict.fromkeys([*begun[:1], *difflib.get_close_matches(name, names, n=1, cutoff=0.6)])
-    return f" (Did you mean {' or '.join(found)}?)" if found else ""
+    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(name, names, n=1, cutoff=0.6)])
+    return f" (Did you mean {' or '.join(matches)}?)" if matches else ""

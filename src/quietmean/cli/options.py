@@ -40,18 +40,22 @@ class _Option:
 
 @cache
 def _collect() -> dict[str, _Option]:
-    found: dict[str, _Option] = {}
+    options: dict[str, _Option] = {}
     for name, kind in registry().items():
-        for key, one in kind.options().items():
-            if one.flag is None:
+        for key, parameter in kind.options().items():
+            if parameter.flag is None:
                 continue
-            option = found.setdefault(one.flag, _Option(key))
+            option = options.setdefault(parameter.flag, _Option(key))
             if option.key != key:
-                raise InputError(f"protocol {name!r} calls its option {key!r} --{one.flag}, a flag of {option.key!r}: rename it")
-            option.kinds |= {kind if kind in (int, float, bool) else str for kind in one.kinds} | ({str} if one.auto else set())
-            clause = f"{one.help}: {', '.join(one.choices)}" if one.choices else one.help
+                raise InputError(
+                    f"protocol {name!r} calls its option {key!r} --{parameter.flag}, a flag of {option.key!r}: rename it"
+                )
+            option.kinds |= {kind if kind in (int, float, bool) else str for kind in parameter.kinds} | (
+                {str} if parameter.auto else set()
+            )
+            clause = f"{parameter.help}: {', '.join(parameter.choices)}" if parameter.choices else parameter.help
             option.help.setdefault(clause, []).append(name)
-    return dict(sorted(found.items()))
+    return dict(sorted(options.items()))
 
 
 class ChosenOptions:

@@ -213,9 +213,9 @@ def _require_goals(width: float | None, power: float | None) -> None:
 
 def _refuse_beside_study(given: dict[str, Any]) -> None:
     """Raises :class:`InputError` for options that the study itself says."""
-    said = next((name for name, value in given.items() if value is not None), None)
-    if said is not None:
-        raise InputError(f"--{said} stands beside --study, which says what to plan for: leave it out, or change the study")
+    option = next((name for name, value in given.items() if value is not None), None)
+    if option is not None:
+        raise InputError(f"--{option} stands beside --study, which says what to plan for: leave it out, or change the study")
 
 
 def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
@@ -274,12 +274,12 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
     def ranking(wanted: Target, accepted: Server) -> Ranking:
         values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
-        named, most = bool(asked["protocols"]), asked["max_messages"]
+        named, max_messages = bool(asked["protocols"]), asked["max_messages"]
         return rank(
             wanted,
             values,
             calibration=calibration,
-            max_messages=most,
+            max_messages=max_messages,
             strict=named,
             domain=domain,
             trials=asked["trials"],
@@ -333,31 +333,31 @@ def _show(answer: dict[str, Any]) -> None:
     for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages per party", "bytes per party", "trust"):
         table.add_column(title, justify="left" if title in ("protocol", "trust") else "right", no_wrap=title == "protocol")
     candidates = answer["candidates"]
-    for found in candidates:
-        messages, size = f"{found['messages_per_party']:.1f}", f"{found['bytes_per_party']:.0f}"
+    for candidate in candidates:
+        messages, size = f"{candidate['messages_per_party']:.1f}", f"{candidate['bytes_per_party']:.0f}"
         table.add_row(
-            found["protocol"],
-            f"{found['mse']:.4g}",
-            epsilon_text(float(found["epsilon_a_priori"])),
-            str(found["rounds"]),
+            candidate["protocol"],
+            f"{candidate['mse']:.4g}",
+            epsilon_text(float(candidate["epsilon_a_priori"])),
+            str(candidate["rounds"]),
             messages,
             size,
-            found["trust"],
+            candidate["trust"],
         )
     out.print(table)
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
-    gates = [f"{one['protocol']}: {one['certificate']['gate']}" for one in candidates if "gate" in one["certificate"]]
-    drawn = [_committee_sentence(one) for one in candidates if one.get("committee")]
+    gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
+    drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
 
 
-def _committee_sentence(found: dict[str, Any]) -> str:
+def _committee_sentence(row: dict[str, Any]) -> str:
     """What a committee drawn among many parties would take."""
-    drawn = found["committee"]
+    drawn = row["committee"]
     sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
     return (
-        f"{found['protocol']} with a committee of {drawn['members']} drawn among the parties (an estimate; none is here yet): "
+        f"{row['protocol']} with a committee of {drawn['members']} drawn among the parties (an estimate; none is here yet): "
         f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
         f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
         f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"

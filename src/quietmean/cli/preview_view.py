@@ -31,9 +31,11 @@ def show_before_yes(data: Path, columns: Columns) -> None:
 
 def proposal(preview: Preview) -> str:
     """How the file may be read so that more cells are understood."""
-    said = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
     return (
-        f"{preview.gained:,} more cells would be understood with {said}" if preview.gained else f"it may be written with {said}"
+        f"{preview.gained:,} more cells would be understood with {settings}"
+        if preview.gained
+        else f"it may be written with {settings}"
     )
 
 

@@ -114,8 +114,8 @@ def _admission(files: Sequence[Path], host: str) -> Admission:
     sealed: dict[str, frozenset[bytes]] = {}
     keys: set[bytes] = set()
     for path in files:
-        digest, found = _members(path)
-        members = frozenset(map(public_key_bytes, found))
+        digest, public_keys = _members(path)
+        members = frozenset(map(public_key_bytes, public_keys))
         if digest is None:
             keys |= members
         else:

@@ -59,10 +59,10 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
         return []
     ending = status_path(Path(".store")).name
     stem = study.with_suffix("").name
-    found = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
-    if not found:
+    status_files = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
+    if not status_files:
         raise InputError(f"no node of {study} has run with a store beside it: name its store instead of --study")
-    return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(found)]
+    return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(status_files)]
 
 
 def _judged(status: dict[str, Any]) -> dict[str, Any]:

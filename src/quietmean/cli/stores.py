@@ -87,10 +87,10 @@ def _list(stores: list[dict[str, Any]], json: bool) -> None:
     if json:
         print_json({"stores": stores})
         return
-    for one in stores:
-        use = ", in use" if one["in_use"] else ""
-        about = f"{one['study'] or 'a study'}, {one['party'] or 'a party'}"
-        text = f"{one['store']}: {about}: {one['state']}{use}; {one['bytes'] / 1000:.0f} kB, changed {one['changed']}"
+    for store in stores:
+        use = ", in use" if store["in_use"] else ""
+        about = f"{store['study'] or 'a study'}, {store['party'] or 'a party'}"
+        text = f"{store['store']}: {about}: {store['state']}{use}; {store['bytes'] / 1000:.0f} kB, changed {store['changed']}"
         out.print(printable(text), markup=False)
     if not stores:
         out.print("no stores here: they are beside the study file, named STUDY-PARTY.store")

@@ -264,10 +264,10 @@ class Desk:
     async def _page(self, request: Request, template: str, content: Callable[[], dict[str, Any]]) -> Response:
         status = 200
         try:
-            found = await run_in_threadpool(content)
+            context = await run_in_threadpool(content)
         except QuietmeanError as error:
-            template, found, status = "mistake.html", {"mistake": str(error)}, 400
-        return self._rendered(request, template, found, status)
+            template, context, status = "mistake.html", {"mistake": str(error)}, 400
+        return self._rendered(request, template, context, status)
 
     def missing(self, request: Request) -> Response:
         """For a name that no page has."""

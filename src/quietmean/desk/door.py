@@ -118,10 +118,14 @@ class LinkDoor:
 
     def has_session(self, cookies: str) -> bool:
         try:
-            found = SimpleCookie(cookies).get(self.cookie)
+            presented = SimpleCookie(cookies).get(self.cookie)
         except CookieError:
             return False
-        return self.session is not None and found is not None and hmac.compare_digest(found.value.encode(), self.session.encode())
+        return (
+            self.session is not None
+            and presented is not None
+            and hmac.compare_digest(presented.value.encode(), self.session.encode())
+        )
 
     def form(self, request: Request) -> str:
         return self.token
@@ -177,8 +181,8 @@ class Guard:
 
 def refusal(door: Door) -> Response:
     """What everybody gets who may not; the same for every reason."""
-    told = "Start quietmean desk again, and open the link that it prints." if door.leaves else "Ask who runs these pages."
-    return PlainTextResponse(f"Refused. {told}\n", 403)
+    advice = "Start quietmean desk again, and open the link that it prints." if door.leaves else "Ask who runs these pages."
+    return PlainTextResponse(f"Refused. {advice}\n", 403)
 
 
 async def form_of(request: Request, door: Door | None) -> dict[str, str] | None:

@@ -51,9 +51,9 @@ class Shelf:
 
     def sealed(self, name: str) -> Sealed:
         """Raises :class:`InputError` for a file that is not as its convener signed it, or names a key that is not trusted."""
-        found = Sealed.load(self.studies()[name])
-        Distrusted().refuse(found.holders())
-        return found
+        study = Sealed.load(self.studies()[name])
+        Distrusted().refuse(study.holders())
+        return study
 
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
@@ -66,8 +66,8 @@ class Shelf:
         """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
         place = self._approval(name)
         taken = place.name if place.exists() else ""
-        told = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
-        Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(told)
+        note = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
+        Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(note)
         place.unlink(missing_ok=True)
         return taken
 
@@ -85,12 +85,12 @@ class Shelf:
 
     def heads(self) -> dict[str, list[LogHead]]:
         """How far the receipts here say that the audit log had come."""
-        found = {}
+        heads = {}
         for name, path in self.results().items():
             # Not every receipt tells: those of run do not.
             with suppress(InputError):
-                found[path.name] = heads_in(self.receipt(name), path.name)
-        return found
+                heads[path.name] = heads_in(self.receipt(name), path.name)
+        return heads
 
     def contract(self, sealed: Sealed) -> Contract:
         """What this site agrees to. Raises :class:`InputError` where it is not in the study."""

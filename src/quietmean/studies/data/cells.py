@@ -124,8 +124,8 @@ def _numbers(cells: Cells, numerals: Numerals) -> NDArray[np.float64]:
 
     @cache
     def of_text(text: str) -> float:
-        found = numerals.value(text.strip())
-        return np.nan if found is None else found
+        number = numerals.value(text.strip())
+        return np.nan if number is None else number
 
     def value(cell: Any) -> float:
         cell = plain(cell)
@@ -189,19 +189,19 @@ def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float6
 def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
-        known = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
+        places = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
     else:
-        known = {plain_name(level): float(place) for place, level in enumerate(column.levels)}
+        places = {plain_name(level): float(place) for place, level in enumerate(column.levels)}
     codes = {plain_name(code) for code in column.missing_codes}
-    by_meaning = _by_meaning(known, codes)
+    by_meaning = _by_meaning(places, codes)
 
     @cache
     def place(text: str | None) -> float:
         if text is None or text in codes:
             return np.nan
         wanted = text.lower() if column.boolean else text
-        if wanted in known:
-            return known[wanted]
+        if wanted in places:
+            return places[wanted]
         meaning = _meaning(wanted)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
@@ -210,9 +210,9 @@ def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     return np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
 
 
-def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
+def _by_meaning(levels: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
     """Places of levels, NaN for codes, by the number or day that they are; none where two are the same: ``01``, ``1``."""
-    declared = [(_meaning(text), place) for text, place in {**known, **dict.fromkeys(codes, math.nan)}.items()]
+    declared = [(_meaning(text), place) for text, place in {**levels, **dict.fromkeys(codes, math.nan)}.items()]
     numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
     places: dict[Decimal | str, float] = {}
     for meaning, place in numbers:

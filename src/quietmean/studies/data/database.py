@@ -61,13 +61,13 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
     try:
         with closing(connect(location.path)) as base, _in_time(base):
             chosen = query or _quoted(_chosen(base, kind, location, wanted))
-            found = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
-            names = tuple(plain_name(column[0]) for column in found)
+            described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
+            names = tuple(plain_name(column[0]) for column in described)
             require_distinct(location.name, names)
             needed = {plain_name(name) for name in wanted}
             if not needed <= set(names):
                 raise heading_absent(location.name, needed, names)
-            kept = [(column[0], str(column[1])) for column in found if plain_name(column[0]) in needed]
+            kept = [(column[0], str(column[1])) for column in described if plain_name(column[0]) in needed]
             listed = ", ".join(_handed_over(_quoted(name), of_type, kind) for name, of_type in kept)
             columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
     # What the library says may quote a value; and names in a damaged file may be no text.
@@ -139,25 +139,25 @@ def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]
 
 def _query_of(location: Location) -> str:
     """The query in the file that was named, as it stands behind FROM."""
-    said = location.said.get("query")
-    if said is None:
+    path = location.said.get("query")
+    if path is None:
         return ""
     if "table" in location.said:
         raise InputError(f"both #table= and #query= are said of {location.name}: leave one out")
     try:
-        text = short_bytes(Path(said)).decode("utf-8")
+        text = short_bytes(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"file {said} with the query for {location.name} cannot be read: check the path") from None
+        raise InputError(f"file {path} with the query for {location.name} cannot be read: check the path") from None
     return f"({text.strip().rstrip(';')})"
 
 
 def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -> str:
     tables = sorted(str(row[0]) for row in base.execute(_TABLES[kind]).fetchall())
-    said = location.said.get("table")
-    if said is not None:
-        if said not in tables:
-            raise InputError(f"{location.name} has no table {said!r}{nearest(said, tables)}: check its name")
-        return said
+    named = location.said.get("table")
+    if named is not None:
+        if named not in tables:
+            raise InputError(f"{location.name} has no table {named!r}{nearest(named, tables)}: check its name")
+        return named
     names = {plain_name(name) for name in wanted}
     fitting = [table for table in tables if names <= _columns(base, table)]
     if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
@@ -170,8 +170,8 @@ def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -
 
 
 def _columns(base: Any, table: str) -> set[str]:
-    found = base.execute(f"SELECT * FROM {_quoted(table)} LIMIT 0").description  # noqa: S608
-    return {plain_name(column[0]) for column in found}
+    described = base.execute(f"SELECT * FROM {_quoted(table)} LIMIT 0").description  # noqa: S608
+    return {plain_name(column[0]) for column in described}
 
 
 def _quoted(name: str) -> str:

@@ -84,8 +84,8 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
     columns: dict[int, list[str | None]] = {place: [] for place in places}
     lines: list[int] = []
     longer = left_open = 0
-    for found, line, is_open in records:
-        cells = None if found is None else _fitting(found, heading, location)
+    for raw_cells, line, is_open in records:
+        cells = None if raw_cells is None else _fitting(raw_cells, heading, location)
         longer, left_open = longer + (cells is None), left_open + is_open
         for place, column in columns.items():
             column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
@@ -114,10 +114,10 @@ def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[st
     Empty ones behind the last fall away, as programs write a delimiter there, too. A single one may also be that of a last
     column, where a row begins with its name: unless the heading ends so, or it was said, nobody knows.
     """
-    width, said = len(heading.names), location.said.get("rownames")
-    if said == "true":
+    width, row_names = len(heading.names), location.said.get("rownames")
+    if row_names == "true":
         cells = cells[1:]
-    elif said is None and not heading.closed and len(cells) == width + 1:
+    elif row_names is None and not heading.closed and len(cells) == width + 1:
         return None
     while len(cells) > width and not cells[-1].strip():
         cells.pop()
@@ -129,25 +129,25 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
 
     Raises :class:`InputError` if there is none; it says which name is absent.
     """
-    said = DELIMITERS.get(location.said.get("delimiter", ""))
-    delimiters = [said] if said else [DELIMITERS[name] for name in _ORDER]
+    stated = DELIMITERS.get(location.said.get("delimiter", ""))
+    delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
     for line, (content, end, place) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
         if line > location.skip + _HEADING_LINES:
             break
         if line <= location.skip:
             continue
-        if not said and content.lower().startswith(_HINT):
+        if not stated and content.lower().startswith(_HINT):
             delimiters = [content[len(_HINT) :].rstrip()[:1] or "\t"]
             continue
         ways = [(delimiter, _names_in(content, delimiter)) for delimiter in delimiters]
-        for delimiter, found in ways:
-            if names <= set(found):
-                require_distinct(location.name, found)
+        for delimiter, heading in ways:
+            if names <= set(heading):
+                require_distinct(location.name, heading)
                 # A name alone is a line of any text; nothing is between cells then.
-                between = "" if len(found) == 1 and not said else delimiter
-                return _Heading(found, between, line, place, end, bool(between) and content.rstrip().endswith(between))
-        widest = widest or max((found for _, found in ways), key=len)
+                between = "" if len(heading) == 1 and not stated else delimiter
+                return _Heading(heading, between, line, place, end, bool(between) and content.rstrip().endswith(between))
+        widest = widest or max((heading for _, heading in ways), key=len)
     raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names, widest)
 
 

@@ -52,13 +52,13 @@ def table_of_frame(frame: Any, place: str = "the data frame") -> Table:
     """A data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
     narwhals = import_extra("narwhals", "tables", "reading a data frame")
     try:
-        known = narwhals.from_native(frame)
-        known = known.collect() if isinstance(known, narwhals.LazyFrame) else known
-        names = tuple(plain_name(name) for name in known.columns)
+        wrapped = narwhals.from_native(frame)
+        wrapped = wrapped.collect() if isinstance(wrapped, narwhals.LazyFrame) else wrapped
+        names = tuple(plain_name(name) for name in wrapped.columns)
     except TypeError:
         raise InputError(
             f"data of type {type(frame).__name__} are no table: give a path, or a data frame of pandas, Polars or PyArrow"
         ) from None
     except narwhals.exceptions.DuplicateError:
         raise InputError(f"two columns of {place} have the same name: give each column a name of its own") from None
-    return Table(place, names, range(1, len(known) + 1), lambda column: Cells(cells_of(known[:, column], narwhals)))
+    return Table(place, names, range(1, len(wrapped) + 1), lambda column: Cells(cells_of(wrapped[:, column], narwhals)))

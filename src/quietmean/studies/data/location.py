@@ -56,15 +56,15 @@ class Location:
 
     def __post_init__(self) -> None:
         for name, value in self.said.items():
-            known = _CHOICES.get(name)
-            if known is None:
+            choices = _CHOICES.get(name)
+            if choices is None:
                 raise InputError(
                     f"#{name}= is nothing that can be said of {self.path.name}{nearest(name, _CHOICES)}: there are "
                     f"{', '.join(f'#{one}=' for one in _CHOICES)}"
                 )
-            if known and value not in known:
+            if choices and value not in choices:
                 raise InputError(
-                    f"#{name}={value} of {self.path.name} is not known{nearest(value, known)}: use {' or '.join(known)}"
+                    f"#{name}={value} of {self.path.name} is not known{nearest(value, choices)}: use {' or '.join(choices)}"
                 )
         if self.said.get("thousands", "none") == self.said.get("decimal", ""):
             raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands: choose two")
@@ -145,12 +145,12 @@ def _in_format_file(path: Path) -> dict[str, str]:
 
 
 def _said(text: str, name: str) -> dict[str, str]:
-    found = {}
+    settings = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if not (equals and key.strip() and value.strip()):
             raise InputError(
                 f"#{text} behind {name} cannot be read: write #NAME=VALUE, such as #decimal=comma, with commas between"
             )
-        found[key.strip()] = value.strip()
-    return found
+        settings[key.strip()] = value.strip()
+    return settings

@@ -64,12 +64,12 @@ class Numerals:
         """The same number with a decimal point and without groups; None where the marks make no number."""
         other = _other(self.mark)
         if self.groups is not None:
-            whole, mark, rest = text.partition(self.mark)
-            if other in whole:
-                if other != self.groups or not _GROUPED[other].fullmatch(whole):
+            integer, mark, rest = text.partition(self.mark)
+            if other in integer:
+                if other != self.groups or not _GROUPED[other].fullmatch(integer):
                     return None
-                whole = whole.replace(other, "")
-            return whole + ("." if mark else "") + rest if other not in rest else None
+                integer = integer.replace(other, "")
+            return integer + ("." if mark else "") + rest if other not in rest else None
         points, commas = text.count("."), text.count(",")
         if points and commas:
             return _last_is_decimal(text)
@@ -82,9 +82,9 @@ class Numerals:
 def _last_is_decimal(text: str) -> str | None:
     """Of a text with both marks."""
     mark = max(",.", key=text.rfind)
-    whole, _, rest = text.rpartition(mark)
+    integer, _, rest = text.rpartition(mark)
     other = _other(mark)
-    return f"{whole.replace(other, '')}.{rest}" if _GROUPED[other].fullmatch(whole) else None
+    return f"{integer.replace(other, '')}.{rest}" if _GROUPED[other].fullmatch(integer) else None
 
 
 def _other(mark: str) -> str:

@@ -77,13 +77,13 @@ def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _
     if not table.height:
         raise InputError(f"{table.place} has no rows: a party needs at least one record")
     numerals = Numerals.of(location, table.delimiter)
-    found: dict[str, NDArray[np.float64]] = {}
+    by_column: dict[str, NDArray[np.float64]] = {}
     for column in columns:
         if column.origin:
-            found[column.name] = _transformed(column, columns, found)
+            by_column[column.name] = _transformed(column, columns, by_column)
         else:
-            found[column.name] = floats_of(table, column, numerals, location, tell)
-    return np.column_stack(list(found.values()))
+            by_column[column.name] = floats_of(table, column, numerals, location, tell)
+    return np.column_stack(list(by_column.values()))
 
 
 def location_of(source: Source) -> Location:
@@ -119,8 +119,8 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody)
 
 def _state(path: Path) -> tuple[int, int, int]:
     """What is another one when a file was written to or replaced."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> tuple[Table, bool]:
@@ -168,11 +168,11 @@ def _read_zip(location: Location, wanted: Collection[str]) -> Table:
     return read_workbook(location, wanted, EXCEL if "xl/workbook.xml" in inside else OTHER)
 
 
-def _transformed(column: Column, columns: Columns, found: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+def _transformed(column: Column, columns: Columns, by_column: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     """The values of a transform, (rows,), from those of the columns before it; what is no level of these is missing."""
     transform = Transform(column.origin)
     sources = {
-        name: found[name] if columns[name].numeric else np.where(found[name] < 0, np.nan, found[name])
+        name: by_column[name] if columns[name].numeric else np.where(by_column[name] < 0, np.nan, by_column[name])
         for name in transform.sources
     }
     return transform.values(sources)

@@ -51,10 +51,10 @@ class Encoding:
         UTF-8, and a cell of it that is not is Windows-1252 (:func:`cell_text`). Raises :class:`InputError` for an encoding
         that is none.
         """
-        said = location.said.get("encoding")
+        stated = location.said.get("encoding")
         marked = next(((encoding, len(mark)) for mark, encoding in _MARKS if start.startswith(mark)), None)
-        if said is not None:
-            name = _known(said, location)
+        if stated is not None:
+            name = _known(stated, location)
             # Of the two orders of bytes that such a name has the mark says which.
             if marked is not None and marked[0].startswith(name.removesuffix("-sig")):
                 return cls(marked[0]), marked[1]
@@ -133,30 +133,30 @@ def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
     """Some whole records at a time, as they stand between ends; None for one that is too long."""
     rest, long = b"", False
     for chunk in chunks:
-        whole, found, after = (rest + chunk).rpartition(between)
-        if not found:
+        complete, separator, after = (rest + chunk).rpartition(between)
+        if not separator:
             long = long or len(after) > MOST_RECORD + len(between)
             # Of a record that is too long no more is kept than may be the beginning of its end.
             rest = after[-len(between) :] if long else after
             continue
         if long:
             yield None
-            _, found, whole = whole.partition(between)
+            _, separator, complete = complete.partition(between)
             long = False
-            if not found:
+            if not separator:
                 rest = after
                 continue
-        yield whole
+        yield complete
         rest = after
     yield None if long else rest
 
 
-def _known(said: str, location: Location) -> str:
+def _known(encoding: str, location: Location) -> str:
     """The name of an encoding that was said. Raises :class:`InputError` for one that is none, or has no ends of lines."""
     try:
-        name = codecs.lookup(said).name
+        name = codecs.lookup(encoding).name
         if name in ("utf-16", "utf-32") or "\n".encode(name) == "\n".encode((_WIDE.get(name) and name) or "ascii"):
             return name
     except (LookupError, UnicodeError):
         pass
-    raise InputError(f"#encoding={said} of {location.name} is not known: use for example utf-8, utf-16, latin-1 or cp1252")
+    raise InputError(f"#encoding={encoding} of {location.name} is not known: use for example utf-8, utf-16, latin-1 or cp1252")

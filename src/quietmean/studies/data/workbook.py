@@ -30,14 +30,16 @@ def read_workbook(location: Location, wanted: Collection[str], kind: str) -> Tab
     Raises :class:`InputError` if the file cannot be read, needs a password, or has several such sheets.
     """
     location.only("a workbook", {"sheet", "skip"})
-    found = _sheets(location, kind)
-    said = location.said.get("sheet")
-    if said is not None:
-        chosen = [rows for place, (name, rows) in enumerate(found, 1) if said in (name, str(place))]
+    sheets = _sheets(location, kind)
+    wanted_sheet = location.said.get("sheet")
+    if wanted_sheet is not None:
+        chosen = [rows for place, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(place))]
         if not chosen:
-            raise InputError(f"{location.name} has no sheet {said!r} among its {len(found)}: give its name or its number, from 1")
+            raise InputError(
+                f"{location.name} has no sheet {wanted_sheet!r} among its {len(sheets)}: give its name or its number, from 1"
+            )
         return _table(chosen[0], location)
-    filled = [rows for _, rows in found if rows]
+    filled = [rows for _, rows in sheets if rows]
     names = {plain_name(name) for name in wanted}
     fitting = [rows for rows in filled if names <= set(_heading(rows, location)[1])]
     if len(fitting) > 1:

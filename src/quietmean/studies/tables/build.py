@@ -73,27 +73,27 @@ def _crossed(
     document: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], notes: Sequence[str]
 ) -> tuple[ResultTable, list[Term]]:
     """Counts with the percentages of their rows, present values only; and the terms that are no counts."""
-    known = {term.term: term for term in terms_of(document)}
+    by_term = {term.term: term for term in terms_of(document)}
     counts = [f"{row}:{column}" for row in rows for column in columns]
     footnotes = _Footnotes(document, counts)
     lines = []
     for row in rows:
-        cells = {column: known[f"{row}:{column}"] for column in columns}
+        cells = {column: by_term[f"{row}:{column}"] for column in columns}
         present = [max(term.estimate, 0.0) for column, term in cells.items() if MISSING not in (row, column)]
         texts = [_of_row(term, sum(present) if MISSING not in (row, column) else 0.0) for column, term in cells.items()]
         lines.append(Line((row, *texts), footnotes.about([term.term for term in cells.values()])))
     below = "n (percentage of the row's present values)."
     return ResultTable.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
-        term for name, term in known.items() if name not in counts
+        term for name, term in by_term.items() if name not in counts
     ]
 
 
-def _of_row(term: Term, whole: float) -> str:
+def _of_row(term: Term, row_total: float) -> str:
     """A count, and which part of a row it is; what the noise hides is no part of anything."""
     text = shown(term).estimate
-    if term.hidden or not whole > 0:
+    if term.hidden or not row_total > 0:
         return text
-    return f"{text} ({fixed(100 * max(term.estimate, 0.0) / whole, 1)})"
+    return f"{text} ({fixed(100 * max(term.estimate, 0.0) / row_total, 1)})"
 
 
 def _as_printed(document: Mapping[str, Any], printed: PrintedTable, notes: Sequence[str]) -> ResultTable:
@@ -124,18 +124,18 @@ def _columns(document: Mapping[str, Any], terms: Sequence[Term]) -> dict[str, li
     """The texts of all terms by the head of their column; those that none has are left out."""
     texts, level = [shown(term) for term in terms], f"{100 * float(document.get('interval_level', 0.95)):g} %"
     sampled = any(not math.isnan(term.population[0]) for term in terms)
-    found = {_ESTIMATES.get(str(document.get("kind")), "estimate"): [one.estimate for one in texts]}
+    columns = {_ESTIMATES.get(str(document.get("kind")), "estimate"): [text.estimate for text in texts]}
     if sampled:
-        found[f"{level} interval"] = [one.population for one in texts]
+        columns[f"{level} interval"] = [text.population for text in texts]
     else:
-        found[f"{level} for the noise alone"] = [one.noise for one in texts]
+        columns[f"{level} for the noise alone"] = [text.noise for text in texts]
     if document.get("kind") == "logistic-regression":
-        found |= _odds_ratios(terms, level)
-    if any(one.p for one in texts):
-        found["p"] = [one.p or UNKNOWN for one in texts]
-    if any(one.n for one in texts):
-        found["n"] = [one.n or UNKNOWN for one in texts]
-    return found
+        columns |= _odds_ratios(terms, level)
+    if any(text.p for text in texts):
+        columns["p"] = [text.p or UNKNOWN for text in texts]
+    if any(text.n for text in texts):
+        columns["n"] = [text.n or UNKNOWN for text in texts]
+    return columns
 
 
 def _odds_ratios(terms: Sequence[Term], level: str) -> dict[str, list[str]]:
@@ -168,8 +168,10 @@ class _Footnotes:
     def __init__(self, document: Mapping[str, Any], terms: Sequence[str]) -> None:
         """``terms``: all that the table shows; what is about none of them stands elsewhere."""
         flagged = document.get("flagged", ())
-        known = {term.term for term in terms_of(document)}
-        self._notes = marked_notes(flag for flag in flagged if set(flag["terms"]) & set(terms) or not set(flag["terms"]) & known)
+        all_terms = {term.term for term in terms_of(document)}
+        self._notes = marked_notes(
+            flag for flag in flagged if set(flag["terms"]) & set(terms) or not set(flag["terms"]) & all_terms
+        )
         self._marks: dict[int, str] = {}
         self._names = names_in(document)
 
@@ -188,16 +190,16 @@ class _Footnotes:
 
 
 def _facts(summary: Mapping[str, Any]) -> list[str]:
-    told = [(key, name, summary.get(key)) for key, name in _FACTS.items()]
-    known = [
+    entries = [(key, name, summary.get(key)) for key, name in _FACTS.items()]
+    texts = [
         f"{name} {fixed(float(value), 3) if key.endswith('r_squared') else plain(float(value), 3)}"
-        for key, name, value in told
+        for key, name, value in entries
         if isinstance(value, int | float)
     ]
     within = [one for one in (summary, *summary.values()) if isinstance(one, Mapping) and "until" in one and "events" in one]
     # Until 0 nothing is compared, and a footnote says why.
     within = [one for one in within if number_of(one["until"]) > 0]
-    return [*([f"{', '.join(known)}."] if known else []), *map(_extent, within)]
+    return [*([f"{', '.join(texts)}."] if texts else []), *map(_extent, within)]
 
 
 def _extent(about: Mapping[str, Any]) -> str:
@@ -210,15 +212,15 @@ def _extent(about: Mapping[str, Any]) -> str:
 
 def _about(document: Mapping[str, Any]) -> list[str]:
     """Of how many records it is, how intervals were made, and why there is none for a population."""
-    complete, found = document.get("completeness"), []
+    complete, sentences = document.get("completeness"), []
     if complete and complete["present"] is not None:
         lacking = fixed(complete["missing"] or 0.0, 0)
         missing = f" ({lacking} have not)" if lacking != "0" else ""
-        found.append(f"n: records that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
+        sentences.append(f"n: records that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
     if document.get("reason"):
-        found.append(f"No interval of the population: {document['reason']}.")
+        sentences.append(f"No interval of the population: {document['reason']}.")
     method = str(document.get("method", ""))
-    return [*found, f"{method[:1].upper()}{method[1:]}."] if method else found
+    return [*sentences, f"{method[:1].upper()}{method[1:]}."] if method else sentences
 
 
 def _privacy(result: Mapping[str, Any]) -> str:

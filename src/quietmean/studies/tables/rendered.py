@@ -83,5 +83,5 @@ def _rendered(name: str, tables: Sequence[ResultTable], made_by: str, **syntax: 
         **syntax,
     )
     columns = {table: _Ready("l" + "r" * (len(table.heads) - 1)) for table in tables}
-    found: str = environment.get_template(name).render(tables=tables, made_by=made_by, columns=columns)
-    return found
+    text: str = environment.get_template(name).render(tables=tables, made_by=made_by, columns=columns)
+    return text

@@ -43,12 +43,12 @@ FORMATS: Mapping[str, Format] = {
 
 def format_of(path: Path) -> Format:
     """By the end of the name. Raises :class:`InputError` for another one, and where the library is not installed."""
-    found = FORMATS.get(path.suffix.lower())
-    if found is None:
+    chosen = FORMATS.get(path.suffix.lower())
+    if chosen is None:
         raise InputError(f"tables cannot be written to {path.name}: let its name end with {_any_of(FORMATS)}")
-    if found.needs is not None:
-        import_extra(found.needs, "documents", f"a table that ends with {path.suffix}")
-    return found
+    if chosen.needs is not None:
+        import_extra(chosen.needs, "documents", f"a table that ends with {path.suffix}")
+    return chosen
 
 
 def _any_of(names: Mapping[str, Any]) -> str:
