@@ -81,7 +81,7 @@ def choose_from(
 def _with_options(options: Mapping[str, Any]) -> list[str]:
     """Protocols among equals that have all of these options. Raises :class:`InputError` if there are none."""
     names = general_protocols()
-    # Refuses what nobody has.
+    # Refuses an option that no protocol has.
     configured(names, options)
     capable = [name for name in names if set(options) <= get_protocol(name).options().keys()]
     if not capable:

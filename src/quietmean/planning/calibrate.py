@@ -201,7 +201,7 @@ def _levels(target: Target, template: Mechanism, calibration: CalibrationMethod,
     if calibration == CalibrationMethod.EXACT:
         scenarios += draw_guards(target, template, seed, tried, count // 2)
     estimates = _estimates(target, template, seed)
-    # The papers have no guard. Their levels are for comparison.
+    # The papers have no guard: their levels, for comparison, are chosen without one.
     guards = Guards(template, target) if calibration == CalibrationMethod.EXACT else None
     star, delta = choose_levels(target, scenarios, calibration, estimates, guards)
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
@@ -339,7 +339,7 @@ def choose_levels(
         )
     budget = mu_of_budget if exact else classical_mu
     largest_mu = budget(target.epsilon, target.delta) / target.sensitivity
-    # The papers keep the worst simulated execution as it is.
+    # The papers add no margin to the worst simulated execution.
     margin = 1 + _MARGIN if exact else 1.0
     if any(scenario.estimate.delta_variance is None for scenario in scenarios):
         return round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0

@@ -210,7 +210,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     """
     kinds = [get_protocol(name) for name in names]
     if len(kinds) == 1:
-        # Its own sentence says which options it has.
+        # The protocol's own error lists the options it has.
         kinds[0].refuse_unknown(options)
     option_names = {name for kind in kinds for name in kind.options()}
     for name in options:

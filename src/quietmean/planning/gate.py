@@ -106,7 +106,7 @@ def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId])
     read = execution.interception is not None
     if not (left if read else size >= 1 and len(left) >= 2):
         return mu
-    # One of those who left is in the coalition, so all of them are; or all that they sent may have been read.
+    # If the coalition has one party that left, it is taken to have all of them: all that they sent may have been read.
     staying = [party for party in range(execution.parties) if party not in left]
     others = itertools.combinations(staying, min(size if read else size - 1, max(len(staying) - 1, 0)))
     certificates = privacy.each(left.union(some) for some in others)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from quietmean.privacy import Charge
 
 FORMAT = "quietmean-plan-1"
-# Of a diameter that is computed from parts.
+# Relative rounding of a diameter that is computed from parts.
 _ROUNDING = 1e-9
-# Of an epsilon that is promised, what rounding up may add.
+# What rounding up may add to a promised epsilon, relatively.
 _ABOVE = 1e-6
 # Options of protocols that say where values lie.
 _PLACES = ("centre", "clip", "radius", "domain", "bound", "largest_value")
@@ -171,7 +171,7 @@ class Plan:
                 f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: mend it"
             )
         scale, domain = self._units(weight), self.input_domain
-        # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
+        # The room is that of the domain, not of the value: whether a study goes on does not depend on private data.
         self.require_room(weight)
         self.require_rounded(value)
         if not self.protocol.is_private and self.protocol.value_region(self.target, weight) is None:
@@ -350,7 +350,7 @@ class Plan:
         step = self.value_step
         if not step or self.target.unit != PrivacyUnit.RECORD or on_grid(value, step):
             return
-        # What is no number or has no room lies outside every domain, on a grid or not.
+        # A vector that is not finite, or too large for the grid, lies outside every domain.
         if not on_grid(value[np.abs(value) < LARGEST_UNITS * step], step):
             raise InputError(
                 f"the vector is no multiple of {step:g}, the plan's grid: round each record to it before they are added "

@@ -34,7 +34,7 @@ from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 
 # Relative accuracy of scipy's inverse functions, with room to spare; results are moved by this much towards less privacy.
 _SAFETY = 1e-12
-# Beyond this e^epsilon is no double, and no tv > 0 of a program leaves anything of delta.
+# Beyond this e^epsilon overflows float64, and any tv > 0 of a program uses up delta.
 _LARGEST_EXPONENT = 700.0
 # tanh(epsilon / 2) of a larger one is too close to 1 for the inverse error function.
 _SMALL_EPSILON = 1.0

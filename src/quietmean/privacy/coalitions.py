@@ -30,9 +30,9 @@ from quietmean.transcript import Transcript
 Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-# So many coalitions are tried whatever they cost; more, if trying all of them costs no more than this, in multiplications.
+# This many coalitions are tried whatever they cost; more, if trying all costs at most this many multiplications.
 _LEAST_TRIED, _EFFORT = 500, 5e10
-# More are never tried: so many would be if they cost nothing but what each costs beside its arithmetic.
+# The most coalitions that are ever tried: as many as the effort allows at the fixed cost of each.
 MOST_TRIED = int(_EFFORT / PER_COALITION)
 # Coalitions that differ by a smaller factor are equally bad.
 _EQUAL = 1.0 + 1e-9
@@ -239,7 +239,7 @@ def every_coalition(
         for coalition in random_coalitions(able, size, draws, seed):
             tally.add(coalition)
     largest, proven = tally.certificate(Scope.FOUND), bound()
-    # A bound is never below what was found, but by rounding.
+    # Only rounding can put the bound below the worst coalition found.
     shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
     return replace(shown, proof=proven.proof, chance=proven.chance)
 

@@ -35,7 +35,7 @@ SMOOTHING = 8.0
 # r^2 where it is narrow, of which eta is 3e-17 a coordinate; and the part of the variance that more of it may cost.
 _COARSE_SMOOTHING = 2.0
 _FREE = 2.0**-20
-# Against rounding errors of the floats: mu and eta are each a few operations.
+# Margin for rounding: mu and eta are each computed by a few operations.
 _SLACK = 1e-12
 # Terms of x(u): the sixth is below exp(-70 u), and u >= 1/8 wherever x is used.
 _FREQUENCIES = np.arange(1.0, 8.0) ** 2

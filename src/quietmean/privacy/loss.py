@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
-# What one comparison of low bits achieves against float64 noise, a column.
+# The advantage of comparing low bits against float64 noise, a column.
 FLOAT64_DELTA = 0.06
 _LARGEST_EPSILON = 500.0
 _STEP = 1e-9
@@ -201,7 +201,7 @@ class GridLossConversion(LossConversion):
         return self._widened(view, self.most_rounding)
 
     def _widened(self, view: Array, rounded: float) -> Array:
-        # What is not seen at all stays so: the shift of nothing.
+        # A value of which nothing is seen has mu 0: rounding adds nothing.
         seen = view > 0
         square = np.multiply(view**2 + self.dimension * rounded, self.correction, out=np.zeros(view.shape), where=seen)
         return np.sqrt(square)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 # Steps in the smallest standard deviation: as planned (to twice as many), and at the least.
 FINE, COARSE = 2.0**20, 2.0**12
-# What coordinates of a value may be in steps, so that sums of those of a thousand parties stay exact.
+# The largest coordinate of a value in steps, so that sums over a thousand parties stay exact.
 LARGEST_VALUE = 2.0**42
-# Deviations that no noise reaches.
+# Standard deviations that noise never reaches.
 _REACH = 16.0
-# Over the sixth digit to which levels are rounded.
+# A margin for float64 rounding before levels are rounded up to six digits.
 _ROUNDED_UP = 1.0 + 1e-10
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quietmean.core.assumptions import Assumption
     from quietmean.privacy import CertificateTerms, Eavesdropper, PrivacyAnalysis
 
-# What every execution has, besides the parameters of its protocol.
+# The entries of every execution file, besides the parameters of its protocol.
 _ENTRIES = (
     "protocol",
     "parties",
@@ -51,13 +51,13 @@ _ENTRIES = (
     "eavesdropping",
     "intercepted",
 )
-# Parties, and rounds, of a file that does not list who was there; files of :meth:`Execution.save` do.
+# The most parties, and rounds, of a file that does not list who was online; files of :meth:`Execution.save` do.
 _MOST_UNLISTED = 1000
-# Of parties that are all paired: pairs take 800 MB.
+# The most parties of a schedule with all pairs, which take 800 MB.
 _MOST_ALL_PAIRED = 10_000
-# What is missing of a party's part that counts as whole.
+# A party's value that counts to this much less than others counts as whole.
 _WHOLE = 1e-3
-# Instead of a list of pairs, where they are all.
+# Stands for the list of all pairs.
 ALL_PAIRS = "all"
 
 
@@ -197,7 +197,7 @@ class Execution:
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:
         if self.interception is not None:
-            # What protocols prove is about coalitions that see what is sent to them and nothing else.
+            # The proofs of protocols are about coalitions that see the messages sent to them and no others.
             return None
         return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)
 
@@ -335,7 +335,7 @@ class Execution:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
         own = [one.key for one in parameters_of(kind).values()]
         refuse_unknown("an execution", raw, [*_ENTRIES, *own, *RECEIPT_ENTRIES])
-        # Whoever wrote it: sizes that it only claims to have are refused before anything of that size is made.
+        # The file may be a stranger's: sizes that it only claims are refused before anything of that size is allocated.
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])
         if not online or any(len(row) != parties for row in online):
             raise InputError(f"online must have rows of {parties} parties: give one for each of the rounds 0..T")

@@ -13,7 +13,7 @@ from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
-# What a receipt has besides its execution.
+# The entries of a receipt besides those of its execution.
 RECEIPT_ENTRIES = ("certify", "result", "origin", "gate")
 
 Field = TypeVar("Field", int, float, str, bool)

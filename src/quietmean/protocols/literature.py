@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Of more authors than these a text names the first.
+# The most authors that a text names; of more it names the first.
 _NAMED = 4
 
 

@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError, unfit_field
 from quietmean.graphs import ExecutionTrace, Schedule, everybody
 
 Mask = NDArray[np.bool_]
-# (round, sender, receiver); None for each.
+# (round, sender, receiver); None stands for all senders or all receivers.
 Entry = tuple[int, int | None, int | None]
 
 EVERYBODY = "all"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-# What rounding leaves of an eigenvalue that is 0, and of an asymmetry, relative to the largest entry.
+# Rounding of a zero eigenvalue and of a symmetric matrix, relative to the largest entry.
 _ROUNDING = 1e-12
 
 

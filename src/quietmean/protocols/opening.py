@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from quietmean.core.party import Message, PartyId, Vector
 
-# A message, and whom it reached.
+# A message and the parties that received it.
 Sent: TypeAlias = tuple[Message, frozenset[PartyId]]
 Opened = TypeVar("Opened", covariant=True)
 

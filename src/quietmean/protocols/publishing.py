@@ -15,7 +15,7 @@ class PublishingState:
     round: int
 
 
-# Why nobody who listens to protocols of such parties learns more than everybody.
+# Why an eavesdropper on protocols of such parties learns no more than the public.
 ALL_PUBLISHED = "all that a party sends is published"
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Larger graphs are not decomposed: there only the star bounds.
+# The most parties of a graph whose Laplacian is decomposed; for larger ones only the star bounds.
 _LARGEST_GRAPH = 2000
-# Relative to the largest eigenvalue: what rounding may leave in the second one.
+# The error of the second eigenvalue by rounding, relative to the largest.
 _ROUNDING = 1e-10
 
 

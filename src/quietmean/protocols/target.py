@@ -13,11 +13,11 @@ from quietmean.core.schema import refuse_unknown, require_delta, require_number,
 from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
-# Beyond it noise is smaller than any grid: for tests and comparisons there is room enough below.
+# The largest epsilon: beyond it noise is smaller than any grid.
 MOST_EPSILON = 1e9
 
 
-# As annotations say them.
+# Types by their annotations.
 _KINDS: dict[Any, type] = {"int": int, "float": float, "float | None": float}
 
 
@@ -159,7 +159,7 @@ class Target:
         return self.value_variance * (1.0 / responding - 1.0 / self.parties)
 
 
-# Beyond it a guarantee says next to nothing: e^10 is 22 000.
+# The largest usual epsilon: e^10 is 22 000, so a larger one guarantees next to nothing.
 LARGEST_USUAL_EPSILON = 10.0
 
 

@@ -22,12 +22,12 @@ from quietmean.statistics.workload import Workload
 
 Array = NDArray[np.float64]
 
-# The standard deviation, in widths of the bounds, that stands for all there may be where nobody guessed one.
+# The standard deviation of a column without a guess, in widths of its bounds.
 USUAL_SPREAD = 0.25
 _ROWS = 2048
 # The correlation of each column with the one before it, where a statistic asks for relations.
 _RELATION = 0.5
-# So small a noise that errors are linear in it, per record of the public table.
+# Noise per record of the public table, so small that errors are linear in it.
 _TINY = 1e-6
 
 
@@ -39,7 +39,7 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     """
     from scipy.stats import qmc
 
-    # Any two columns are nearly independent: in random order they would not be to 2 %.
+    # Any two columns of a Sobol sequence are nearly independent: in random order they would be correlated by some 2 %.
     places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
     if relation:
         places = _related(places, relation)
@@ -115,7 +115,7 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
         kappa = float(ratio[principal(estimates)])
         noise_ratios.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
     usual = float(np.nanmedian(noise_ratios)) if np.isfinite(noise_ratios).any() else 1.0
-    # What has no sampling error, such as a count of all records, gets as much as is usual.
+    # A statistic without a sampling error, such as a count of all records, gets the median share.
     relative = [(usual if math.isnan(noise_ratio) else noise_ratio) / usual for noise_ratio in noise_ratios]
     return tuple(
         float(f"{statistic.total_share(workload.declared) * factor:.3g}")

@@ -11,11 +11,11 @@ from scipy.special import expit, logit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Column
 
-# Bins of equal factors begin so far below the upper bound where the lower one is not above 0: six decades.
+# Where the lower bound is not above 0, bins of equal factors begin at this part of the upper bound: six decades.
 _LEAST_OF_LOG = 1e-6
-# Probabilities that people decide by.
+# Probabilities that are common thresholds of decisions.
 PROBABILITIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
-# So many bins of equal log odds have an edge near each of them.
+# From this many bins of equal log odds on, edges are moved to these probabilities.
 _MANY = 64
 # Bins of equal log odds begin at this probability where the lower bound is 0, and end as far from 1.
 _LEAST_PROBABILITY = 1e-3
@@ -66,7 +66,7 @@ def _by_log_odds(first: float, last: float, bins: int) -> NDArray[np.float64]:
         for probability in PROBABILITIES:
             if low < probability < high:
                 edges[int(np.abs(edges - probability).argmin())] = probability
-    # What is beyond belongs to the first and the last bin.
+    # The first and the last bin extend to the bounds.
     return edges[1:-1]
 
 

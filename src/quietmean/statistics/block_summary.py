@@ -15,7 +15,7 @@ from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
-# A part of present values below so many standard deviations of its noise cannot be divided by.
+# Noise deviations that the part of present values must have to be divided by.
 LEAST_PRESENT = 4.0
 
 

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.transforms import Transform
 
-# What may stand for a value that is missing.
+# The rules for missing values.
 CENTRE, INDICATOR = "centre", "indicator"
 RULES = (CENTRE, INDICATOR)
 # How the bins of a column grow, where no edges are given: by equal widths, by equal factors, or by equal log odds.
@@ -30,7 +30,7 @@ TRUTH = {NO: tuple(_NO.split(" ")), YES: tuple(_YES.split(" "))}
 MISSING = "missing"
 
 
-# Eighth powers of values, which errors of variances are made of, are numbers, too.
+# The eighth powers of values, which the errors of variances need, must be finite.
 LARGEST_BOUND = 1e30
 
 
@@ -53,7 +53,7 @@ class Column(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     name: str
-    # Of no meaning where the column has levels.
+    # Without a meaning where the column has levels.
     low: float = 0.0
     high: float = 0.0
     missing: str = INDICATOR

@@ -16,9 +16,9 @@ from quietmean.statistics.time_bins import TimeBins
 
 Array = NDArray[np.float64]
 
-# Arms are compared as long as in each so many deviations of their noise are at risk.
+# Arms are compared up to the last bin in which each arm has this many noise deviations at risk.
 _LEAST_DEVIATIONS = 3.0
-# What half as many bins give says how much bins leave open only if these are some.
+# With fewer bins, an estimate from half as many does not show how much the bins leave open.
 LEAST_BINS = 12
 LOG_RANK_TEST = "log-rank test"
 

@@ -16,7 +16,7 @@ from quietmean.statistics.products import CentredMoments, moments_of
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
-# The correlation of columns where a statistic asks how they go together, and nobody said.
+# The correlation of columns that is assumed where a statistic asks for it and the study states none.
 _RELATION = 0.5
 
 

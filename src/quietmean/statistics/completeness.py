@@ -28,7 +28,7 @@ def counted(estimates: Estimates, statistic: Statistic, released: Released, colu
     groups: dict[str, tuple[float, float]] = {}
     if by is not None:
         weights = feature.complete_in(by)
-        # Terms of groups that nothing counts are of nobody knows how many.
+        # Where no feature counts the groups, the number of records of their terms is unknown.
         categories = columns.category(by).categories
         rows = [None] * len(categories) if weights is None else list(weights)
         groups = {

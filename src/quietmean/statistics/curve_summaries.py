@@ -17,11 +17,11 @@ from quietmean.statistics.time_bins import TimeBins
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
-# A curve that is at a level but for rounding has reached it.
+# A curve within this distance of a level has reached it: the rest is rounding.
 _CLOSE = 1e-12
-# Powers of time are between it and its inverse.
+# The smallest power of time; the largest is its inverse.
 _LEAST_POWER = 0.25
-# Of Gauss's integration from 0 to 1.
+# Gauss-Legendre quadrature on [0, 1].
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(16)[0] + 1) / 2, np.polynomial.legendre.leggauss(16)[1] / 2
 
 

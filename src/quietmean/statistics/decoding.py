@@ -12,7 +12,7 @@ from quietmean.statistics.statistic import TOTAL, Feature, Released
 
 Array = NDArray[np.float64]
 
-# Of the eigenvalues of what equalities restrict, those below this part of the largest say nothing new.
+# Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
 _REDUNDANT = 1e-10
 
 

@@ -28,13 +28,13 @@ from quietmean.statistics.workload import Workload
 Array = NDArray[np.float64]
 Pair = tuple[float, float]
 
-# Without a guess the standard deviation is anything between these parts of the bounds' width.
+# The range of standard deviations of a column without a guess, in widths of its bounds.
 SPREADS = (0.1, 1 / 3)
-# So many studies are drawn; of those without a guess for each spread, and where only hope is asked for.
+# Studies that are drawn: usually, for each spread of a column without a guess, and to see whether there is hope.
 STUDIES, _WITHOUT_GUESS, _FOR_HOPE = 200, 60, 25
-# Records are drawn one by one up to so many of all studies together, else their numbers as normal ones.
+# Up to this many records in all studies are drawn one by one; beyond, their frequencies are drawn as normal numbers.
 _MOST_DRAWN = 8_000_000
-# Of vectors longer than this fewer studies are drawn, but no fewer than these.
+# Vectors longer than this are drawn in fewer studies, and in this many at least.
 _LONG, _FEWEST_STUDIES = 256, 12
 # A term without bounds of its own is hopeless where noise is so many times its sampling error: an interval that ignored the noise
 # would hold the truth in 16 % of all studies.
@@ -42,14 +42,14 @@ _MOST_NOISE = 10.0
 _LARGEST_FACTOR = 2.0**40
 _STEPS = 24
 _STRIDE = 4.0
-# Fewer records, and more noise, than planned are looked at down to this part.
+# The smallest factor of records, or of noise, that is searched.
 _LEAST_FACTOR = 2.0**-10
 _ENOUGH_DIGITS = 1.02
-# So many records are encoded at a time.
+# Records that are encoded at a time.
 _CHUNK = 2048
 _LEVEL = 0.05
 _FEWEST = 10.0
-# Flags that say something about the study, and nothing against an answer.
+# Flags about the study rather than about the quality of an answer.
 _NOT_ABOUT_NOISE = frozenset(("sites-seen", "filled-in"))
 
 
@@ -261,7 +261,7 @@ def _sample_means(population: Array, weight: float, studies: int, stream: BitStr
         places = stream.integers(ROWS, count * studies) + np.repeat(np.arange(studies) * ROWS, count)
         weights = np.bincount(places, minlength=ROWS * studies).reshape(studies, ROWS) / count
     else:
-        # So many of each that their numbers are nearly normal.
+        # Each record is drawn so often that its frequency is nearly normal.
         scattered = stream.standard_normal((studies, ROWS))
         weights = 1 / ROWS + (scattered - scattered.mean(axis=1, keepdims=True)) / math.sqrt(ROWS * weight)
     means: Array = weights @ population
@@ -304,7 +304,7 @@ def _rejects(estimates: Estimates, index: int, null: float | None) -> float:
     """Whether the test of a term rejects, or that of the statistic, or its interval of the population; NaN without any."""
     if estimates.p_value is not None and not np.isnan(estimates.p_value).all():
         return float(estimates.p_value[index] < _LEVEL)
-    # Whether sites differ is another question.
+    # Cochran's Q is left out: whether sites differ is another question than the headline's.
     tests = [test for name, test in estimates.tests.items() if not name.startswith("Q")]
     if tests:
         return float(tests[0].p_value < _LEVEL)

@@ -15,12 +15,12 @@ from quietmean.statistics.printed import capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
-# Flags that say who sees an answer, not why there is none.
+# Flags about who sees an answer: they do not explain a missing one.
 _NO_REASON = ("sites-seen",)
 _MOST_NAMED = 3
 _SURE = 0.05
 _INTERCEPT = "(Intercept)"
-# Terms of groups that are no group.
+# Terms of ``group-means`` that compare groups.
 _COMPARED = ("difference", "smd")
 
 

@@ -14,14 +14,14 @@ from quietmean.core.readable import outcome_text, percent_text
 
 Array = NDArray[np.float64]
 
-# The term of a statistic that is one number.
+# The only term of a statistic that is one number.
 WHOLE = ""
 LEVEL = 0.95
-# The quantile of the normal distribution at that level, both sides.
+# The two-sided quantile of the normal distribution at that level.
 Z = 1.959963984540054
-# So many of what a flag is about are named.
+# The most subjects of a flag that are named.
 _MOST_NAMED = 3
-# Of an answer in which not all records count alike.
+# The code of a flag: not all records of an answer count alike.
 IN_PART = "in-part"
 
 
@@ -70,7 +70,7 @@ def _one(flags: list[Flag]) -> Flag:
         return flags[0]
     names = list(dict.fromkeys(flag.about for flag in flags))
     about = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-    # One without terms is about all of them.
+    # A flag without terms is about all of them.
     terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
     return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))
 

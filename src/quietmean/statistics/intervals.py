@@ -16,7 +16,7 @@ from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
 
-# Times a threshold from which on chance hardly decides whether something is shown.
+# Above this many times a threshold, chance hardly decides whether a number is shown.
 _CLEAR = 1.5
 CHI_SQUARED = "chi-squared"
 # The flag of a count that noise hides.

@@ -23,7 +23,7 @@ from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
-# Records that rounding may make of none.
+# A number of records up to this is rounding of zero.
 _NOBODY = 1e-6
 LEFT_OUT = "level-left-out"
 

@@ -23,15 +23,15 @@ from quietmean.statistics.intervals import FEW
 from quietmean.statistics.tidy import Interval, Term, terms_of
 
 NOT_REACHED = "not reached"
-# Flags of terms without an estimate of which the interval says something.
+# Flags of terms that have no estimate but an informative interval.
 _BOUNDED = (FEW, "not-reached", "no-variance")
-# The least standard error of which two digits have no decimals.
+# The least standard error whose first two digits are whole.
 _WHOLE_DIGITS = 10.0
-# So many terms of one kind of flag are named in a note.
+# The most terms of one kind of flag that a note names.
 _MOST_NAMED = 3
-# So many notes of a kind stand apart.
+# The most notes of a kind that are printed separately.
 _MOST_APART = 2
-# So many terms that noise hides have a line each; more have one together, which names some.
+# Up to this many hidden terms have a line each; more share one line, which names this many.
 _MOST_HIDDEN, _MOST_NAMED_HIDDEN = 3, 6
 
 
@@ -237,7 +237,7 @@ class PrintedTable:
     terms: tuple[tuple[str, ...], ...]
 
 
-# What may stand behind the groups.
+# Columns that may follow those of the groups.
 _BEHIND = {"p": "p", "smd": "SMD"}
 
 

@@ -29,9 +29,9 @@ Variances = Callable[[Means], NDArray[Any]]
 # Steps of derivatives: an imaginary one loses no digits; the other is in deviations of the noise.
 _TINY, _STEP = 1e-30, 0.1
 _MOST_POWERS = 4
-# Which part of the noise's variance draws a variance to the model's.
+# The part of the noise's variance that pulls an estimated variance towards the model's.
 _DRAWN = 0.1
-# Fewer degrees of freedom an estimated variance never has, once it is drawn to the model's.
+# The least degrees of freedom of an estimated variance that was pulled towards the model's.
 _LEAST_DEGREES = 4.0
 
 

@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _ANYTHING: Interval = (-math.inf, math.inf)
-# Relative to a quantity, what it is moved by for a difference quotient of the second order.
+# The relative step of a central difference quotient.
 _NUDGE = 1e-6
-# Of e, that float64 can hold.
+# The largest exponent of e within float64.
 _LARGEST_POWER = 700.0
-# A larger part of an interval that bins leave open, as far as is known, is flagged.
+# An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 # under raw(name), numbers before they were moved to their bounds, NaN where one is missing.
 Records: TypeAlias = Mapping[str, Array]
 
-# The field for planning only, and what it may say of a column of numbers.
+# The field of expectations, for planning only, and what it may state of a column of numbers.
 EXPECT = "expect"
 _OF_NUMBERS = ("mean", "sd", "median")
 
@@ -249,7 +249,7 @@ class Statistic(Configured, ABC):
 
     # What ``expect`` may name beside what all statistics know.
     expects: ClassVar[tuple[str, ...]] = ()
-    # What its headline is where there is nothing to see, if the answer has no test of its own.
+    # The headline's value under the null hypothesis, where the answer has no test of its own.
     null: ClassVar[float | None] = None
 
     share: float = parameter(

@@ -21,18 +21,18 @@ from quietmean.statistics.transforms import Transform
 
 Array = NDArray[np.float64]
 
-# What each expectation lies between; the others are any number.
+# The range of each expectation; any other may be any number.
 RANGES = dict.fromkeys(("missing", "proportion", "auc", "probability"), (0.0, 1.0))
 RANGES |= dict.fromkeys(("sd", "odds-ratio", "hazard-ratio", "rate-ratio", "rate", "sd-between"), (0.0, math.inf))
 RANGES |= {"correlation": (-1.0, 1.0)}
 ROWS = 1 << 13
-# Beside a number for each column and for its missing cells: for what happens, when, and who leaves.
+# Uniform numbers a record besides two for each column (value, missing): for the event, its time, and censoring.
 _SPARE = 3
 _SEED = 20_30
-# A correlation of scores, log odds of one deviation, and a beta's variance, at the most.
+# The largest correlation of scores, log odds of one deviation, and relative variance of a beta distribution.
 _MOST_RELATED, _MOST_LOG_ODDS, _MOST_SPREAD = 0.99, 12.0, 0.95
 _ANY_RATE = (1e-9, 1e9)
-# Standard deviations that bounds must be away for a normal distribution.
+# A normal distribution is assumed where both bounds are this many standard deviations away.
 _FAR = 2.5
 _LEAST_CHANCE, _USUAL_AREA = 1e-6, 0.7
 

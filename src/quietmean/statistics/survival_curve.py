@@ -14,11 +14,11 @@ from quietmean.statistics.time_bins import Places, TimeBins
 
 Array = NDArray[np.float64]
 
-# A curve ends where nobody is at risk, or fewer than so many deviations of their noise.
+# A curve ends where fewer are at risk than this number, or than this many deviations of their noise.
 _LEAST_AT_RISK, _LEAST_DEVIATIONS = 0.25, 5.0
-# Up to so many times that, what is shown was selected by its noise.
+# Up to this many times that threshold, which bins are shown depends on their noise.
 _NEAR = 1.5
-# Of e, that float64 can hold: from there on an interval is from 0 to 1.
+# The largest exponent of e within float64: from there on an interval is from 0 to 1.
 _LARGEST_POWER = 700.0
 
 
@@ -71,7 +71,7 @@ class Curve:
     def bins_with(self, deviations: float) -> int:
         """In how many bins, from the first, so many deviations of its noise are at risk."""
         fewest = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
-        # Without noise everybody may have the event: those at risk after that are nobody.
+        # Without noise all may have the event: then nobody is at risk in the next bin.
         enough = (self.at_risk >= fewest) & (self.at_risk > self.events - fewest)
         return len(enough) if enough.all() else int(np.argmin(enough))
 

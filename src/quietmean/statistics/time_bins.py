@@ -37,7 +37,7 @@ class TimeBins:
         first, last, numbers = ends[:-1], ends[1:], np.full(len(ends) - 1, math.inf)
         if axis.column.whole:
             first, last = np.floor(first) + 1, np.floor(last)
-            # A bin between two whole numbers holds nobody.
+            # A bin between two whole numbers is empty.
             numbers = np.maximum(last - first + 1, 1.0)
             first = np.minimum(first, last)
         elif len(ends) > edges:

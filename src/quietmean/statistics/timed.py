@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 USUAL_BINS = 12
 
-# The arm where no column divides the records.
+# The only arm of records that no column divides.
 ALL = "all"
 
 

@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
 Array = NDArray[np.float64]
-# The least and the most that an expression can be.
+# The range of an expression: its least and its largest value.
 Range = tuple[float, float]
 
 FUNCTIONS: Final[dict[str, Callable[[Array], Array]]] = {

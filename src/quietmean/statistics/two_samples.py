@@ -17,7 +17,7 @@ from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
-# So many that few pairs are in one bin, and next to no noise dearer than few.
+# Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.
 USUAL_BINS = 384
 # Noise deviations that each sample's size must have.
 _LEAST_SAMPLE = 4.0

@@ -23,7 +23,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 
-# So many records are encoded at a time: memory does not grow with the table.
+# Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
 
 
@@ -241,7 +241,7 @@ class Workload:
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
-        # A statistic of many features says itself of how many records each term is.
+        # A statistic of many features has stated of how many records each term is.
         return estimates if estimates.n is not None else counted(estimates, statistic, released, self.declared)
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:

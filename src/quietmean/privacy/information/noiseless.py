@@ -14,9 +14,9 @@ from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
 
-# Of a combination whose largest weight is 1, what rounding may leave of nothing; and of a share of a value.
+# Rounding of a zero, in a combination whose largest weight is 1 and in the share of a value.
 _RANK, _ROUNDING = 1e-10, 1e-13
-# Numbers of a dense matrix, 400 MB: beyond it, whoever sees something is taken to see every value.
+# Entries of the largest dense matrix (400 MB): beyond it, an adversary that sees anything is taken to see every value.
 _LARGEST = 50_000_000
 
 

@@ -226,7 +226,7 @@ def _transition(step: MessageBatch, seen: _Seen, place: Ints) -> tuple[Entries, 
     )
     party, person, share = step.values
     values = party, seen.honest[person], share
-    # What has no place is known.
+    # Variables without a place are known.
     return _placed(states), (noise[0], np.unique(noise[1], return_inverse=True)[1], noise[2]), _placed(values)
 
 

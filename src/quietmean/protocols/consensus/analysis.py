@@ -113,7 +113,7 @@ class Dynamics:
         before = (2 * self.theta - 1) * np.eye(n) + step * (self.theta * adjacency + (1 - self.theta) * degree)
         companion = np.block([[now, -before], [np.eye(n), np.zeros((n, n))]])
         roots = list(np.linalg.eigvals(companion))
-        # These belong to the mean itself, and to what a bipartite graph cannot distinguish: no error of x.
+        # These roots belong to the mean itself, and to the mode that a bipartite graph leaves free: neither is an error of x.
         for harmless in [1.0, *([2 * self.theta - 1.0] if self.bipartite else [])]:
             roots.pop(int(np.argmin(np.abs(np.array(roots) - harmless))))
         return float(np.abs(roots).max(initial=0.0))

@@ -19,7 +19,7 @@ from quietmean.protocols.target import Target
 
 # The part of the information that the noise on the edges does not hide: it increases the variance by this share.
 _SLACK = 0.01
-# Of sigma_z^2 / (2 sigma_s^2), where a target would do with no noise at all.
+# The least sigma_z^2 / (2 sigma_s^2), also where the target needs no noise at all.
 _LEAST_EXCESS = 0.5
 
 
@@ -74,7 +74,7 @@ def completed(asked: Settings, target: Target) -> Settings:
     Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
     """
     quantised = complete(asked, target.parties)
-    # A smallest cell is wanted for itself.
+    # A smallest cell that was asked for is kept.
     if asked.bits is not AUTO or asked.delta_min > 0:
         return quantised
     plain = complete(replace(asked, bits=None), target.parties)
@@ -94,7 +94,7 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     if asked.delta_min > 0:
         raise InputError(f"delta_min is {asked.delta_min:g}, which leaves an error in a mean that is to be exact: leave it out")
     honest, nats, prior = target.parties - target.colluding, target.nats or 0.0, target.prior_sd
-    # A thousandth below, for what whole numbers tell besides.
+    # A thousandth below the target, for what rounding to whole numbers may add.
     share = float(revealed_variance(nats)) * (1 - 1e-3)
     if share * honest <= 1:
         least_nats = of_sum(honest)

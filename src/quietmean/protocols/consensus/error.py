@@ -15,7 +15,7 @@ from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
 
-# Noise terms are propagated one by one, so many at once, up to so many steps of an edge in all. Beyond, random draws are used.
+# Noise terms are propagated one by one, in blocks, up to this many steps of an edge in all; beyond, random draws are used.
 _COLUMNS, _MOST_STEPS = 256, 2e8
 _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
 

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# What linear algebra may be off, relatively.
+# The relative error that linear algebra may make.
 _MARGIN = 1e-9
 # Squared norms of the kernel's basis, all together: then what smoothing leaves is below e^-98 a vector.
 _SHORT = 0.2
-# Coalitions that are tried one by one.
+# The most coalitions that are tried one by one.
 MOST_TRIED = 500
-# Pairs of parties between which paths are counted.
+# The most pairs of parties between which paths are counted.
 _MOST_FLOWS = 20_000
 
 
@@ -169,7 +169,7 @@ def connected_without(size: int, edges: NDArray[np.int64], parties: int) -> floa
 
 def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> ConsensusLossConversion:
     """Of an execution."""
-    # The first round tells nothing of a value.
+    # Messages of the first round do not depend on a value.
     tells = trace.online[2:].any(axis=0) & Deliveries.of(parameters, schedule, trace).tells()
     silent = frozenset(np.nonzero(~tells)[0].tolist())
     if parameters.open_edges == ALL:

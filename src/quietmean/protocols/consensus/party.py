@@ -141,7 +141,7 @@ class ConsensusParty:
     def _proceed(self, state: ConsensusState) -> Step[ConsensusState]:
         x, weight = self._estimate(state)
         if state.round > self.rounds:
-            # Of a party that holds back the result would be its value.
+            # A party that holds back uses no edge: its result would be its own value.
             return Step(state, release=None if holds_back(self._parameters, state.edges) else Release(x, weight))
         active = [slot for slot, edge in enumerate(state.edges) if edge.silent != GIVEN_UP]
         groups = self._together(state, active) if self._parameters.broadcast else [[slot] for slot in active]

@@ -11,7 +11,7 @@ from quietmean.randomness import BitStream, Seed
 
 Indices = NDArray[np.int64]
 
-# Of a message besides its numbers: its header with the weight, and the answer. As measured between machines.
+# Bytes of a message besides its numbers: its header with the weight, and the answer; as measured between machines.
 FRAME_BYTES = 62
 
 

@@ -20,16 +20,16 @@ from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 from quietmean.randomness import BitStream, Seed
 
-# Enough for any input, so that the trial itself does not overload.
+# Bits enough for any input, so that the trial itself does not overload.
 _WIDE = 16
 # The largest input of a trial may fill this part of the range; a trial sees some 5 standard deviations of it.
 _ROOM = 0.8
-# Of the start it sees only the first iterations, and fewer numbers: some 3 to 4.
+# The same at the start, of which a trial sees fewer numbers: some 3 to 4 standard deviations.
 _ROOM_AT_START = 0.5
 # Numbers per iteration of a trial, and the iterations that count as the end.
 _NUMBERS, _END = 10_000, 80
 _FEWEST, _MOST = 40, 1500
-# What vanishes is this small by the end of a trial, against the cells.
+# By the end of a trial a vanishing input is this small relative to the cells.
 _VANISHED = 1e-5
 # Beyond this share of permanent overloads a plan is refused.
 TOLERATED = 0.005

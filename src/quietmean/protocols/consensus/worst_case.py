@@ -57,7 +57,7 @@ def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int
         honest = np.setdiff1d(np.arange(parties), corrupt)
         by_party = np.diag(np.linalg.inv(hiding_covariance(parameters, corrupt)))
         worst[honest] = np.maximum(worst[honest], by_party)
-    # What linear algebra may be off.
+    # A margin for the rounding of linear algebra.
     return CoalitionBound(sensitivity * np.sqrt(worst) * (1 + _MARGIN), "the graph that is left, coalition by coalition")
 
 

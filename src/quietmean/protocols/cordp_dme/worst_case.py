@@ -26,7 +26,7 @@ def worst_coalition(
         return CoalitionBound(mu_of(sensitivity, np.zeros(schedule.parties), information, sent), "formula for noise in all pairs")
     hidden = hidden_by_partners(schedule, np.where(sent, through_partner(own, pair), pair))
     everyone = np.ones(schedule.parties, dtype=np.bool_)
-    # Fewer messages say less: as if everybody had sent one.
+    # Fewer messages disclose less: the bound is that of all parties sending one.
     information = connected_information(
         own, pair, connectivity(schedule.parties, schedule.pairs, everyone), schedule.parties, size
     )

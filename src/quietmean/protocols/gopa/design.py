@@ -19,11 +19,11 @@ from quietmean.core.errors import InputError
 from quietmean.protocols.gopa.spec import pair_chance
 from quietmean.protocols.target import Target
 
-# Where nothing is left over the error has an infimum only, as the pair noise grows: so close to it.
+# Where no pair noise is left over, the error falls towards an infimum as pair noise grows: the design stops this close.
 EXCESS = 0.008
-# How likely some party has fewer partners than it must have, with dropouts as planned: it would publish nothing.
+# The chance that some party has too few partners with dropouts as planned, and so publishes nothing.
 _TOO_FEW = 1e-3
-# Of partners, what may be missing though no dropouts are planned.
+# One partner in this many may be missing though no dropouts are planned.
 _SPARE = 10
 
 

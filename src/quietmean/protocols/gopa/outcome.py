@@ -56,7 +56,7 @@ class PeerOutcome:
     @classmethod
     def of(cls, least_partners: int, schedule: Schedule, trace: ExecutionTrace) -> PeerOutcome:
         heard, acknowledged = (_table(schedule, table) for table in trace.deliveries(schedule))
-        # A party counts on another if it heard it, and knows that it was heard.
+        # A party counts on a partner whose message it received, and which acknowledged its own.
         counts_on = heard.T & acknowledged
         low, high = schedule.pairs.T
         sharing = np.column_stack([counts_on[low, high], counts_on[high, low]])

@@ -11,7 +11,7 @@ from quietmean.core.party import Message, PartyId, Release, Step
 from quietmean.protocols.gopa.masked_value import MaskedValue
 from quietmean.protocols.gopa.spec import EXCHANGE, PEER_ROUNDS, RELEASE
 
-# Of a party to its partners: it is there, and adds what they share.
+# The message of a party to its partners: it is online, and adds their shared noise.
 HERE = b"\x01"
 
 

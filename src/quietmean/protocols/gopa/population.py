@@ -85,7 +85,7 @@ def _collected(
         added = np.append(who, aggregator)
         return Flow.of((parties, parties), np.full(added.size, aggregator), added) @ sent
 
-    # What did not arrive in time may have been seen all the same.
+    # A message that did not arrive in time may have been read.
     total = collected(noisy + masks, trace.online[PUBLISH], happened.arrived, PUBLISH)
     rolling = happened.informed & trace.online[ROLL_BACK] & missing
     total += collected(rollbacks, rolling, happened.rolled_back & missing, ROLL_BACK)

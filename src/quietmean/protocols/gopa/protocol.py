@@ -47,7 +47,7 @@ from quietmean.randomness import Seed
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
-# Why nobody who listens learns more than everybody, without a collector.
+# Why an eavesdropper learns no more than the public, without a collector.
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
     Key.SILENT,
@@ -96,7 +96,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
     @property
     def refunds(self) -> bool:
-        # With how many partners a party shared noise that published and told nothing any more, is not known.
+        # Of a party that published and then left, the number of partners that it shared noise with is not known.
         return self.aggregator is not None
 
     def resolved(self, parties: int) -> Self:

@@ -17,10 +17,10 @@ from quietmean.graphs.undirected import neighbour_table
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 
-# With a collector.
+# The rounds with a collector.
 PUBLISH, ANNOUNCE, ROLL_BACK = 1, 2, 3
 ROUNDS = 3
-# Without one: what is rolled back is known before anything is published.
+# The rounds without one: what is rolled back is known before anything is published.
 EXCHANGE, RELEASE = 1, 2
 PEER_ROUNDS = 2
 # Up to so many parties share noise in all pairs by default, where no collector has to hear of every pair.

@@ -64,7 +64,7 @@ def _of_collected(
     own, pair = parameters.sigma_star**2, parameters.sigma_delta**2
     happened = GopaOutcome.of(parameters.collector, schedule, trace)
     sent = trace.online[PUBLISH]
-    # Also a rollback that did not arrive was sent.
+    # A rollback that did not arrive was sent all the same, and may have been read.
     rolling = happened.informed & trace.online[ROLL_BACK]
     rolling[parameters.collector] = happened.arrived[parameters.collector]
     partners = [schedule.partners(party) for party in range(schedule.parties)]

@@ -29,15 +29,15 @@ from quietmean.randomness import BitStream, Seed
 Array = NDArray[np.float64]
 Group = tuple[PartyId, ...]
 
-# With more ways the matrix is too large.
+# The most ways of a matrix that fits into memory.
 _MOST_WAYS = 3000
-# A coalition of k is first looked for in unions of k among so many more groups.
+# Coalitions of k are first bounded by unions of k groups, among k and this many more.
 _MORE_GROUPS = 2
-# Of the mean cost of a way: ways that cost nothing must not become infinitely good.
+# A ridge, relative to the mean cost of a way: ways that cost nothing must not become infinitely good.
 _RIDGE = 1e-6
 # Digits to which all machines compute the same number.
 _DIGITS = 6
-# What one more member costs beside its arithmetic, in multiplications.
+# The fixed cost of one more member, in multiplications.
 _PER_MEMBER = 3e5
 
 
@@ -62,7 +62,7 @@ def branch_and_bound(shares: HiddenShares, bound_before: Array, size: int, effor
             corrupt = frozenset(itertools.chain.from_iterable(union))
             if corrupt not in values:
                 values[corrupt] = costs.information(sorted(corrupt))
-            # No more than of the set that it was a part of.
+            # The bound of the set that it was divided from still holds.
             smaller = np.minimum(values[corrupt], above)
             heapq.heappush(open_, (-_largest(smaller, bound_before), next(number), union, smaller))
         worst, smaller = open_[0][2:]

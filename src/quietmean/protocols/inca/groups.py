@@ -28,18 +28,18 @@ from quietmean.randomness import BitStream, Seed
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# So many divisions are tried where not every party can be a group of its own.
+# Divisions that are tried where not every party can be a group of its own.
 _DIVISIONS = 3
-# So many columns of a group count at most; with more of them fewer groups can be tried.
+# The most columns of a group: with more of them fewer groups could be tried.
 _MOST_COLUMNS = 6
-# What solving for one set of groups costs beside the square of its columns, in the same units.
+# The fixed cost of solving for one set of groups, in the units of its columns squared.
 _PER_SET = 50
 _BATCH = 4096
-# Of the costs of i: ways that cost the others nothing must not become infinitely good.
+# A ridge, relative to the party's own costs: ways that cost the others nothing must not become infinitely good.
 _RIDGE = 1e-4
-# What a solution may be off, relative to its smallest eigenvalue; and the largest condition number.
+# The largest residual of a solution, relative to its smallest eigenvalue; and the largest condition number.
 _RESIDUAL, _CONDITION = 1e-10, 1e7
-# What rounding may take away from a result: checked by solving the worst set again.
+# A margin for rounding: checked by solving the worst set again.
 MARGIN = 1e-6
 
 

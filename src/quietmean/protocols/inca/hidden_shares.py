@@ -27,7 +27,7 @@ from quietmean.protocols.inca.spec import IncaParameters
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# In tables of members: nobody.
+# Fills rows of a table of members.
 _NOBODY = -1
 
 

@@ -15,7 +15,7 @@ from quietmean.transcript.numbers import NoTerms, NumericReading
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Results, Rows
 
 Floats = NDArray[np.float64]
-# So many parties' values are followed at once.
+# Parties whose values are followed at once.
 _COLUMNS = 1024
 
 

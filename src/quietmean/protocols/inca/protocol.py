@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_EARLY = 60
 
 
-# Where most messages are read, more rounds than so many times the usual ones do not pay.
+# Where most messages are read, more rounds than this many times the usual number do not pay.
 _MOST_TIMES = 4
 
 
@@ -67,7 +67,7 @@ class IncA(IncaParameters, Mechanism):
         if isinstance(given, Injection) and discrete and not given.portions:
             replace(self, rounds=given.rounds).require_whole()
         # In whole numbers values that are injected at once need no finer steps than the noise.
-        # Who leaves takes more noise along uncancelled, though.
+        # But a party that leaves then takes more uncancelled noise along.
         early = discrete and target.parties <= MOST_EARLY and not target.dropouts
         usual = "early" if early else "incremental"
         own = default_rounds(target.parties, target.eavesdropping)

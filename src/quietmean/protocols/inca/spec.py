@@ -21,7 +21,7 @@ from quietmean.protocols.discrete import NoiseKind
 _TOLERANCE = 1e-9
 
 Terms = tuple[tuple[int, float], ...]
-# The guard among them; the noise terms of Z count from 1.
+# The number of the guard among a party's noise terms; those of Z count from 1.
 GUARD_TERM = 0
 # The remedy in errors about standard deviations.
 DEVIATION = "a standard deviation is a finite number >= 0"
@@ -281,7 +281,7 @@ class IncaParameters(Configured):
         if isinstance(self.injection, str) and self.injection not in ("incremental", "early"):
             raise InputError(f'injection {self.injection!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
         if self.rounds is not OPEN:
-            # Made once, so that a wrong one is refused here.
+            # Read at once, so that a wrong injection is refused here.
             self.injections  # noqa: B018
             if self.whole:
                 self.require_whole()
@@ -291,7 +291,7 @@ class IncaParameters(Configured):
         injection, rounds = raw.get("injection"), raw.get("rounds")
         round_count = rounds if isinstance(rounds, int) and not isinstance(rounds, bool) else 0
         if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and round_count >= 1:
-            # First of all: the number of rounds decides which of c and Z is wrong where they do not fit together.
+            # Checked first: where c and Z do not fit together, the number of rounds decides which of them is wrong.
             _check_portions((len(injection["c"]),), round_count)
         return super().read(raw)
 

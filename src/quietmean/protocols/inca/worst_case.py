@@ -34,14 +34,14 @@ from quietmean.protocols.inca.spec import IncaParameters
 Array = NDArray[np.float64]
 
 PROOF = "the shares that hide each party, by groups of the others and by branch and bound"
-# What trying sets of groups may cost for all parties together, in the units of :func:`groups_bound`.
+# The effort of trying sets of groups for all parties together, in the units of :func:`groups_bound`.
 _EFFORT = 1e8
-# What branch and bound may cost, in multiplications.
+# The effort of branch and bound, in multiplications.
 _BRANCHING = 6e10
 # Least-squares problems that are solved for all parties together; where more are needed, the diagonal bound serves.
 _MOST_SETS = 60_000
 _BATCH = 4096
-# For rounding: any f is valid, and the squared norm is computed for the one that was found.
+# Margins for rounding: the bound holds for any f, and its squared norm is computed for the solution at hand.
 _RIDGE, _MARGIN = 1e-13, 1e-9
 _TOLERANCE = 1e-9
 

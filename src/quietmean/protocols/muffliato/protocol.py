@@ -32,11 +32,11 @@ from quietmean.randomness import BitStream, Seed
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
-# Influences of so many parties are followed at once.
+# Parties whose influences are followed at once.
 _COLUMNS = 1024
-# Where records are protected, what gossip leaves of differences: of parties of a million records, less than the noise.
+# Where records are protected, the part of differences that gossip may leave: with a million records less than the noise.
 _CONVERGED, _MOST_ROUNDS = 1e-9, 4096
-# Certificates of float64 noise are rounded up by what a solver may be off: so much more keeps them within the target.
+# Certificates of float64 noise are widened by the solver's error: this much more noise keeps them within the target.
 _MARGIN = 1.0001
 
 

@@ -17,7 +17,7 @@ from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 if TYPE_CHECKING:
     from quietmean.privacy.charge import Charge
 
-# Against rounding errors of the floats before values are rounded to steps.
+# A margin for float64 rounding before values are rounded to steps.
 _SLACK = 1e-9
 
 

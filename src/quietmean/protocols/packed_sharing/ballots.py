@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from quietmean.core.party import PartyId
 
-# P[all leaders are among those that are gone], at most.
+# The largest accepted probability that all leaders have left.
 LEADERLESS = 1e-5
 LEAST_BALLOTS = 3
 # A set of parties: bit i stands for party i.
@@ -73,7 +73,7 @@ class BallotProposal:
     members: bytes
 
 
-# Voters by what they voted for; no voter occurs twice.
+# The voters of each proposal; no voter occurs twice.
 Votes = Mapping[BallotProposal, Mask]
 
 

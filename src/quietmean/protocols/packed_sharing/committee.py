@@ -18,19 +18,19 @@ from quietmean.protocols.target import Target
 
 # The chance that a drawn committee has more colluders than planned: at most, and as a part of delta.
 FAILURE, FAILURE_OF_DELTA = 1e-8, 0.01
-# A party that withholds what it committed to has the committee drawn again; so often is counted.
+# Redraws of the committee that the bound counts: a party that withholds its committed value forces one.
 REDRAWS = 10
 # The chance that more members leave than a result can do without.
 TOO_FEW_MEMBERS = 1e-4
 # The largest committee that is looked for; beyond the first number sizes are tried in steps of 2 %.
 _LARGEST, _ONE_BY_ONE = 600, 150
-# Dealing, status, proposal, votes, sums, and the result to everybody.
+# Rounds: dealing, status, proposal, votes, sums, and the result to everybody.
 ROUNDS = 6
-# With fewer parties everybody is a member.
+# From this many parties on a committee is worth drawing.
 MANY = 500
-# Of a message besides its content.
+# Bytes of a message besides its content.
 _OVERHEAD = 40
-# What predicted seconds assume of every party's link: bytes a second each way, and seconds from one party to another.
+# The link of a party that predicted times assume: bytes a second each way, and seconds to another party.
 BANDWIDTH, LATENCY = 12.5e6, 0.05
 
 
@@ -159,7 +159,7 @@ def described(target: Target, word_bytes: int) -> dict[str, Any] | None:
 
     if target.parties < MANY:
         return None
-    # Shorter shares are worth more members.
+    # For long vectors, a larger committee pays for itself by shorter shares.
     committee = (
         committee_for(target) if target.dimension < target.parties else committee_for(target, 0.5) or committee_for(target)
     )

@@ -19,7 +19,7 @@ from quietmean.protocols.packed_sharing.field import Residues, lagrange, null_ve
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, member_points, open_sums
 from quietmean.randomness import BitStream, Seed
 
-# Random combinations of the coordinates.
+# The number of random combinations of the coordinates.
 _CHECKS = 3
 
 
@@ -84,7 +84,7 @@ def _agreeing(packing: Packing, members: Sequence[int], words: Residues, correct
     if not corrected:
         return None
     points = member_points(packing, members)
-    # A wrong word may look right in one combination, with a chance of 1 / p: then another one tells.
+    # A wrong word looks right in one combination with a chance of 1 / p: then another combination shows it.
     for check in range(words.shape[1]):
         trusted = _trusted(packing, points, words[:, check], corrected)
         if len(trusted) < packing.threshold:

@@ -32,14 +32,14 @@ Settings = TypeVar("Settings", bound=PackedSharingParameters)
 # Steps in the noise of one party: at least, so that rounding adds 1 % to the error at most; and where there is room, as many as
 # one table of the sampler has.
 _COARSE, _FINE = 4.0, 512.0
-# Of the sensitivity, times the root of the dimension, what a step may be where rounding adds to the sensitivity.
+# The largest step, coarse and fine, as a part of the sensitivity over the root of the dimension, where rounding adds to it.
 _COARSE_NORM, _FINE_NORM = 0.06, 0.03
 # The same where the bound is the certain one, which grows with the step itself.
 _CERTAIN = 2.0**-11
-# The error that half of the traffic may cost.
+# The factor of the error that is accepted for half of the traffic.
 _FOR_HALF = 1.001
 _LARGEST_WEIGHT = 2.0**20
-# Room for a party of so many records, where nobody says how many there are.
+# The number of records of a party that there is room for, where none is stated.
 _USUAL_WEIGHT = 2.0**15
 _STEP_BITS = 24
 _SLACK = 1e-9
@@ -150,9 +150,9 @@ def _least_mu(shape: Settings, target: Target) -> float:
     from quietmean.privacy import mu_of_budget
     from quietmean.privacy.dominating import discrete_charge
 
-    # Of all scales that are used the least is the farthest from its model.
+    # Of all scales in use the smallest is the farthest from its model.
     drawn = discrete_charge(_COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
-    # Beyond this e^epsilon is no double, and nothing is left of delta long before.
+    # Beyond this e^epsilon overflows float64, and delta is used up long before.
     grown = math.exp(min(target.epsilon, _LARGEST_EXPONENT))
     left = target.delta - (1 + grown) * (drawn + shares_distance(shape, target.parties)) * (1 + _SLACK)
     if left <= 0:
@@ -228,7 +228,7 @@ def _check_target(parameters: PackedSharingParameters, target: Target) -> None:
 
 def chance_of_another_run(parameters: PackedSharingParameters, target: Target) -> float:
     """The chance of no result: too few inputs, or all leaders gone."""
-    # Of few members all lead.
+    # A small committee has fewer leaders than ballots: all of it.
     leaders = min(parameters.ballots, parameters.members)
     leaderless = math.comb(parameters.gone, leaders) / math.comb(parameters.members, leaders)
     return min(1.0, chance_of_fewer(target, parameters.minimum) + leaderless)

@@ -120,7 +120,7 @@ class _Said:
         proposal = self._states[leader].proposal if leader is not None and arrived >> leader & 1 else None
         holds: dict[PartyId, Mask] = {}
         if member.leads(self._round + 1):
-            # Nobody else asks what the others hold.
+            # Only the next leader uses what the others hold.
             reporting = arrived & self._told
             holds = {party: unpack(state.holds) for party, state in enumerate(self._states) if reporting >> party & 1}
         return Heard(holds, votes, proposal, reached)

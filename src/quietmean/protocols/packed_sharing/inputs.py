@@ -9,7 +9,7 @@ from quietmean.protocols.target import Target
 
 # The chance of too few inputs that a plan accepts: then the study has to be run again.
 FEWER_INPUTS = 1e-3
-# With a first leader that stays: dealing, status, proposal, votes, sums. Of those who leave so many leave before they dealt.
+# Rounds if the first leader stays: dealing, status, proposal, votes, sums; and the part of leavers that leave before dealing.
 USUAL_ROUNDS = 5
 DEALING_SHARE = 1 / USUAL_ROUNDS
 

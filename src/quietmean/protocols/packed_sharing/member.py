@@ -81,7 +81,7 @@ class CommitteeMember:
             if vote is not None:
                 votes[vote] = votes.get(vote, 0) | 1 << self._number
         if (inputs := decided(rules, votes)) is not None:
-            # Whoever else voted for what changes nothing any more.
+            # Further votes change nothing any more.
             return replace(state, round=following, vote=vote, votes=(), proposal=None, decided=inputs)
         return replace(
             state,

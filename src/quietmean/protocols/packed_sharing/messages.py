@@ -26,7 +26,7 @@ from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
 
 SEED_BYTES = 32
 _VOTE, _PROPOSAL, _DECIDED, _OTHER, _SUM = 1, 2, 4, 8, 16
-# The vote is for U, or U is told; who proposes has no vote; a sum needs a decision.
+# Valid flags: U is the set of the vote or is written out; a proposer has no vote; a sum needs a decision.
 _FLAGS = frozenset(
     {0, _VOTE, _PROPOSAL, *(_DECIDED | vote | more for vote in (_VOTE, _VOTE | _OTHER, _OTHER) for more in (0, _SUM))}
 )

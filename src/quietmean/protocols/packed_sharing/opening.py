@@ -36,7 +36,7 @@ def unknown_noise(parameters: PackedSharingParameters, counted: Mask, corrupt: f
 def reach(parameters: PackedSharingParameters, together: int, weight: float, sensitivity: float) -> float:
     """How far from the centre the target's values are in both worlds: whole steps, so that no random bits round them."""
     half = min(sensitivity / math.sqrt(together) / 2, weight * parameters.clip) / parameters.step
-    # A little less than a whole number, by the rounding of floats, is one.
+    # A quotient that float64 rounded to just below a whole number counts as that number.
     return parameters.step * math.floor(half * (1 + _SLACK))
 
 

@@ -127,7 +127,7 @@ class PackedSharingParty:
         self, state: PackedSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
     ) -> Step[PackedSharingState]:
         senders = Counter(message.sender for message in received)
-        # Who says two things at once says nothing.
+        # Of a sender with two messages in one round, which may contradict each other, neither counts.
         arrived = [message for message in received if message.round == state.round and senders[message.sender] == 1]
         if state.round == DEALING:
             return self._proceed(self._with_shares(state, arrived))
@@ -236,7 +236,7 @@ class PackedSharingParty:
         state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
         if state.inputs:
             return state
-        # Others voted: so many sums over one set say that it is decided.
+        # This party has not seen the votes: so many sums over one set show that it was decided.
         return self._add_up(replace(state, member=self._member.concluded(state.member, inputs)))
 
     # --- what is sent ---
@@ -261,7 +261,7 @@ class PackedSharingParty:
         published = self._tell(state, state.undelivered, Said(vote=member.vote, decided=state.inputs, share=share), weight)
         if state.has_result:
             return published
-        # Whom the sum has reached still hears that this party goes on.
+        # Members that have this party's sum already still get a message, so that they do not take it for lost.
         reached = tuple(other for other in self._others if other not in state.undelivered)
         return (*published, *self._tell(state, reached, usual))
 

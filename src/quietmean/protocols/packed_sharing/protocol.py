@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
 
-# To each of the others.
+# Messages of a usual run to each of the other parties.
 _USUAL_MESSAGES = 4
 
 
@@ -195,7 +195,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return builder.build()
 
     def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        # It is one public sum: shares and votes that were handed over and not used add nothing to it.
+        # Only one sum becomes public: shares and votes that arrived and were not used disclose nothing more.
         return transcript
 
     def loss_conversion(

@@ -17,15 +17,15 @@ LARGE_PRIME, SMALL_PRIME = 2**31 - 1, 65521
 BOX, BALL, ANY = "box", "ball", "any"
 # Integers are held in 64 bits before they are reduced.
 _LARGEST_INTEGER = 2.0**52
-# One byte.
+# A ballot number takes one byte.
 LARGEST_BALLOTS = 255
 _OVERFLOW_CHANCE = 2.0**-40
-# Steps in the noise of one party at least.
+# The least standard deviation of a party's noise, in steps.
 LEAST_SCALE = 2.0
-# Parties of a study between machines: each is connected to all others.
+# The most parties between machines, where each is connected to all others.
 MOST_PARTIES = 10_000
 _POSITIVE = "choose a finite number > 0"
-# What execution files may leave out.
+# Fields that execution files may leave out.
 DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "region": BOX, "prime": LARGE_PRIME}
 
 

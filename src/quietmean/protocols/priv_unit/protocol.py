@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Replacement of a unit vector by its opposite.
 _DIAMETER = 2.0
-# Where a file names no probability: the best one in so many dimensions. It depends on them very little.
+# Where a file names no probability, the best one in this many dimensions is taken: it hardly depends on their number.
 _DIMENSION = 100
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The part of delta for the event that independent rounding exceeds its bound. Ledgers add it up over studies. It costs mu little:
 # only the root of its logarithm matters, and that beside a change of many steps.
 _ROUNDING_PART = 1e-5
-# Against rounding errors of the floats before values are rounded to the grid.
+# A margin for float64 rounding before values are rounded to the grid.
 _SLACK = 1e-9
 
 

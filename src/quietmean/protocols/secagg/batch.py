@@ -51,7 +51,7 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
         if present.sum() < parameters.minimum:
             return SecAggOutcome(nobody, nobody, handed, away or f"too few {what}")
         arrived = present
-        # A client goes on only if enough of those that hold its shares are still there.
+        # A client goes on only if enough holders of its shares are still online.
         present = present & informed[stage] & (holders @ arrived.astype(np.int64) >= parameters.threshold)
         if what == "shares":
             shared = arrived

@@ -65,7 +65,7 @@ class DiscreteLossConversion(LossConversion):
         self._graph = graph
         self._known: dict[tuple[int, float], Charge] = {}
         self._epsilons: dict[tuple[float, float], float] = {}
-        # Counted or not, all may have drawn: what is shown beside an a-priori mu holds before anybody is counted.
+        # The sampler's distance counts all parties, as an a-priori mu holds before it is known who is counted.
         words = parameters.words(dimension)
         self._eta = model_factor(parameters.scale**2, words, schedule.parties) if parameters.noisy else 0.0
         self._sampler = TOTAL_VARIATION * words * schedule.parties if parameters.noisy else 0.0

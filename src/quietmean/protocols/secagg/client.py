@@ -134,7 +134,7 @@ class Client:
         answer = {}
         for owner in owners:
             if owner == self._party:
-                # Its own input arrived: other requests were refused above.
+                # Here the request counts this client's input: any other was refused above.
                 answer[owner] = self._own_shares((owner,))[owner][1].to_bytes(SHARE_BYTES, "big")
                 continue
             key = keys[owner][:PUBLIC_BYTES]

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 # The chance that a coordinate of the sum wraps, for the worst values.
 WRAP_CHANCE = 2.0**-20
-# Of the sensitivity, the grid's step where bits are plenty: rounding then adds some 0.1 % to it.
+# The grid's step where bits are plenty, as a part of the sensitivity: rounding then adds some 0.1 % to it.
 _FINE = 2.0**-12
 _FINE_NORM = 0.06
 # Steps in the noise of one party where bits are plenty, and at least: below, sums of discrete Gaussians differ too much from one.
 _USUAL_STEPS, _LEAST_STEPS = 4.0, 2.0
-# Scales below it hide nothing: no search goes on there.
+# The smallest scale that is searched: smaller ones hide nothing.
 _SMALLEST_SCALE = 1e-3
-# Of the largest weight for which there is room: it follows from noise that was rounded since.
+# A weight above this part of the largest possible one was chosen to fill the room: noise was rounded since.
 _FILLED = 0.999
 # Weights of parties beyond this need an explicit option.
 _LARGEST_WEIGHT = 2.0**20

@@ -164,7 +164,7 @@ class AggregatorParty:
         return {message.sender: message for message in sorted(usable, key=lambda message: message.sender)}
 
     def _close_adverts(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
-        # A key to test the others' with, used for nothing else.
+        # A key made only to test whether the others' keys are valid.
         probe = ExchangeKey(Seed(self._noise.secret("key probe", 0)))
         adverts = {sender: m.content for sender, m in inbox.items() if self._aggregator.accept_advert(m.content, probe)}
         adverts = dict(sorted((adverts | {self._party: self._client.advertise()}).items()))

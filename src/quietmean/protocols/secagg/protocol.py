@@ -35,7 +35,7 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
-# Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
+# Bytes on real runs: for each partner (keys, sealed shares there and back, opened shares), and besides.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
 
 

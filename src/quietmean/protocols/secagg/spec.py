@@ -15,7 +15,7 @@ CONDITIONAL, INDEPENDENT = "conditional", "independent"
 # Integers are held in 64 bits before they are reduced modulo 2**bits.
 _LARGEST_INTEGER = 2.0**60
 _POSITIVE = "choose a finite number > 0"
-# What execution files may leave out.
+# Fields that execution files may leave out.
 DEFAULTS: dict[str, Any] = {
     "bits": 32,
     "centre": 0.0,

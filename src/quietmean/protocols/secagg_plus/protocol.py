@@ -53,12 +53,12 @@ class SecAggPlus(SecAgg):
     def design(self, target: Target) -> Design:
         Aggregated.check_parties(self, target.parties)
         parameters, mse_noise, certificate = designed(self, target, _shape(self, target))
-        # The number of neighbours is found: what it was found for is in the certificate.
+        # The number of neighbours is chosen now, and the certificate states its bits: the options go back to their defaults.
         parameters = replace(parameters, security_bits=_SECURITY_BITS, correctness_bits=_CORRECTNESS_BITS)
         return Design(parameters, mse_noise, target.dropout_bias(counted_parties(target)), certificate)
 
     def graph_failure(self, parties: int) -> float:
-        # No graph is relied on that fails with more.
+        # A graph that fails with a larger probability is not relied on.
         return _graph_failure(self.neighbours, parties)
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:

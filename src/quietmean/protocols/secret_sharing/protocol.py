@@ -27,7 +27,7 @@ from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
-# Of a party, where records are the units.
+# The most records of a party that there is room for, where records are the units.
 _MOST_RECORDS = 2.0**20
 
 

@@ -15,7 +15,7 @@ from quietmean.core.schema import OPEN, parameter
 from quietmean.graphs.undirected import is_connected
 from quietmean.protocols.graph_fields import GraphParameters
 
-# Steps c are this many binary digits behind the point, so that integers stay integers.
+# Binary digits of c behind the point, so that integers stay integers.
 STEP_BITS = 8
 # Fixed-point digits behind those that count: every rounding of the iteration happens beyond them.
 _GUARD_BITS = 32

@@ -21,7 +21,7 @@ from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
 Array = NDArray[np.float64]
 
-# Up to so many vertices all cuts are tried; beyond, the bound by the largest eigenvalue of the Laplacian.
+# Up to this many vertices all cuts are tried; beyond, the largest eigenvalue of the Laplacian bounds them.
 _EXACT_CUTS = 16
 _ORDER_OF_EDGES = 2
 

@@ -31,13 +31,13 @@ Array = NDArray[np.float64]
 
 BRIER, LARGE, INTERCEPT, SLOPE = "brier", "in-the-large", "intercept", "slope"
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 50.0
-# Log odds are of predictions at least so far from 0 and 1.
+# Predictions are kept this far from 0 and 1, so that their log odds are finite.
 _LEAST = 1e-6
 # Noise deviations that the information of the recalibration must have in each direction.
 _LEAST_INFORMATION = 4.0
-# The regression begins and ends where so many noise deviations of records have a prediction below and above.
+# The regression covers predictions with at least this many noise deviations of records on either side.
 _LEAST_BEYOND = 4.0
-# Of the largest eigenvalue of an information matrix, what is no more than rounding.
+# An eigenvalue of an information matrix below this part of the largest is rounding.
 _SINGULAR = 1e-9
 
 
@@ -128,7 +128,7 @@ class _Cells:
     def of(cls, released: Released, table: PrefixTable) -> _Cells:
         edges = np.array(table.axis.edges)
         middles = (edges[1:] + edges[:-1]) / 2
-        # What is outside counts as the nearest bin.
+        # Predictions outside count in the nearest bin.
         predicted = np.clip(np.concatenate([middles[:1], middles, middles[-1:]]), _LEAST, 1 - _LEAST)
         places = np.arange(table.size).reshape(table.groups, table.cells)[:2, :-1].ravel()
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2

@@ -18,7 +18,7 @@ from quietmean.statistics.kinds.quantiles import USUAL_BINS, cumulative, prefix_
 from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
-# Of a curve, more points say no more.
+# The most edges of a curve that are reported by default.
 _MOST_EDGES = 65
 
 

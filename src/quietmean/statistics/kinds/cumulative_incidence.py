@@ -27,7 +27,7 @@ from quietmean.statistics.timed import ALL, USUAL_BINS, cells_by_arm, horizon_fi
 
 Array = NDArray[np.float64]
 
-# Fewer than this of a record is nobody.
+# Counts below this are rounding of zero.
 _LEAST = 1e-9
 
 

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 # An arm with fewer noise deviations of events has no hazard.
 _LEAST_EVENTS = 3.0
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 20.0
-# Below it a series of two terms is exact in floats.
+# Below this the series of two terms is exact in float64.
 _NEAR_0 = 1e-7
 
 

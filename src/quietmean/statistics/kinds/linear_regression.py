@@ -28,7 +28,7 @@ from quietmean.statistics.supposed import Supposed
 Array = NDArray[np.float64]
 
 INTERCEPT = "(Intercept)"
-# Noise deviations of a product that the least eigenvalue of the covariates' covariance must have, and what it is raised to.
+# Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.
 _LEAST_EIGENVALUE, _FLOOR = 4.0, 0.5
 _NO_VARIANCE = 1e-12
 

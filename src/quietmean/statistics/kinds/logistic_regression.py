@@ -32,9 +32,9 @@ REASON = (
 )
 # Noise deviations that a squared distance of the classes, and the part of each class, must have.
 _LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
-# The odds ratio that is expected for one standard deviation of a covariate, or for a level, where nobody says.
+# The odds ratio of one standard deviation of a covariate, or of a level, that is assumed where the study states none.
 _USUAL_RATIO = 1.5
-# Of the slopes that rank, in noise deviations of a covariance.
+# The ridge of the slopes that rank covariates, in noise deviations of a covariance.
 _RIDGE = 2.0
 
 
@@ -99,7 +99,7 @@ class LogisticRegression(Regression):
                 _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
             )
         fitted = levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms)
-        # Nothing is known of what is left out, and it ranks nobody.
+        # A covariate that is left out has no known sign, and weight 0 in the ranking.
         left_out = [vertex.name for vertex in covariates if vertex not in levels.covariates]
         if not (left_out and fitted.summary):
             return fitted

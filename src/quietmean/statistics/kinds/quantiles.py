@@ -22,9 +22,9 @@ from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, nothing_present
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
-# So many that bins are finer than what noise and sampling leave, and next to no noise dearer than few.
+# Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
 USUAL_BINS = 1024
-# Of a probability, what may be lost in sums.
+# What rounding in sums may take from a probability.
 _ROUNDING = 1e-9
 
 

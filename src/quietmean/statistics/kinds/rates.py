@@ -99,7 +99,7 @@ class _Group:
         quantile, part = Z, 0.0
         if sampling:
             quantile = t_quantile(_together(self.noise_of_rate, [self.sampling_of_rate], [self]))
-            # Of no events at all nothing is seen of how they vary.
+            # Without any event there is no estimate of how events vary.
             part = self.sampling / self.events if self.events > 0 else 1.0
         square = self.time**2 - quantile**2 * timed
         slope = -2 * self.events * self.time + quantile**2 * (2 * both - part * self.time)

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 AUC = "auc"
 KINDS = ("sensitivity", "specificity", "ppv", "npv")
-# So many thresholds are all told; of more, those that part the bins evenly.
+# Up to this many thresholds are all reported; of more, the usual ones, or those that cut the bins into so many even parts.
 _MOST_THRESHOLDS, _EVEN_PARTS = 64, 16
 
 

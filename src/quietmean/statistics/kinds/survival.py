@@ -25,7 +25,7 @@ from quietmean.statistics.timed import Timed
 Array = NDArray[np.float64]
 
 MEDIAN = "median"
-# The part without an event at which each of them is.
+# The quantiles of the time to the event, by the survival at which each is read.
 QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
 _LOG_RANK = "log-rank"
 

@@ -28,7 +28,7 @@ from quietmean.statistics.statistic import Array, Feature, Released, Statistic, 
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
 
 ALL, SMD, SIZE = "all", "smd", "n"
-# Levels whose variance is not above this hardly occur.
+# A level whose variance is no larger hardly occurs.
 _NO_VARIANCE = 1e-6
 # Bins of medians, and the probabilities.
 _BINS, _QUARTERS = 256, (0.25, 0.5, 0.75)
