@@ -74,9 +74,9 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
             assert to_plain(page.epsilons) == told["epsilon"]
             assert page.officer.sections()["assumptions"] == told["assumptions"]
             assert to_plain(page.officer.certificate.epsilon_a_priori) == told.get("epsilon_a_priori")
-            assert to_plain(page.found.certificate.mu_upper) == told["mu_upper"]
+            assert to_plain(page.explanation.certificate.mu_upper) == told["mu_upper"]
             # Among equals up to rounding, one whom the protocol does not trust.
-            assert page.found.epsilon == pytest.approx(max(page.epsilons), rel=1e-6)
+            assert page.explanation.epsilon == pytest.approx(max(page.epsilons), rel=1e-6)
 
     agree()
 

@@ -91,7 +91,7 @@ class CertificatePage:
 
     execution: Execution
     privacy: PrivacyAnalysis
-    found: Explanation
+    explanation: Explanation
     coalitions: CoalitionCertificate | None
     parties: Sequence[PartyId]
     epsilons: NDArray[np.float64]
@@ -100,7 +100,7 @@ class CertificatePage:
     @property
     def officer(self) -> OfficerPage:
         """The first part of the page: for who answers for the data."""
-        certificate = self.coalitions or self.found.certificate
+        certificate = self.coalitions or self.explanation.certificate
         return OfficerPage(self.execution, self.privacy, certificate, self.stated, self._commands())
 
     def _short(self, party: PartyId) -> str:
@@ -128,7 +128,9 @@ class CertificatePage:
         return f"{self.execution.protocol.name}, {words.counted(self.execution.parties, 'party', 'parties')}, {exchanged}."
 
     def _against(self) -> str:
-        return words.named(self.coalitions.describe() if self.coalitions else self.found.adversary.describe(), self.stated.names)
+        return words.named(
+            self.coalitions.describe() if self.coalitions else self.explanation.adversary.describe(), self.stated.names
+        )
 
     def _cost(self) -> dict[str, Any]:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
@@ -140,15 +142,15 @@ class CertificatePage:
                 words.card("worst party, ex post", worst, f"against {self._against()}"),
                 words.card("median party, ex post", median, "against the same"),
                 words.card(
-                    "an outsider, ex post", self.found.curve[0].worst, "worst party against who sees only what is published"
+                    "an outsider, ex post", self.explanation.curve[0].worst, "worst party against who sees only what is published"
                 ),
                 words.card("if everyone else colludes, ex post", self.privacy.alone, self._alone_note()),
             ],
             "disclosures": [
                 _sentence(words.named(text, self.stated.names))
-                for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]
+                for text in self.explanation.certificate.information.disclosures()[:_MOST_GROUPS]
             ],
-            "more_disclosures": max(0, len(self.found.certificate.information.disclosures()) - _MOST_GROUPS),
+            "more_disclosures": max(0, len(self.explanation.certificate.information.disclosures()) - _MOST_GROUPS),
             "meaning": words.odds(worst, self.privacy.delta, "one unit of the worst-off party"),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
@@ -171,7 +173,7 @@ class CertificatePage:
         )
 
     def _who_learns(self) -> str:
-        explanation = self.found
+        explanation = self.explanation
         if self.coalitions is None or not explanation.adversary.corrupt or not explanation.certificate.information.disclosures():
             return ""
         return f" This is what {_members(explanation, self.stated.names)} learns exactly:"
@@ -190,10 +192,10 @@ class CertificatePage:
             return f"Every party pays {cost}"
         if self.coalitions is not None and self.coalitions.found is not None:
             return f"No party pays more than {cost}"
-        return f"{capital(self.name(self.found.party))} pays most: {cost}"
+        return f"{capital(self.name(self.explanation.party))} pays most: {cost}"
 
     def _curve(self) -> dict[str, Any]:
-        curve, trusted = self.found.curve, sorted(self.privacy.trusted)
+        curve, trusted = self.explanation.curve, sorted(self.privacy.trusted)
         size = self.coalitions.size if self.coalitions else None
         figure = coalitions_figure(curve, self.privacy.alone, size)
         caption = curve_caption(curve, trusted)
@@ -208,7 +210,7 @@ class CertificatePage:
         }
 
     def _protection(self) -> dict[str, Any]:
-        explanation = self.found
+        explanation = self.explanation
         who = self.name(explanation.party)
         against = (
             self._against()
@@ -226,7 +228,7 @@ class CertificatePage:
         }
 
     def _commands(self) -> list[str]:
-        adversary = self.found.adversary
+        adversary = self.explanation.adversary
         members = ",".join(f"{party}" for party in sorted(adversary.corrupt))
         # What the target says is read is in the file.
         more = adversary.observed - self.execution.eavesdropper.observed
@@ -234,11 +236,11 @@ class CertificatePage:
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
             f"quietmean certify execution.json{certified} --delta {self.privacy.delta:g}",
-            f"quietmean attack execution.json --target {self.found.party}{named} --delta {self.privacy.delta:g}",
+            f"quietmean attack execution.json --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
         ]
 
     def _protection_heading(self) -> str:
-        explanation = self.found
+        explanation = self.explanation
         if math.isinf(explanation.epsilon):
             return f"Nothing protects {self.name(explanation.party)}"
         if not explanation.unseen or explanation.all_intercepted <= explanation.epsilon * (1 + _GROWTH):
@@ -251,7 +253,7 @@ class CertificatePage:
         return f"{messages} {self.name(explanation.party)}"
 
     def _message_rows(self) -> list[list[str]]:
-        explanation, rows = self.found, []
+        explanation, rows = self.explanation, []
         for message in explanation.messages[:_MOST_MESSAGES]:
             if not message.epsilon > explanation.epsilon * (1 + _GROWTH):
                 break
@@ -267,7 +269,7 @@ class CertificatePage:
         return rows
 
     def _messages_note(self) -> str:
-        explanation = self.found
+        explanation = self.explanation
         if math.isinf(explanation.epsilon) or not explanation.unseen:
             return ""
         tried = (
@@ -285,7 +287,7 @@ class CertificatePage:
         return f"Its ε if one more message were intercepted; the most harmful first.{together}{tried}"
 
     def _neighbour_rows(self) -> list[list[str]]:
-        explanation = self.found
+        explanation = self.explanation
         return [
             [
                 self.name(neighbour.party),
@@ -298,7 +300,7 @@ class CertificatePage:
         ]
 
     def _neighbours_note(self) -> str:
-        explanation = self.found
+        explanation = self.explanation
         if math.isinf(explanation.epsilon) or not explanation.neighbours:
             return ""
         tried = len(explanation.neighbours)
@@ -309,7 +311,7 @@ class CertificatePage:
 
     def _crowd(self) -> dict[str, Any] | None:
         """How the honest parties hide among each other: for protocols in which all exchange and release."""
-        execution, corrupt = self.execution, self.found.adversary.corrupt
+        execution, corrupt = self.execution, self.explanation.adversary.corrupt
         releasers = execution.protocol.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
             return None
@@ -317,9 +319,9 @@ class CertificatePage:
         figure = exchange_figure(execution, corrupt, self.stated.names or None, title=False)
         heads, rows = message_table(execution, corrupt, names)
         return {
-            "heading": _crowd_heading(self.found.groups, execution.protocol.private),
+            "heading": _crowd_heading(self.explanation.groups, execution.protocol.private),
             "notes": self._crowd_notes(),
-            "warning": _static_warning(execution, self.found.watched, self.stated.names),
+            "warning": _static_warning(execution, self.explanation.watched, self.stated.names),
             "figure": inline_svg(figure, "exchange", statement(execution, corrupt)),
             "caption": self._crowd_caption(),
             "heads": heads,
@@ -328,17 +330,17 @@ class CertificatePage:
 
     def _crowd_caption(self) -> str:
         parts = [
-            f"{statement(self.execution, self.found.adversary.corrupt)}.",
+            f"{statement(self.execution, self.explanation.adversary.corrupt)}.",
             "An arrow leaves its sender after one round and arrives in the next.",
         ]
         if self.execution.parties > MOST_PARTIES:
             parts.append(f"{MOST_PARTIES} of {self.execution.parties} parties are drawn.")
-        if self.found.adversary.observed:
+        if self.explanation.adversary.observed:
             parts.append("Intercepted messages are not marked.")
         return " ".join(parts)
 
     def _crowd_notes(self) -> list[str]:
-        groups = self.found.groups
+        groups = self.explanation.groups
         if not self.execution.protocol.private:
             return ["This protocol adds no noise, so being connected protects nobody."]
         if len(groups) == 1:
