@@ -60,7 +60,7 @@ def command(
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.signed import is_document
 
-    # Before anything is asked: it holds nothing else.
+    # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))
     rules, owner = Policy.load(policy), load_identity(owner_key)
     agreed = agreed_terms(study, roster)

@@ -43,7 +43,7 @@ def show_contract(contract: Contract, console: Console) -> None:
     table.add_column(overflow="fold")
     last = ""
     for about, text in contract.lines():
-        # All of it is a stranger's.
+        # All of the text is a stranger's.
         table.add_row("" if about == last else about, Text(printable(text)))
         last = about
     console.print(table)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party import Contract, Files, Payer, Policy
 
 _SHORT = 12
-# As many digits of a contract as join takes for a yes.
+# The digits of a contract that join accepts as a yes.
 _ACCEPTED = 32
 
 
@@ -89,7 +89,7 @@ def command(
         choice = files.plan(plan, no_privacy)
     shared = choice.plan
     contract = Contract.of(files, choice)
-    # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
+    # No connection at all: a roster may list hosts that a stranger chose.
     rules.refuse(contract)
     show_before_yes(data, files.workload.columns)
     findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]

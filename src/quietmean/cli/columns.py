@@ -21,7 +21,7 @@ _ABOUT: dict[str, int | None] = {
     "--edges": None,
 }
 
-# Between the name of a column and its levels, inside one argument. Nobody types it.
+# Separates the name of a column from its levels inside one argument; no user types it.
 _BETWEEN = "\x1f"
 
 

@@ -116,7 +116,7 @@ def command(
     own = output(place, "the contribution", own=partial(_is_contribution, contribution.digest))
     head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})
     own.write(contribution.to_file())
-    # Nothing reads them any more.
+    # Nothing reads the private values any more.
     encoded.vector.fill(0.0)
     records.fill(0.0)
     for sentence in budget_warnings(plan.target):

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 
 GROUP = "quietmean.commands"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-# Commands of ours in distributions of their own, and the folder of the sources that holds each.
+# Our commands that are distributed apart: the distribution, and its folder in the sources.
 SEPARATE = {"reproduce": ("quietmean-reproduction", "reproduction")}
 
 

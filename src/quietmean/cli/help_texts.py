@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Each as it may be typed, apart from names of files.
+# An example of each command as it may be typed, apart from names of files.
 EXAMPLES = {
     "run": "quietmean run --data patients.csv --column age --bounds 0 110 --parties 20 --epsilon 1",
     "keygen": "quietmean keygen --key north.key --name north --address north.example.org:7000",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
-# What the event "result" has of the result.
+# The fields of the result that the event "result" carries.
 _RESULT_EVENT = (
     "columns",
     "estimate",

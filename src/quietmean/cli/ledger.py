@@ -18,7 +18,7 @@ from quietmean.core.readable import epsilon_text
 if TYPE_CHECKING:
     from quietmean.ledger import Account, LedgerEntry
 
-# What the sum of charges cannot know: said where an account is made.
+# What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
     PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu; charge studies with "
     "--group ROWS, the largest number of rows of one person, or count per party",

@@ -25,7 +25,7 @@ from quietmean.core.errors import InputError
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
-# Options that were, and what there is instead.
+# Former options, and what replaces them.
 _FORMER = {
     "--clip": "values outside their bounds are always clamped, leave it out",
     "--missing": 'what stands for a missing value is in the study file, missing = "centre" or "indicator" of a [[column]]',
@@ -53,7 +53,7 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
 
 def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
     """Raises :class:`InputError` for a fraction where a whole number is needed, which would be rounded without a word."""
-    # Only lines that may hold one are looked at twice.
+    # Only command lines with something like a fraction are parsed for it.
     if not any(_FRACTION.fullmatch(token.partition("=")[2] or token) for token in tokens):
         return
     whole_numbers = {

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from quietmean.core.errors import InputError
 from quietmean.protocols import registry
 
-# What can be given on the command line. Of several kinds the widest is taken; a text may stand beside numbers, as "auto" does.
+# Types on the command line: of several the widest is taken; a text may stand beside numbers, as "auto" does.
 _NUMBERS = (int, float)
 
 

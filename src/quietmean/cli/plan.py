@@ -231,7 +231,7 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
     domain, convention = given["domain"], given["convention"]
     return {
         "parties": parties,
-        # What has no epsilon has no number for it in the cache either.
+        # A target without an epsilon has none in the cache's key either.
         "epsilon": (1.0 if given["nats"] is None else None) if given["epsilon"] is None else given["epsilon"],
         **({} if given["nats"] is None else {"nats": given["nats"]}),
         "delta": 1e-6 if given["delta"] is None else given["delta"],
@@ -249,7 +249,7 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The JSON document, and the best plan with it."""
-    # Nothing of this is needed where the answer is known already.
+    # Imported here: a cached answer needs none of it.
     from quietmean.planning.automatic import choose_from
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first

@@ -26,7 +26,7 @@ class PlanCache:
         self._directory = directory or cache_folder() / "plans"
 
     def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        # What has no JSON, such as an epsilon that is no number, was never answered.
+        # A question without a JSON form, such as an epsilon that is not a number, was never answered.
         with contextlib.suppress(OSError, InputError, ValueError):
             return read_json(self._path(asked))
         return None

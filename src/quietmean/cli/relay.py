@@ -137,7 +137,7 @@ def _members(path: Path) -> tuple[str | None, list[str]]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError):
-        # Which says what is wrong with the file.
+        # Reading it as a roster below says what is wrong with the file.
         lines = []
     keys = [line for line in lines if line.startswith(KEY_PREFIX)]
     if keys and all(not line or line.startswith(("#", KEY_PREFIX)) for line in lines):

@@ -18,7 +18,7 @@ class PageServer(Protocol):
 
 async def serve(server: PageServer, ready: Callable[[], None]) -> None:
     """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
-    # What the event loop says of each connection that breaks in a way of its own.
+    # The event loop reports each broken connection.
     keep_logs_short("asyncio", "quietmean.node")
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

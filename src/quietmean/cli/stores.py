@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.errors import InputError
 
-# The state of a node that has its result and needs its store no more; after any other one the study may go on.
+# The state of a node that has its result and needs its store no more; in any other the study may go on.
 _OVER = "finished"
 
 
@@ -45,7 +45,7 @@ def command(
     if not remove:
         _list([_described(store) for store in find_stores(folder)], json)
         return
-    # All of them are looked at before the first one goes.
+    # All stores are checked before the first one is deleted.
     for store in remove:
         _require_removable(_described(store), abandon)
     removed = [path for store in remove for path in remove_store(store)]

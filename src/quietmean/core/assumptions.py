@@ -171,14 +171,14 @@ def named_adversary(description: str) -> Assumption:
     return Assumption(Key.COLLUDING, f"The adversary is {description}; nobody else colludes.")
 
 
-# Of protocols in which pairs draw the same noise.
+# An assumption of protocols in which pairs draw the same noise.
 SHARED_KEYS = Assumption(
     Key.KEYS,
     "Noise that two parties share comes from keys which they agreed on by X25519 and heard from each other over an authenticated "
     "connection, or in the sealed study whose words they compared; nobody else can compute it.",
 )
 
-# What every figure takes for granted where a protocol says nothing else.
+# The assumptions of every figure where a protocol replaces none of them.
 STANDING = (PASSIVE, CHANNELS, LOGS, SILENT, ATTENDANCE, PUBLIC, BOUNDS, PERSON, GENERATOR, MACHINES, ALONE)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-# What stands for a cell that has no text; and of a longer text only so much is kept: it is no number, date or level.
+# Stands for a cell that has no text; and the longest text that is kept: a longer one is no number, date or level.
 STRANGE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CELL = 2**15
-# Bytes of numpy's numbers that Python has, too.
+# The largest items of numpy, in bytes, whose numbers Python has, too.
 _LARGEST_ITEM = 8
 
 
@@ -48,7 +48,7 @@ def plain(cell: Any) -> Any:
         if isinstance(cell, bytes):
             return text_of_bytes(cell)
         return cell if isinstance(cell, Decimal | datetime.date) else str(cell)
-    # Whatever it is, and however it is written: it is one cell.
+    # Any other object is one cell, whatever its text.
     except Exception:
         return STRANGE
 

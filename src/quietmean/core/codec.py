@@ -20,7 +20,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 # The error to raise for bytes that cannot be read, from the reason.
 Refuse: TypeAlias = Callable[[str], Exception]
 
-# Of JSON and TOML; what this program writes has a third of it.
+# The deepest nesting of JSON and TOML that is read; this program writes a third of it.
 _DEEPEST = 60
 _LONGEST_REASON = 200
 # msgspec raises some of these besides its own: for a text that is no UTF-8, deep nesting, numbers out of range. So does tomllib.
@@ -67,7 +67,7 @@ def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
 def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse) -> Decoded:
     """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, deep nesting included."""
     decoded = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
-    # Whatever looks into it later need not think of that.
+    # Code that walks through the value later can rely on that depth.
     if _depth(raw.encode() if isinstance(raw, str) else raw) > _DEEPEST:
         raise refuse(f"lists and objects in each other, more than {_DEEPEST} deep")
     return decoded

@@ -25,7 +25,7 @@ from quietmean.core.portability import TooManyCellsError, limit_memory
 
 PARQUET: Final = "parquet"
 ARROW: Final = "arrow"
-# How the process ends where it prints no columns, besides any other way; and the most memory that it gets.
+# The exit code of a process whose file has too many cells; and the most memory that it gets, in bytes.
 TOO_LARGE = 4
 MOST_MEMORY = 8 * 2**30
 # Whole numbers below this one are floats, exactly.
@@ -35,15 +35,15 @@ _EPOCH = datetime.date(1970, 1, 1)
 _FIRST, _LAST = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
 _MOST_DAYS = datetime.timedelta.max.days - 1
 _A_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
-# The texts of a column have so many signs together, at most.
+# The most characters of all texts of a column.
 MOST_TEXT = 2**31
-# Numbers that MessagePack has not are packed as texts of this type.
+# The type of extension for numbers that MessagePack lacks, packed as texts.
 _NUMBER = 1
 _MOST_BITS = 63
 
 # Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
 Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
-# The names of all columns, and those that were asked for, by their places.
+# The names of all columns, and the cells of those that were asked for, by their index.
 Content: TypeAlias = tuple[list[str], dict[int, Cells]]
 
 
@@ -237,7 +237,7 @@ def main(kind: str, path: str, most: int, wanted: Sequence[str]) -> None:
         content = packed(kind, path, most, wanted)
     except (MemoryError, TooManyCellsError):
         sys.exit(TOO_LARGE)
-    # Nothing of what a library says: it may quote a cell.
+    # The library's message is dropped: it may quote a cell.
     except BaseException:
         sys.exit(1)
     sys.stdout.buffer.write(content)

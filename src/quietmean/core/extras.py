@@ -14,7 +14,7 @@ def is_installed(*modules: str) -> bool:
     return all(find_spec(module) is not None for module in modules)
 
 
-# What the pages need.
+# The libraries that pages need.
 _REPORT = ("matplotlib", "jinja2")
 
 

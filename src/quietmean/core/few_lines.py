@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-# So many lines of one kind in an hour.
+# The most lines of one kind in this many seconds.
 MOST, SECONDS = 10, 3600.0
 
 

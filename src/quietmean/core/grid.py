@@ -16,11 +16,11 @@ from quietmean.core.party import Units, Vector
 
 # float64 holds all whole numbers below this.
 LARGEST_UNITS = 2**53
-# What a share may be, so that it takes 32 bits on the wire; symmetric, so that its negative fits as well.
+# The largest share, so that it takes 32 bits on the wire; symmetric, so that its negative fits as well.
 LARGEST_SHARE = 2**31 - 1
-# Products of 27 bits in 64, and how often a vector shrinks before it counts as outside.
+# Products of 27 bits that add up in 64; and how often a vector is shrunk before it counts as outside.
 _SQUARES, _SHRINKS = 256, 8
-# Far from where float64 loses bits to tiny or huge exponents.
+# The largest exponent of two, far from where float64 loses bits.
 _LARGEST_EXPONENT = 900
 
 

@@ -25,7 +25,7 @@ _SQLITE_READ_ONLY: Final = {
 }
 
 
-# After the remedy: of a study, whose party waits for it, and of any other command.
+# What follows on the remedy: for a study, whose party waits for it, and for any other command.
 THE_STUDY_GOES_ON: Final = "the study goes on"
 ONCE_MORE: Final = "then run the same command again"
 

@@ -18,7 +18,7 @@ from quietmean.core.portability import owner_only, sync_folder
 
 Recognises = Callable[[bytes], bool]
 
-# A larger file is nothing that quietmean would replace.
+# Bytes that are read of a file before it is replaced: no file of quietmean is larger.
 _LARGEST = 256 * 2**20
 # How to say in Python that a file may be replaced.
 FROM_PYTHON = "force=True"
@@ -124,7 +124,7 @@ class Output:
 
     def _put(self, content: bytes, *, replace: bool) -> None:
         fresh = self.path.with_name(f".quietmean-{os.getpid()}-{threading.get_ident():x}.new")
-        # Of a process that had these numbers and crashed.
+        # Left by a process with the same numbers that crashed.
         fresh.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         try:

@@ -32,7 +32,7 @@ def lock(handle: int, *, shared: bool = False) -> None:
     if sys.platform == "win32":
         os.lseek(handle, _LOCK_AT, os.SEEK_SET)
         while True:
-            # It gives up after ten seconds.
+            # Windows gives up waiting after ten seconds.
             with contextlib.suppress(OSError):
                 msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
                 break
@@ -141,7 +141,7 @@ def replace_durably(path: Path, content: bytes) -> None:
 def replace_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
     """The same for whoever reads it meanwhile; what a crash of the machine leaves is not known, unless ``durable``."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    # Of a process that had this number and crashed.
+    # Left by a process with the same number that crashed.
     fresh.unlink(missing_ok=True)
     try:
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 
 UNKNOWN = "–"
-# What noise hides, and nothing is known of.
+# Shown for a number that noise hides and of which no bound is known.
 HIDDEN = "hidden"
 _LEAST_P = 0.001
-# Of decimals, and of digits that are rounded away.
+# The most decimals, and the most digits that are rounded away.
 _MOST_DECIMALS, _MOST_ROUNDED = 12, 15
-# Where no error says how many digits.
+# Digits of a number without an error.
 _USUAL_DIGITS = 6
 _PLAIN = str.maketrans({"−": "-", "∞": "inf"})
 
@@ -25,7 +25,7 @@ def decimals_for(error: float) -> int:
     """How many decimals show two significant digits of a standard error; below 0 where it is above 100: tens, hundreds ..."""
     if not (error > 0 and math.isfinite(error)):
         return 4
-    # Of the error as it is shown: 0.0996 is 0.10.
+    # Counted on the error as it is shown: 0.0996 is 0.10.
     exponent = int(f"{error:.1e}".partition("e")[2])
     return min(max(1 - exponent, -_MOST_ROUNDED), _MOST_DECIMALS)
 

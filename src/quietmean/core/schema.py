@@ -40,13 +40,13 @@ class _Later(Enum):
 OPEN: Any = _Later.OPEN
 AUTO: Any = _Later.AUTO
 
-# What a field of each type must be, in words.
+# The type of a field in words.
 KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-# What numbers of plans and studies are between, 0 aside; their squares and products are then numbers, too.
+# The range of numbers in plans and studies, 0 aside, so that their squares and products are finite and above 0.
 SMALLEST, LARGEST, MOST = 1e-100, 1e100, 10**15
-# A longer whole number is not written out.
+# The most digits of a whole number that is written out.
 _DIGITS = 40
 
 
@@ -138,7 +138,7 @@ class Parameter:
             require_number(self.named, value, float if float in self.kinds else int)
             if not self._holds(value):
                 raise InputError(f"{self.named} is {number_shown(value)}: {self.remedy}")
-            # What a person chooses for a plan; bounds of columns and shares may be as small as they like.
+            # Numbers that a person chooses for a plan; bounds of columns and shares may be smaller.
             if self.option:
                 require_usual(self.named, value)
 

@@ -20,13 +20,13 @@ from quietmean.core.portability import TooManyCellsError, limit_memory
 
 EXCEL: Final = "excel"
 OTHER: Final = "other"
-# How the process ends where it prints no sheets, besides any other way.
+# Exit codes of a process that cannot print the sheets, besides 1.
 PASSWORD, TOO_LARGE = 3, 4
 MOST_MEMORY = 4 * 2**30
 
 # A row with something in it: its number, from 1, and its cells, each None, a truth value, a number or a text.
 Row: TypeAlias = tuple[int, list[Any]]
-# What stands for a cell that is damaged.
+# Stands for a cell that is damaged.
 _STRANGE = "\N{REPLACEMENT CHARACTER}"
 _MOST_ROWS, _MOST_COLUMNS = 2**20, 2**14
 _COLUMN = re.compile(r"[A-Z]{1,3}")
@@ -75,7 +75,7 @@ def _of_excel(path: str) -> Iterator[tuple[str, Iterable[Row]]]:
     from openpyxl import load_workbook
 
     with warnings.catch_warnings():
-        # What it warns of has cells in it.
+        # Its warnings quote cells.
         warnings.simplefilter("ignore")
         with closing(load_workbook(path, read_only=True, data_only=True)) as book:
             for sheet in book.worksheets:
@@ -112,7 +112,7 @@ def _rows_of_excel(book: Any, sheet: Any) -> Iterator[Row]:
                 place, value = _cell(parser, element)
                 if value is not None and 1 <= place <= _MOST_COLUMNS:
                     cells[place] = value
-                # What was read is not kept: a file may have any number of cells.
+                # Elements that were read are freed: a file may have any number of cells.
                 row.clear()
             elif element.tag == ROW_TAG:
                 yield number, [cells.get(place) for place in range(1, max(cells, default=0) + 1)]
@@ -154,7 +154,7 @@ def main(kind: str, path: str, most: int) -> None:
     except (MemoryError, TooManyCellsError):
         sys.exit(TOO_LARGE)
     except Exception as error:
-        # Nothing of what a library says: it may quote a cell.
+        # The library's message is dropped: it may quote a cell.
         sys.exit(PASSWORD if type(error).__name__ == "PasswordError" else 1)
     sys.stdout.buffer.write(content)
 

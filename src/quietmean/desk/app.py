@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent
-# For which an approval is good, unless somebody says otherwise.
+# Days for which an approval is valid by default.
 _USUAL_DAYS = 30
-# A report is one file with pictures and styles in it; it runs nothing and is in no frame.
+# A report is one file with its pictures and styles; no script runs in it, and no frame may hold it.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; sandbox allow-popups"

@@ -24,15 +24,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quietmean.core.portability import user_of_process
 from quietmean.randomness import fresh_bytes
 
-# Seconds for which the printed link opens the page, once.
+# Seconds for which the printed link is valid, once.
 LINK_LASTS = 60.0
 LOGIN = "/login"
-# Without a session; what they are.
+# Files that are served without a session, by their type.
 STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
 _OPEN = frozenset({LOGIN, *(f"/static/{name}" for name in STATIC)})
-# What runs, without anything private: for whoever may only watch.
+# The pages of the board, which show nothing private: for those who may only watch.
 BOARD = frozenset({"/board", "/board/part", *(f"/static/{name}" for name in STATIC)})
-# Of a form, in bytes.
+# The largest form, in bytes.
 _LARGEST_FORM = 65536
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -108,7 +108,7 @@ class LinkDoor:
         right = hmac.compare_digest(token.encode(), self.link.encode())
         if not right or self.clock() > self._until:
             return None
-        # Never again, whoever has it.
+        # The link is used up, whoever has it.
         self._until = -1.0
         self.session = new_token()
         return self.session

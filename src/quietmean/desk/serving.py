@@ -79,7 +79,7 @@ def _server(desk: Desk) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             make_app(desk),
-            # Its sockets are asked who comes.
+            # asyncio's own sockets, of which the system can say which user connects.
             loop="asyncio",
             log_config=None,
             access_log=False,

@@ -87,7 +87,7 @@ class Shelf:
         """How far the receipts here say that the audit log had come."""
         heads = {}
         for name, path in self.results().items():
-            # Not every receipt tells: those of run do not.
+            # Not every receipt has a head of the log: those of run have none.
             with suppress(InputError):
                 heads[path.name] = heads_in(self.receipt(name), path.name)
         return heads

@@ -16,9 +16,9 @@ from quietmean.randomness import BitStream, Seed
 Edges = NDArray[np.int64]
 
 GRAPHS = ("geometric", "geometric-cube", "harary", "path", "ring", "star", "complete")
-# If none of so many random graphs is connected, the radius is too small.
+# If none of this many random graphs is connected, the radius is too small.
 _MOST_DRAWS = 10_000
-# Parties of a geometric graph: all their pairs are compared.
+# The most parties of a geometric graph, of which all pairs are compared.
 _MOST_IN_SPACE = 20_000
 
 

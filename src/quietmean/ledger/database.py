@@ -20,7 +20,7 @@ SCHEMA = 2
 _APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
-# What leads from each version to the next; a new file takes all steps. Nothing here is ever changed, only added to.
+# The migrations from each version to the next; a new file takes all. Steps are never changed, only added.
 _STEPS = (
     (
         "CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL)",

@@ -89,7 +89,7 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
 
 
 def _for_account(charge: Charge, factor: int) -> Charge:
-    # No error here: what has happened is written down, as unbounded if need be.
+    # No error here: what has happened is recorded, as an unbounded charge if need be.
     if factor == 1 or not charge.bounded:
         return charge
     return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)

@@ -246,7 +246,7 @@ class Ledger:
             self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"given back {study}", b"")
             if reserved.settled:
                 return True
-            # Also where what was reserved stays charged in all other cases.
+            # Refunded also for studies that otherwise give nothing back.
             entry, _ = rules.settled(self._account(reserved.account), replace(reserved, refund=True), Charge(0.0), stamp, note)
             self._save(entry)
             return True
@@ -384,7 +384,7 @@ def _check_change(
         raise InputError(
             f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
         )
-    # One that is over already may be raised by less than it needs.
+    # A budget that is exceeded already may be raised by less than it lacks.
     enough = budget.allows_mu(account.charges) or budget.mu >= account.budget.mu
     additive = budget.allows_additive(account.charges) or not account.budget.allows_additive(account.charges)
     if not (enough and additive):

@@ -22,7 +22,7 @@ from quietmean.randomness.discrete_gaussian import cumulative_table, invert
 from quietmean.randomness.seed import Seed
 from quietmean.randomness.stream import BitStream
 
-# Of one value, to N_Z(0, v).
+# The distance of one value from N_Z(0, v).
 TOTAL_VARIATION = 2.0**-110
 LARGEST_SCALE = 2.0**36
 _FACTOR = 128

@@ -29,9 +29,9 @@ from quietmean.statistics.tidy import Term, terms_of
 
 # A longer table is folded behind its figure, or scrolled on the screen.
 _TALL = 16
-# So many rows of which the noise hides all have a line each; more have one together, which names some.
+# Up to this many rows that the noise hides have a line each; more share one line, which names this many.
 _MOST_HIDDEN, _MOST_NAMED = 3, 6
-# Of what is known without noise, as a part of its error.
+# Differences below this part of an error are rounding.
 _DUST = 1e-9
 # Bins whose edges are part of the question: what is counted in them is exact.
 _EXACT_IN_BINS = ("histogram", "cdf")
@@ -48,7 +48,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
     drawn = plot(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
     says, names = finding(document), names_in(document)
-    # A reason that stands where the answer would is not said twice.
+    # A reason that is shown in place of the answer is not repeated.
     notes = [note for note in notes_of(document["flagged"]) if capital(note, names) != says]
     if (reason := answer.estimates.reason) and reason not in document["messages"]:
         notes.append(f"no interval of the population: {reason}")
@@ -58,7 +58,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
         "says": f"{says}.",
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **table,
-        # Behind a figure that shows the same.
+        # The table is folded behind a figure that shows the same.
         "folded": table["tall"] and drawn is not None,
         "facts": facts_of(answer),
         "tests": _tests(answer),
@@ -175,7 +175,7 @@ def _exact(term: Term, value: float) -> str:
     if term.of_records:
         return fixed(value, 0)
     digits, own = error_of_digits(term), abs(value) / 10
-    # What rounding leaves of nothing is nothing.
+    # A remainder of rounding is shown as zero.
     return number_text(value, min(digits or own, own)) if own > _DUST * digits else "0"
 
 

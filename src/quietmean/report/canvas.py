@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Months between dates under an axis, and how much of a date they need: its month, or its year. At most so many dates.
+# Months between dates under an axis, and the length of their text: year and month, or year.
 _STEPS = ((1, 7), (2, 7), (3, 7), (6, 7), (12, 4), (24, 4), (60, 4), (120, 4), (240, 4))
-# So much of an axis half of a text needs that sticks out at its right end, by the length of the text.
+# The part of an axis that half a date's text needs at its right end, by the length of the text; and the most dates.
 _BEYOND = {7: 0.06, 4: 0.02}
 _MOST_DATES = 5
 # Where a separator stands in a whole number.

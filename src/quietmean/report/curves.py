@@ -25,7 +25,7 @@ MOST_NAMES = 40
 _MOST_LEVEL = 24
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.62, 0.1, 0.2, 0.52  # inches
 _BARS, _CURVE = 1.75, 2.4
-# Above the curves: their legend, and numbers that stick out. Below: two lines under the axis, and what it is of.
+# Inches above the curves, for their legend and numbers; and below, for two lines under the axis and its label.
 _HEAD, _FOOT = 0.66, 0.68
 # The width of a digit beside an axis, and what stands beside the digits.
 _DIGIT, _BESIDE = 0.075, 0.36

@@ -21,7 +21,7 @@ from quietmean.statistics.flags_and_tests import Z
 
 Array = NDArray[np.float64]
 
-# What lies beyond is not drawn: pictures are of the units of the data.
+# Numbers beyond these are not drawn: figures are in the units of the data.
 LARGEST, SMALLEST = 1e100, 1e-100
 
 
@@ -145,7 +145,7 @@ class StudyReport:
         """Of what can be drawn: known, with its error; a range without an end is drawn as far as four errors from it."""
         reach = np.where(self.standard_error > 0, 4 * self.standard_error, 1.0)
         low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
-        # Not so large that a distance overflows.
+        # Larger numbers would overflow in a distance.
         can_be_drawn = (np.abs(self.estimate) < LARGEST) & (self.standard_error < LARGEST)
         low, high = (
             np.where(np.abs(low) < LARGEST, low, self.estimate - reach),

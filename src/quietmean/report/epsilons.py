@@ -24,9 +24,9 @@ MOST_NAMES = 40
 _MOST_LEVEL = 24
 _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 _ROW = 0.24
-# Of the axis: a shorter lying bar has no place for a number.
+# The part of the axis that a horizontal bar needs to have room for its number.
 _SHORT_BAR = 0.25
-# The width of a sign of a name.
+# Inches of a character of a name.
 _SIGN = 0.068
 
 

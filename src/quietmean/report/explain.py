@@ -17,7 +17,7 @@ from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 
-# The curve ends here: what more colluders learn is bounded by its right end, everybody else.
+# The largest coalition of the curve: larger ones are bounded by its last point, everybody else.
 MOST_COLLUDERS = 8
 # Executions with at most this many messages are solved in milliseconds, larger ones in seconds.
 _SMALL = 2500
@@ -208,7 +208,7 @@ class _Explainer:
             exhaustive = math.comb(len(able), size) <= limit
             drawn = itertools.combinations(able, size) if exhaustive else self._random(able, size, limit)
             worst = [certificate.max_mu for certificate in self._privacy.each(drawn)]
-            # Of mu, so that infinite ones need no arithmetic.
+            # The median of mu, not of epsilon: infinite values need no arithmetic.
             median = float(np.sort(worst)[len(worst) // 2])
             # While one more can join the worst smaller coalition, this size has one at least as bad.
             largest_mu = max(largest_mu, *worst) if size < len(able) else max(worst)

@@ -11,7 +11,7 @@ from quietmean.statistics import Answer
 
 Facts = list[tuple[str, str]]
 
-# Of what has no standard error.
+# Digits of a number without a standard error.
 _DIGITS = 3
 _NAMES = {
     "r_squared": "R²",
@@ -21,7 +21,7 @@ _NAMES = {
     "records": "complete records",
     "sites": "sites that are known",
 }
-# What pages show elsewhere, or what is for programs.
+# Entries of a summary that pages show elsewhere, or that are for programs.
 _ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
 
 

@@ -15,7 +15,7 @@ from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 
-# So many estimates are named; of more, the first ones, or how many are good.
+# The most estimates that are named; of more, the first ones, or the number of good ones.
 _MOST_ESTIMATES = 2
 _SHORT = 16
 _MOST_NAMES = 3

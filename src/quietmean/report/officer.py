@@ -28,10 +28,10 @@ from quietmean.report.stamps import Stamps
 from quietmean.statistics.printed import capital, shown
 from quietmean.statistics.tidy import Term, terms_of
 
-# How likely a guess is to be right before anything is published.
+# Chances of a right guess before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
 _LARGEST_EXPONENT = 700.0
-# By so much an epsilon may be above a target because of rounding.
+# What rounding may add to an epsilon over its target.
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
 _HIDDEN = {
@@ -293,7 +293,7 @@ class OfficerPage:
 
     def _released(self) -> dict[str, Any]:
         listed = self.stated.released[:_MOST_RELEASED]
-        # What is a number by itself shares a table with its neighbours.
+        # Statistics of one number share a table with their neighbours.
         by_statistic = itertools.groupby(listed, key=lambda one: one.statistic if one.term else "")
         tables = [
             {"name": name, "rows": [[one.term or one.statistic, *one.texts] for one in each]} for name, each in by_statistic

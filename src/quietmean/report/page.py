@@ -220,7 +220,7 @@ def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
         truth = float(report.truth[place])
         difference = estimate - truth
         row["truth"] = readable.fixed(truth, decimals)
-        # Of the rounded numbers, so that the row adds up.
+        # Computed from the rounded numbers, so that the row adds up.
         row["distance"] = _distance(difference, error)
     return row
 
@@ -286,7 +286,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "sentences": [
             f"Protected unit: {unit}.",
             _NEIGHBOURS[report.execution.neighbouring],
-            # Of the figure that stands first.
+            # The odds are for the epsilon that the page shows first.
             *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
         ],
         "figure": inline_svg(epsilons_figure(report), "epsilons", label),

@@ -36,9 +36,9 @@ _MOST_BARS, _MOST_LABELS, _MOST_ARMS = 64, 9, 5
 _PALE, _DARK = 0.16, 0.3
 _COLOURS = (ESTIMATE, COALITION, OVER, INK, QUIET)
 _FIRST_DAY = "1970-01-01"
-# Of a label under an axis that fits beside its neighbours, and of a name in a margin.
+# Characters of a label under an axis, beside its neighbours, and of a name in the margin.
 _LONGEST_TICK, _LONGEST_ARM = 10, 16
-# So many signs stand beside each other under an axis. Inches under bars for one line of them.
+# Characters that fit beside each other under an axis; and inches under bars for one line of them.
 _MOST_SIGNS, _TICKS = 50, 0.4
 _SEPARATE = ("below", "above", "missing")
 

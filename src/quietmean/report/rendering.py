@@ -9,7 +9,7 @@ from typing import Any
 from quietmean.core.output import Output
 from quietmean.report.words import unbroken
 
-# Within so many bytes a page says what it is.
+# The bytes at the beginning of a page within which it says what it is.
 _HEAD = 4096
 
 

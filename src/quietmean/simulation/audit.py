@@ -36,10 +36,10 @@ from quietmean.transcript import Transcript, run_lockstep
 from quietmean.transcript.tracing import MachineMaker
 
 CONFIDENCE = 0.95
-# A build that keeps its certificate is flagged this often.
+# A build that keeps its certificate is flagged with at most this probability.
 FLAG_BELOW = 1e-6
 FEWEST_TRIALS = 100
-# What each trial shows is kept: 1.6 GB.
+# The most trials: the statistics of all are kept, 1.6 GB.
 MOST_TRIALS = 10**8
 # Numbers per noise term in memory at once, over all parties.
 _BLOCK = 2_000_000
@@ -47,7 +47,7 @@ _BLOCK = 2_000_000
 _TAILS = (2.0, 2.5, 3.0, 3.5)
 _RANK = 1e-11
 _SAME = 1e-7
-# Messages that tell so much of what all tell are enough.
+# The first messages that have this part of the information of all are enough.
 _TOLD = 1.0 - 1e-6
 
 

@@ -48,7 +48,7 @@ def mixes(execution: Execution) -> bool:
     if execution.schedule.rounds == 0 or releasers != frozenset(range(execution.parties)):
         return False
     cut_off = replace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties), lost=_all_lost(execution))
-    # Some keep their part back where too few others are there.
+    # Some protocols release nothing where too few other parties are online.
     return bool(execution.with_trace(cut_off).contributors().all())
 
 

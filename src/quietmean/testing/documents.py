@@ -41,7 +41,7 @@ def _values(parameter: Parameter, parties: int) -> st.SearchStrategy[Any]:
     if parameter.choices:
         strategies.append(st.sampled_from(parameter.choices))
     else:
-        # Where a number will do, a text is a word that only the protocol knows.
+        # Where a number is allowed, a text is a keyword of the protocol.
         numbers = [kind for kind in parameter.kinds if kind in (int, float)]
         strategies += [_values_of(kind, parameter, parties) for kind in numbers or parameter.kinds]
     return st.one_of(*strategies, *([st.none()] if parameter.optional else []))

@@ -11,11 +11,11 @@ from quietmean.statistics import Column, Workload
 
 Array = NDArray[np.float64]
 
-# Numbers tried for each column: so many evenly between the bounds, so many at random, and what is outside or missing.
+# Candidates for each column: evenly spaced numbers, random ones, and besides some outside the bounds and a missing cell.
 _EVEN, _RANDOM = 17, 8
-# Pairs that a search begins with.
+# Random pairs among which a search chooses its start.
 _PAIRS = 256
-# Relative to the distance: encodings are computed in float64.
+# Rounding relative to the distance: encodings are computed in float64.
 ROUNDING = 1e-9
 
 

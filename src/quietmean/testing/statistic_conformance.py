@@ -13,7 +13,7 @@ from quietmean.testing.sensitivity import check_sensitivity
 
 Array = NDArray[np.float64]
 
-# Relative to the numbers that take part.
+# Relative to the largest number that takes part.
 TOLERANCE = 1e-9
 # Noise so small that what is not linear is nearly so, how often it is drawn, and how far its spread may be from what is stated.
 _NOISE, _DRAWS, _SPREAD = 1e-5, 400, 0.25

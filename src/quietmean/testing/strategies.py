@@ -101,7 +101,7 @@ def _priv_unit(draw: st.DrawFn, parties: int) -> dict[str, Any]:
 @st.composite
 def _consensus(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     numbers = BitStream(insecure_seed(draw(st.integers(0, 2**32 - 1)), "edges"))
-    # A random tree, and some edges more.
+    # A random tree with some further edges.
     tree = [[int(numbers.integers(party, 1)[0]), party] for party in range(1, parties)]
     pairs = numbers.integers(parties, 2 * draw(st.integers(0, 2 * parties))).reshape(-1, 2).tolist()
     edges = sorted({(min(pair), max(pair)) for pair in [*tree, *pairs] if pair[0] != pair[1]})
@@ -199,7 +199,7 @@ PARAMETERS: dict[str, Parameters] = {
 }
 
 
-# Where shares are not sent, what a sender never learns of is never settled: here it is drawn, too.
+# Protocols without shares to settle: messages whose loss the sender never notices are drawn for them, too.
 UNNOTICED = frozenset({"consensus", "muffliato"})
 
 

@@ -20,9 +20,9 @@ from quietmean.transcript.population import Floats, InjectedRows, Ints, Mask, Po
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# float64, or int64 steps of a grid.
+# Values as float64, or as int64 steps of a grid.
 Array = NDArray[Any]
-# Shared noise in memory at once, in numbers.
+# Numbers of shared noise in memory at once.
 _BLOCK = 4_000_000
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-# So long may it take, in seconds.
+# The most seconds that the process may take.
 MOST_SECONDS = 1800.0
 
 

@@ -22,17 +22,17 @@ from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Cells, Table
 from quietmean.studies.data.text import Tell
 
-# How programs and people write that nothing is known, in small letters. A declared level of that name comes first.
+# Texts for a missing value, in small letters. A declared level of that name takes precedence.
 MISSING_TEXTS = frozenset(
     ["", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", ".", "-", "--", "?", "#value!", "#div/0!", "<na>", "nat"]
 )
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
-# What a library makes of a day where its column has times, too.
+# The forms of a day, and of a day in a column that has times, too.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
-# Numbers that are larger or smaller than these are no codes and no levels.
+# Numbers outside this range are neither codes nor levels.
 _LARGEST, _SMALLEST = 1e300, 1e-30
-# What is said of cells that are not understood.
+# Messages about cells that cannot be read.
 _STRANGE_WORDS = {
     "numbers": "no number and count as missing",
     "dates": "no date and count as missing",

@@ -29,7 +29,7 @@ from quietmean.studies.data.table import (
 _CHUNK = 65_536
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
 _PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE")
-# So long may a database compute, in seconds; and of all cells so many signs are kept.
+# The most seconds that a query may take; and the most characters of all cells.
 MOST_SECONDS, MOST_TEXT = 1800.0, 2**32
 # A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
 _CLOSED = {
@@ -37,7 +37,7 @@ _CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "lock_configuration": "true",
-    # Nor does it fill the memory or the disk.
+    # Memory and disk are limited, too.
     "memory_limit": "4GB",
     "temp_directory": "",
 }
@@ -70,7 +70,7 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             kept = [(column[0], str(column[1])) for column in described if plain_name(column[0]) in needed]
             listed = ", ".join(_handed_over(_quoted(name), of_type, kind) for name, of_type in kept)
             columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
-    # What the library says may quote a value; and names in a damaged file may be no text.
+    # The library's message may quote a value, so it is dropped; names in a damaged file may not be valid text.
     except (failure, UnicodeError):
         what = f"the query in {location.said['query']}" if query else "it"
         raise InputError(

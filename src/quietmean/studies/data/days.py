@@ -7,13 +7,13 @@ import re
 
 from quietmean.studies.data.location import Location
 
-# The year first, with or without a time behind; points are written with the day first everywhere.
+# The year first, with or without a time behind it; dates with points have the day first everywhere.
 _TIME = r"(?:[T ].*)?"
 _YEAR_FIRST = re.compile(rf"(\d{{4}})([-/])(\d{{1,2}})\2(\d{{1,2}}){_TIME}", re.ASCII | re.DOTALL)
 _COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
 _POINTS = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
 _MONTH_BY_NAME = re.compile(rf"(\d{{1,2}})[- ]([A-Za-z]{{3}})[a-z]*[- ](\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
-# Only where the order of day and month was said.
+# Read only where the order of day and month is stated.
 _UNCLEAR = re.compile(rf"(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}|\d{{2}}){_TIME}", re.ASCII | re.DOTALL)
 _MONTHS = {name: place for place, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
 _EPOCH = datetime.date(1970, 1, 1)

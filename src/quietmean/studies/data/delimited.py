@@ -30,16 +30,16 @@ from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, too_large
 if TYPE_CHECKING:
     from _csv import Reader
 
-# So far down the names of the columns are looked for, with these delimiters, in this order.
+# Lines among which the heading is searched, and the delimiters that are tried, in this order.
 _HEADING_LINES = 50
 _ORDER = ("semicolon", "tab", "comma", "pipe")
-# What spreadsheets write above a table to say what is between its columns.
+# The line that spreadsheets write above a table to declare its delimiter.
 _HINT = "sep="
-# So much of a text is looked at to see that it is none.
+# Bytes of a file in which it is seen that it is not text.
 _LOOK = 4096
 
 
-# The names of the columns are looked for in so many bytes.
+# Bytes among which the heading is searched.
 _HEAD = 2**20
 
 
@@ -58,7 +58,7 @@ class _Heading:
     closed: bool
 
 
-# Cells, line, and whether a quotation mark was left open; no cells where there are more than are kept.
+# Cells, number of the line, and whether a quotation mark was left open; None for a record that is too long to be kept.
 _Record: TypeAlias = tuple[list[str] | None, int, bool]
 
 
@@ -144,7 +144,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
         for delimiter, heading in ways:
             if names <= set(heading):
                 require_distinct(location.name, heading)
-                # A name alone is a line of any text; nothing is between cells then.
+                # A single name may be a line of any text: then there is no delimiter.
                 between = "" if len(heading) == 1 and not stated else delimiter
                 return _Heading(heading, between, line, place, end, bool(between) and content.rstrip().endswith(between))
         widest = widest or max((heading for _, heading in ways), key=len)

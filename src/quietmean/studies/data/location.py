@@ -18,9 +18,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-# Of a query, or of what is said of a file.
+# The most bytes of a query, or of the settings of a file.
 _LONGEST_TEXT = 2**20
-# What may be said of a file; the values of those that have a choice.
+# The settings of a file, and the values of those that have a choice.
 _CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": ("comma", "point"),
     "thousands": ("comma", "point", "none"),
@@ -94,7 +94,7 @@ def is_plain(path: Path) -> bool:
     """Is it a file, and no pipe, socket or device, of which nobody knows when it ends? Raises :class:`OSError` for none."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
-    # A name that no file can have.
+    # The system refuses such a name, as with a null byte.
     except ValueError:
         raise FileNotFoundError from None
 

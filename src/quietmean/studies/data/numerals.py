@@ -18,11 +18,11 @@ from quietmean.studies.data.location import Location
 MARKS = {"comma": ",", "point": "."}
 _PLAIN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+") for mark in ",."}
-# Blanks of all kinds and apostrophes between groups mean nothing else.
+# Blanks of all kinds and apostrophes between digits only separate groups.
 _BLANKS = re.compile(r"(?<=\d)[\u0020\u00a0\u2009\u202f'\u2019](?=\d{3}(?!\d))")
 _SPECIAL = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
 _THREE_DIGITS = re.compile(r"[+-]?\d*[.,]\d{3}")
-# No number in a cell of a person's file is longer; the time that a longer text takes to convert is nobody's to choose.
+# The longest text of a number: a longer one is no number, and could take arbitrarily long to convert.
 _LONGEST = 64
 
 

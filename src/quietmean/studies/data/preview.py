@@ -22,9 +22,9 @@ from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.reading import Source, location_of, read_file, read_table, values_of
 from quietmean.studies.data.table import Table
 
-# Of spellings that are not understood, so many are shown; of rows at either end; and of the signs of a cell.
+# The most unreadable texts that are shown; rows at either end; and characters of a cell.
 _SPELLINGS, _ROWS, _LONGEST = 5, 3, 40
-# Other ways to read, each by itself.
+# Other settings that are tried, each by itself.
 _OTHER_WAYS = (
     {"decimal": "comma"},
     {"decimal": "point"},
@@ -166,7 +166,7 @@ def _understood(table: Table, columns: Sequence[Column], location: Location) -> 
     for column in columns:
         values = floats_of(table, column, Numerals.of(location, table.delimiter), location, lambda sentence: None)
         low, high = (column.low, column.high) if column.numeric else (0.0, np.inf)
-        # Of what is missing neither is true.
+        # A missing value is neither true nor false.
         counts.append(int(((values >= low) & (values <= high)).sum()))
     return counts
 

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 else:
     Source: TypeAlias = Any
 
-# What a file begins with, wherever its name ends.
+# The first bytes of each kind of file, whatever its name.
 _PARQUET, _ARROW, _SQLITE, _ZIP = b"PAR1", b"ARROW1", b"SQLite format 3\0", b"PK\x03\x04"
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DUCKDB = slice(8, 12)
-# So much of a file is read to see what it is.
+# Bytes of a file that are read to see what it is.
 _LOOK = 4096
-# Endings of files that are no text; what does not begin as it should is damaged.
+# Endings of binary files; one with other first bytes is damaged.
 _BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Arrow", ".xlsx": "Excel"}
 
 
@@ -107,7 +107,7 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody)
             raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
         before = _state(location.path)
         table, is_database = _read_file(location, wanted, tell)
-        # A database sees to it by itself that what is read is of one time.
+        # A database itself reads from one point in time.
         if not is_database and _state(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
         return table
@@ -156,7 +156,7 @@ def _read_zip(location: Location, wanted: Collection[str]) -> Table:
             inside = set(archive.namelist())
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        # Cut off; the reader of workbooks says so.
+        # A file that was cut off: the reader of workbooks reports it.
         return read_workbook(location, wanted, OTHER)
     if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
         raise InputError(f"{location.name} is a zip archive: unpack it, and give the table in it")

@@ -13,9 +13,9 @@ from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
-# Most cells that are read of a workbook or a database: 128 million, some ten gigabytes as objects.
+# The most cells of a workbook or a database: 128 million, some ten gigabytes as objects.
 MOST_CELLS = 2**27
-# Most rows that a message names.
+# The most rows that a message names.
 _MOST_NAMED = 3
 
 

@@ -26,11 +26,11 @@ _MARKS = [
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
-# Bytes between the beginnings of two signs, where an end of line has more than one.
+# The bytes of a character in encodings where an end of line has several.
 _WIDE = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
-# A small file may unpack to any size: no more than so many bytes are made of it.
+# The most bytes that are unpacked from a compressed file, which may be small and unpack to any size.
 MOST_UNPACKED = 2**30
-# A longer record than this is one of missing cells, and is not kept in memory; and what is read at once.
+# A record of more bytes counts as missing and is not kept in memory; and the bytes that are read at once.
 MOST_RECORD = 2**24
 _CHUNK = 2**20
 Tell = Callable[[str], None]
@@ -55,7 +55,7 @@ class Encoding:
         marked = next(((encoding, len(mark)) for mark, encoding in _MARKS if start.startswith(mark)), None)
         if stated is not None:
             name = _known(stated, location)
-            # Of the two orders of bytes that such a name has the mark says which.
+            # The name leaves the order of bytes open; the byte order mark decides it.
             if marked is not None and marked[0].startswith(name.removesuffix("-sig")):
                 return cls(marked[0]), marked[1]
             return cls(f"{name}-le" if name in ("utf-16", "utf-32") else name), 0

@@ -16,7 +16,7 @@ from quietmean.statistics.tidy_tables import TidyTests
 from quietmean.studies.tables.model import Line, ResultTable, mark
 
 _INTERCEPT, _AUC = "(Intercept)", "auc"
-# What the estimates of a kind are called, where all its terms are the same.
+# The head of the column of estimates, for kinds whose terms are all of one sort.
 _ESTIMATES = {
     "linear-regression": "coefficient",
     "logistic-regression": "log odds ratio",
@@ -31,7 +31,7 @@ _ESTIMATES = {
     "histogram": "count",
 }
 _TESTED = "p: of the test that the estimate is 0, or that a ratio is 1 (t or z)."
-# Numbers about the whole that stand below.
+# Numbers of the summary that are printed below the table.
 _FACTS = {
     "r_squared": "R\u00b2",
     "adjusted_r_squared": "adjusted R\u00b2",

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-# Marks of footnotes, in their order; what has more has them twice.
+# Marks of footnotes, in their order; beyond z they are doubled.
 _MARKS = "abcdefghijklmnopqrstuvwxyz"
-# Categories of signs that stand for nothing that is seen: controls, and what turns the direction of a text.
+# Categories of characters that are invisible: controls; and those that change the direction of a text.
 _UNSEEN = ("Cc", "Cs", "Co", "Cn")
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

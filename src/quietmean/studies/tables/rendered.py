@@ -10,7 +10,7 @@ from quietmean.core.extras import import_extra
 from quietmean.studies.tables.model import ResultTable
 
 _PACKAGE = "quietmean.studies.tables"
-# What LaTeX reads as commands, and signs that pdfLaTeX has by commands only. What letters it has is up to its engine.
+# Characters that LaTeX reads as commands, or that pdfLaTeX has by commands only. Letters are up to its engine.
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",

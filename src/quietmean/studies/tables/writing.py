@@ -16,7 +16,7 @@ from quietmean.studies.tables.rendered import html_text, latex, latex_text
 from quietmean.studies.tables.spreadsheet import csv_text
 from quietmean.studies.tables.word import is_word_of, word_bytes
 
-# What every document of tables says of itself, and is known by.
+# The mark of every document of tables, by which it is recognised.
 MADE_BY = "Tables of a study, made with quietmean"
 
 
