@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.desk.door import LINK_LASTS, LinkDoor, same_user
+from quietmean.desk.access import LINK_LASTS, LinkAccess, same_user
 from quietmean.node import Identity
 from quietmean.studies.audit import AuditLog, Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
@@ -354,10 +354,10 @@ def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str])
 
 def test_a_link_is_for_a_minute() -> None:
     clock = [0.0]
-    door = LinkDoor(1, lambda: clock[0])
+    access = LinkAccess(1, lambda: clock[0])
     clock[0] = LINK_LASTS + 0.1
-    assert door.enter(door.link) is None
-    fresh = LinkDoor(1, lambda: clock[0])
+    assert access.enter(access.link) is None
+    fresh = LinkAccess(1, lambda: clock[0])
     clock[0] += LINK_LASTS - 0.1
     assert fresh.enter("") is None
     assert fresh.enter(fresh.link) is not None

@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.desk import ProxyDoor
-from quietmean.desk.shelf import words_of
+from quietmean.desk import ProxyAccess
+from quietmean.desk.site_folder import words_of
 from quietmean.node import Identity
 from quietmean.node.monitor import NodeView, PeerView, write_status
 from quietmean.node.net import open_account_socket
@@ -289,5 +289,5 @@ def test_sockets_of_others_and_of_the_past(tmp_path: Path) -> None:
 
 
 def test_the_secret_is_not_shown() -> None:
-    door = ProxyDoor(ORIGIN, HEADER, frozenset({"alice"}))
-    assert door.secret not in repr(door)
+    access = ProxyAccess(ORIGIN, HEADER, frozenset({"alice"}))
+    assert access.secret not in repr(access)

@@ -45,7 +45,7 @@ def missing(folder: Path, installed: set[str]) -> set[str]:
 
 
 # A folder of its own, which only the command of the same name imports, once it has looked for the extra.
-DESK = {f"desk/{name}.py needs starlette" for name in ("app", "behind_proxy", "door")}
+DESK = {f"desk/{name}.py needs starlette" for name in ("access", "app", "behind_proxy")}
 # The same for estimators, which are imported when one is asked for.
 ESTIMATORS = {
     f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "linear", "logistic", "pca", "scaler")

@@ -69,7 +69,7 @@ def command(
 
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")
-    from quietmean.desk import ProxyDoor, Shelf, serve, serve_behind_proxy
+    from quietmean.desk import ProxyAccess, SiteFolder, serve, serve_behind_proxy
 
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
@@ -80,13 +80,13 @@ def command(
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
         if data is not None:
             raise InputError("--data shows cells to whoever sees the pages, and is for pages on this machine: leave it out")
-        door = ProxyDoor(behind_proxy, user_header, frozenset(users or ()), frozenset(viewers or ()))
+        access = ProxyAccess(behind_proxy, user_header, frozenset(users or ()), frozenset(viewers or ()))
 
         def tell(line: str) -> None:
             err.print(line, markup=False, soft_wrap=True)
 
         place = (socket, proxy_user)
-        serve_behind_proxy(Shelf(folder, party), door, place, tell, policy=policy, ledger=ledger, owner_key=owner_key)
+        serve_behind_proxy(SiteFolder(folder, party), access, place, tell, policy=policy, ledger=ledger, owner_key=owner_key)
         return
     if socket or proxy_user or users or viewers:
         raise InputError(
@@ -99,7 +99,7 @@ def command(
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
 
     serve(
-        Shelf(folder, party),
+        SiteFolder(folder, party),
         say,
         policy=policy,
         ledger=ledger,

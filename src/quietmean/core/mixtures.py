@@ -1,7 +1,7 @@
 """Parts of an input domain that are mixtures: convex hulls of what the records of statistics are encoded as, and of zero.
 
 The sum over w records lies in w times the hull, the mean of records in the hull itself. Each part has the diameter of the
-encodings, so what the door of a study lets pass is no wider than what records can be.
+encodings, so the check of a study's inputs admits no more than records can be.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Blocks(Mixture):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Products(Mixture):
-    """``size`` products of bounded columns. Their hull has no short description: the door checks the size of coordinates only.
+    """``size`` products of bounded columns. Their hull has no short description: only the size of coordinates is checked.
 
     ``width`` is the proven distance of the encodings of two records, and ``largest_coordinate`` what one of theirs can be.
     """

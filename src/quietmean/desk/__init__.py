@@ -1,8 +1,8 @@
 """The site's pages, for who answers for the data and has no shell: they show, and sign; studies run elsewhere."""
 
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.behind_proxy import ProxyDoor
+from quietmean.desk.behind_proxy import ProxyAccess
 from quietmean.desk.serving import serve, serve_behind_proxy
-from quietmean.desk.shelf import Shelf
+from quietmean.desk.site_folder import SiteFolder
 
-__all__ = ["Desk", "ProxyDoor", "Shelf", "make_app", "serve", "serve_behind_proxy"]
+__all__ = ["Desk", "ProxyAccess", "SiteFolder", "make_app", "serve", "serve_behind_proxy"]

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.folders import data_folder
 from quietmean.core.readable import plain
-from quietmean.desk.door import LOGIN, STATIC, Door, Guard, LinkDoor, form_of, refusal
-from quietmean.desk.shelf import Shelf, words_of
+from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
+from quietmean.desk.site_folder import SiteFolder, words_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
@@ -47,14 +47,14 @@ _REPORT_POLICY = (
 
 @dataclass(frozen=True)
 class Desk:
-    """``shelf``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
+    """``site``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
 
     ``data``: of this site, to be looked at before a study is agreed to; only where there is one visitor. ``say`` gets which
     visitor signed or refused what, where there are several.
     """
 
-    shelf: Shelf
-    door: Door
+    site: SiteFolder
+    access: AccessRule
     policy: Path | None = None
     ledger: Path | None = None
     owner_key: Path | None = None
@@ -66,30 +66,30 @@ class Desk:
         def content() -> dict[str, Any]:
             policy = Policy.load(self.policy)
             return {
-                "folder": self.shelf.folder.resolve(),
+                "folder": self.site.folder.resolve(),
                 "policy": policy,
-                "studies": list(self.shelf.studies()),
-                "answers": {name: self.shelf.answer(name) for name in self.shelf.studies()},
-                "nodes": [_node(self.shelf, name) for name in self.shelf.nodes()],
-                "results": list(self.shelf.results()),
-                "pages": self.shelf.pages(),
+                "studies": list(self.site.studies()),
+                "answers": {name: self.site.answer(name) for name in self.site.studies()},
+                "nodes": [_node(self.site, name) for name in self.site.nodes()],
+                "results": list(self.site.results()),
+                "pages": self.site.pages(),
             }
 
         return await self._page(request, "home.html", content)
 
     async def study(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.shelf.studies():
+        if name not in self.site.studies():
             return self.missing(request)
 
         def content() -> dict[str, Any]:
-            sealed = self.shelf.sealed(name)
-            contract, policy = self.shelf.contract(sealed), Policy.load(self.policy)
+            sealed = self.site.sealed(name)
+            contract, policy = self.site.contract(sealed), Policy.load(self.policy)
             return {
                 "name": name,
                 "contract": contract,
                 "policy": policy,
-                "broken": self.shelf.verdict(contract, policy),
+                "broken": self.site.verdict(contract, policy),
                 "words": words_of(sealed.digest),
                 "parties": [one.name for one in contract.others],
                 "signs": self.owner_key is not None,
@@ -103,11 +103,11 @@ class Desk:
     async def look(self, request: Request) -> Response:
         """What a study finds in the data of this site, before anybody says yes."""
         name, data = request.path_params["name"], self.data
-        if name not in self.shelf.studies() or data is None:
+        if name not in self.site.studies() or data is None:
             return self.missing(request)
 
         def content() -> dict[str, Any]:
-            study = self.shelf.sealed(name).study
+            study = self.site.sealed(name).study
             preview = Preview.of(data, study.workload.columns)
             return {"name": name, "study": study.name, "preview": preview, "format": format_file(Location.of(data).path).name}
 
@@ -115,15 +115,15 @@ class Desk:
 
     async def approve(self, request: Request) -> Response:
         """Sign the study with the key of who answers for the data, once they have read the words."""
-        name, fields = request.path_params["name"], await form_of(request, self.door)
+        name, fields = request.path_params["name"], await form_of(request, self.access)
         if fields is None:
-            return refusal(self.door)
-        if name not in self.shelf.studies() or self.owner_key is None:
+            return refusal(self.access)
+        if name not in self.site.studies() or self.owner_key is None:
             return self.missing(request)
         owner_key = self.owner_key
 
         def content() -> dict[str, Any]:
-            sealed = self.shelf.sealed(name)
+            sealed = self.site.sealed(name)
             if fields.get("words", "").lower().split() != list(words_of(sealed.digest).words):
                 raise InputError(
                     "these are not the words of the study: compare them with another party, and type what you compared"
@@ -137,8 +137,8 @@ class Desk:
                     "this is the key of a party's node, not of who answers for the data: start the pages with a key of that "
                     "person, made with quietmean keygen"
                 )
-            signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
-            place = self.shelf.sign(name, signed)
+            signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.policy), account, until, owner)
+            place = self.site.sign(name, signed)
             self._tell(request, f"signed {name}")
             return {"name": name, "place": place, "until": until, "account": account}
 
@@ -147,20 +147,20 @@ class Desk:
     async def refuse(self, request: Request) -> Response:
         """Take away what was signed for a study, and note that it is refused."""
         name = request.path_params["name"]
-        if await form_of(request, self.door) is None:
-            return refusal(self.door)
-        if name not in self.shelf.studies() or self.owner_key is None:
+        if await form_of(request, self.access) is None:
+            return refusal(self.access)
+        if name not in self.site.studies() or self.owner_key is None:
             return self.missing(request)
 
         def content() -> dict[str, Any]:
-            taken = self.shelf.refuse(name)
+            taken = self.site.refuse(name)
             self._tell(request, f"refused {name}")
             return {"name": name, "taken": taken}
 
         return await self._page(request, "refused.html", content)
 
     def _tell(self, request: Request, what: str) -> None:
-        if visitor := self.door.visitor(request):
+        if visitor := self.access.visitor(request):
             self.say(f"{datetime.now(UTC).isoformat(timespec='seconds')} {shown(visitor)} {shown(what)}")
 
     async def node(self, request: Request) -> Response:
@@ -179,22 +179,22 @@ class Desk:
         return await self._page(request, "board_part.html", self._running)
 
     def _running(self) -> dict[str, Any]:
-        return {"nodes": [_node(self.shelf, name) for name in self.shelf.nodes()]}
+        return {"nodes": [_node(self.site, name) for name in self.site.nodes()]}
 
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.shelf.nodes():
+        if name not in self.site.nodes():
             return self.missing(request)
-        return await self._page(request, template, lambda: _node(self.shelf, name))
+        return await self._page(request, template, lambda: _node(self.site, name))
 
     async def result(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.shelf.results():
+        if name not in self.site.results():
             return self.missing(request)
-        own = [page for page in self.shelf.pages() if page.startswith(f"{name}.")]
+        own = [page for page in self.site.pages() if page.startswith(f"{name}.")]
 
         def content() -> dict[str, Any]:
-            receipt = self.shelf.receipt(name)
+            receipt = self.site.receipt(name)
             tables = _tables(receipt)
             # What stands under every table, as each needs it where it goes alone, is said once here.
             shared = in_all([one.notes for one in tables])
@@ -206,7 +206,7 @@ class Desk:
         return await self._page(request, "result.html", content)
 
     async def report(self, request: Request) -> Response:
-        path = self.shelf.pages().get(request.path_params["name"])
+        path = self.site.pages().get(request.path_params["name"])
         if path is None:
             return self.missing(request)
         return FileResponse(path, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
@@ -227,7 +227,7 @@ class Desk:
             log = Policy.load(self.policy).audit_log
             if not log.path.exists():
                 return {"place": log.path, "verified": None}
-            heads = self.shelf.heads()
+            heads = self.site.heads()
             return {"place": log.path, "verified": verify(log, heads), "against": len(heads)}
 
         return await self._page(request, "audit.html", content)
@@ -239,21 +239,21 @@ class Desk:
             return self.missing(request)
         return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl")
 
-    async def login(self, door: LinkDoor, request: Request) -> Response:
+    async def login(self, access: LinkAccess, request: Request) -> Response:
         if request.method != "POST":
             return await self._page(request, "login.html", dict)
         fields = await form_of(request, None)
-        session = None if fields is None else door.enter(fields.get("token", ""))
+        session = None if fields is None else access.enter(fields.get("token", ""))
         if session is None:
-            return refusal(door)
+            return refusal(access)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(door.cookie, session, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(access.cookie, session, httponly=True, samesite="strict", path="/")
         return answer
 
-    async def leave(self, door: LinkDoor, request: Request) -> Response:
-        if await form_of(request, door) is None:
-            return refusal(door)
-        door.leave()
+    async def leave(self, access: LinkAccess, request: Request) -> Response:
+        if await form_of(request, access) is None:
+            return refusal(access)
+        access.leave()
         self.stop()
         return await self._page(request, "left.html", dict)
 
@@ -274,20 +274,20 @@ class Desk:
         return self._rendered(request, "mistake.html", {"mistake": "There is no such page."}, 404)
 
     def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
-        visit = {"form": self.door.form(request), "leaves": self.door.leaves, "visitor": self.door.visitor(request)}
+        visit = {"form": self.access.form(request), "leaves": self.access.leaves, "visitor": self.access.visitor(request)}
         return HTMLResponse(_templates().get_template(template).render(**content, **visit), status)
 
 
 def make_app(desk: Desk) -> ASGIApp:
-    """The pages behind their door."""
-    door = desk.door
+    """The pages, behind the rule of access."""
+    access = desk.access
     # Behind a proxy that is where people log in, and nobody ends the desk for all.
     by_link = (
         []
-        if not isinstance(door, LinkDoor)
+        if not isinstance(access, LinkAccess)
         else [
-            Route(LOGIN, partial(desk.login, door), methods=["GET", "POST"]),
-            Route("/leave", partial(desk.leave, door), methods=["POST"]),
+            Route(LOGIN, partial(desk.login, access), methods=["GET", "POST"]),
+            Route("/leave", partial(desk.leave, access), methods=["POST"]),
         ]
     )
     app = Starlette(
@@ -311,11 +311,11 @@ def make_app(desk: Desk) -> ASGIApp:
         ],
         exception_handlers={404: lambda request, error: desk.missing(request)},
     )
-    return Guard(app, door)
+    return Guard(app, access)
 
 
-def _node(shelf: Shelf, name: str) -> dict[str, Any]:
-    view, status = shelf.node(name)
+def _node(site: SiteFolder, name: str) -> dict[str, Any]:
+    view, status = site.node(name)
     state = "gone" if view.state == "running" and status.get("alive") is False else view.state
     peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
     return {

@@ -19,13 +19,13 @@ from starlette.types import Scope
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import user_of_process
-from quietmean.desk.door import BOARD, new_token
+from quietmean.desk.access import BOARD, new_token
 
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
-class ProxyDoor:
+class ProxyAccess:
     """``origin``: of the pages as browsers see them, such as https://desk.hospital.example. ``header``: with the user's name.
 
     ``users``: who may use the pages; ``viewers``: who may only see the board of what runs. Raises :class:`InputError` for an

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import open_private
+from quietmean.desk.access import LinkAccess
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.behind_proxy import ProxyDoor, require_no_node_key
-from quietmean.desk.door import LinkDoor
-from quietmean.desk.shelf import Shelf
+from quietmean.desk.behind_proxy import ProxyAccess, require_no_node_key
+from quietmean.desk.site_folder import SiteFolder
 from quietmean.node.net import open_account_socket, open_socket
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def serve(
-    shelf: Shelf,
+    site: SiteFolder,
     say: Callable[[str], None],
     *,
     policy: Path | None = None,
@@ -38,22 +38,22 @@ def serve(
     except InputError:
         raise InputError(f"port {port} of this machine is taken: choose another with --port, or none for a free one") from None
     with opened as listening:
-        door = LinkDoor(listening.getsockname()[1])
+        access = LinkAccess(listening.getsockname()[1])
 
         def stop() -> None:
             server.should_exit = True
 
-        server = _server(Desk(shelf, door, policy, ledger, owner_key, data, stop))
-        say(door.address)
+        server = _server(Desk(site, access, policy, ledger, owner_key, data, stop))
+        say(access.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:
-                webbrowser.open(_opening(Path(folder), door).as_uri())
+                webbrowser.open(_opening(Path(folder), access).as_uri())
             server.run(sockets=[listening])
 
 
 def serve_behind_proxy(
-    shelf: Shelf,
-    door: ProxyDoor,
+    site: SiteFolder,
+    access: ProxyAccess,
     place: tuple[Path, str],
     say: Callable[[str], None],
     *,
@@ -62,12 +62,12 @@ def serve_behind_proxy(
     owner_key: Path | None = None,
 ) -> None:
     """Until it is stopped. ``place``: the path of the socket, and the account of the proxy; ``say`` gets who signed what."""
-    require_no_node_key(shelf.folder, owner_key)
+    require_no_node_key(site.folder, owner_key)
     path, proxy = place
     with open_account_socket(path, proxy) as listening:
         try:
-            server = _server(Desk(shelf, door, policy, ledger, owner_key, say=say))
-            say(f"behind {door.origin}, at {path}")
+            server = _server(Desk(site, access, policy, ledger, owner_key, say=say))
+            say(f"behind {access.origin}, at {path}")
             server.run(sockets=[listening])
         finally:
             path.unlink(missing_ok=True)
@@ -92,10 +92,10 @@ def _server(desk: Desk) -> uvicorn.Server:
     )
 
 
-def _opening(folder: Path, door: LinkDoor) -> Path:
+def _opening(folder: Path, access: LinkAccess) -> Path:
     """A file that leads to the page, so that the link is no argument of a process, which others could see."""
     place = folder / "open.html"
     with os.fdopen(open_private(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
         file.write('<!doctype html><meta charset="utf-8"><title>quietmean</title>')
-        file.write(f'<meta http-equiv="refresh" content="0;url={door.address}">\n')
+        file.write(f'<meta http-equiv="refresh" content="0;url={access.address}">\n')
     return place

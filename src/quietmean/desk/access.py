@@ -53,8 +53,8 @@ def new_token() -> str:
     return base64.urlsafe_b64encode(fresh_bytes(32)).decode().rstrip("=")
 
 
-class Door(Protocol):
-    """``leaves``: can a visitor end the whole?"""
+class AccessRule(Protocol):
+    """Which requests are admitted. ``leaves``: can a visitor end the desk?"""
 
     @property
     def leaves(self) -> bool: ...
@@ -63,7 +63,7 @@ class Door(Protocol):
     def origin(self) -> str: ...
 
     def admits(self, headers: Headers, scope: Scope) -> bool:
-        """Whether this visitor may see the page; what all doors ask for was looked at before."""
+        """Whether this visitor may see the page; what all rules have in common was checked before."""
 
     def form(self, request: Request) -> str:
         """The token in each form of this visitor."""
@@ -73,7 +73,7 @@ class Door(Protocol):
 
 
 @dataclass
-class LinkDoor:
+class LinkAccess:
     """``port``: on 127.0.0.1. ``link``: opens a session once, within :data:`LINK_LASTS` seconds of ``clock``.
 
     ``session``: in the cookie of the one browser that is in; ``token``: in each of its forms.
@@ -143,8 +143,8 @@ class LinkDoor:
 class Guard:
     """Lets through what may reach the app, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self._app, self._door = app, door
+    def __init__(self, app: ASGIApp, access: AccessRule) -> None:
+        self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -161,32 +161,32 @@ class Guard:
         if scope["type"] == "http" and self._allowed(scope):
             await self._app(scope, receive, send_with_headers)
         elif scope["type"] == "http":
-            await refusal(self._door)(scope, receive, send_with_headers)
+            await refusal(self._access)(scope, receive, send_with_headers)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
     def _allowed(self, scope: Scope) -> bool:
-        headers, door = Headers(scope=scope), self._door
+        headers, access = Headers(scope=scope), self._access
         path, changes = str(scope["path"]), scope["method"] == "POST"
-        if headers.getlist("host") != [urlsplit(door.origin).netloc] or scope["method"] not in ("GET", "HEAD", "POST"):
+        if headers.getlist("host") != [urlsplit(access.origin).netloc] or scope["method"] not in ("GET", "HEAD", "POST"):
             return False
         site = headers.get("sec-fetch-site", "none")
-        if changes and (headers.getlist("origin") != [door.origin] or site not in ("same-origin", "none")):
+        if changes and (headers.getlist("origin") != [access.origin] or site not in ("same-origin", "none")):
             return False
         # The file that opens the page is none of its own.
         if site not in ("same-origin", "none") and path != LOGIN:
             return False
-        return door.admits(headers, scope)
+        return access.admits(headers, scope)
 
 
-def refusal(door: Door) -> Response:
+def refusal(access: AccessRule) -> Response:
     """What everybody gets who may not; the same for every reason."""
-    advice = "Start quietmean desk again, and open the link that it prints." if door.leaves else "Ask who runs these pages."
+    advice = "Start quietmean desk again, and open the link that it prints." if access.leaves else "Ask who runs these pages."
     return PlainTextResponse(f"Refused. {advice}\n", 403)
 
 
-async def form_of(request: Request, door: Door | None) -> dict[str, str] | None:
-    """The fields of a form; None for one that is too large, or none of this visitor's, if there is a ``door``."""
+async def form_of(request: Request, access: AccessRule | None) -> dict[str, str] | None:
+    """The fields of a form; None for one that is too large, or without this visitor's token, if ``access`` is given."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
@@ -198,7 +198,7 @@ async def form_of(request: Request, door: Door | None) -> dict[str, str] | None:
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
         return None
-    if door is None or hmac.compare_digest(fields.get("form", "").encode(), door.form(request).encode()):
+    if access is None or hmac.compare_digest(fields.get("form", "").encode(), access.form(request).encode()):
         return fields
     return None
 

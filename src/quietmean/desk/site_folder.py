@@ -28,7 +28,7 @@ _REFUSED = "refused on"
 
 
 @dataclass(frozen=True)
-class Shelf:
+class SiteFolder:
     """``folder``: of the studies; ``party``: the name of this site in them, where it is always the same."""
 
     folder: Path
