@@ -73,16 +73,16 @@ def command(
     target = save or Path(f"{file_name(name)}.entry")
     made = not key.exists()
     identity = None if made else load_identity(key)
-    place = None
+    output_file = None
     if not line:
         own_key = None if identity is None else identity.public_key
-        place = output(target, "the entry", own=partial(_is_own, own_key, asked), kind=is_document(Purpose.ENTRY))
+        output_file = output(target, "the entry", own=partial(_is_own, own_key, asked), kind=is_document(Purpose.ENTRY))
     identity = identity or make_identity(key)
     before = None if replaces is None else load_identity(replaces)
     path = keys_path(key, asked.digest, store)
     keys = StudyKeys.make(path, asked, identity, name, address, before)
-    if place is not None:
-        place.write(keys.entry.signed.to_file())
+    if output_file is not None:
+        output_file.write(keys.entry.signed.to_file())
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
         print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, "name": name})

@@ -61,7 +61,7 @@ def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
         alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
         rows += [*alone, *([f"  {term.label}" if term.label else name, *_cells(term, has_truth)] for term in terms)]
     columns = [row for row in rows if len(row) > 1]
-    widths = [max(len(row[place]) for row in columns) for place in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in columns) for column in range(len(rows[0]))]
     return [_aligned(row, widths) for row in rows]
 
 

@@ -81,8 +81,8 @@ def command(
         if not asking.yes():
             raise InputError("you did not say yes: nothing was signed")
     signed = OwnerApproval.sign(contract, rules, account, until, owner)
-    place = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
-    place.write(signed.signed.to_file())
+    approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
+    approval_file.write(signed.signed.to_file())
     if json:
         print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": str(until)})
     else:

@@ -176,9 +176,9 @@ def command(
             if not json:
                 out.print(f"explained in {report}", markup=False)
     if tables is not None:
-        place, content = tables
+        tables_file, content = tables
         with only_shown(f"table {table}", warn):
-            place.write(content)
+            tables_file.write(content)
             if not json:
                 out.print(f"tables in {table}", markup=False)
 
@@ -190,15 +190,15 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
     """
     from quietmean.studies.tables import tables_at, tables_bytes
 
-    place = tables_at(table, saying.force)
+    tables_file = tables_at(table, saying.force)
     result = raw.get("result")
     if not (isinstance(result, Mapping) and result.get("statistics")):
         raise InputError("this file has no result to make tables of: give the receipt of a study, or leave --table out")
     if report is not None and report.resolve() == table.resolve():
         raise InputError(f"the page and the tables would be one file, {table}: name another with --table")
     content = tables_bytes(result, table)
-    place.require_free(content)
-    return place, content
+    tables_file.require_free(content)
+    return tables_file, content
 
 
 def _refuse_without_effect(explicit: bool, **options: object) -> None:

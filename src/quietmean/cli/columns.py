@@ -30,20 +30,20 @@ def attach(tokens: Sequence[str]) -> list[str]:
     if not tokens or tokens[0] not in ("run", "new"):
         return list(tokens)
     attached: list[str] = []
-    column, place = "", 0
-    while place < len(tokens):
-        word = tokens[place]
-        place += 1
+    column, index = "", 0
+    while index < len(tokens):
+        word = tokens[index]
+        index += 1
         attached.append(word)
-        if word == "--column" and place < len(tokens):
-            column = tokens[place]
+        if word == "--column" and index < len(tokens):
+            column = tokens[index]
         elif word.startswith("--column="):
             column = word.partition("=")[2]
         elif word in _ABOUT:
             values, limit = [column], _ABOUT[word]
-            while place < len(tokens) and not tokens[place].startswith("--") and (limit is None or len(values) <= limit):
-                values.append(tokens[place])
-                place += 1
+            while index < len(tokens) and not tokens[index].startswith("--") and (limit is None or len(values) <= limit):
+                values.append(tokens[index])
+                index += 1
             attached.append(_BETWEEN.join(values))
     return attached
 

@@ -139,9 +139,9 @@ def output(path: Path, what: str, option: str = "--out", **more: Any) -> Output:
 
     Raises :class:`InputError` where it could not be written. ``more``: the fields of :class:`Output`.
     """
-    place = Output(path, what, option, force=saying.force, **more)
-    place.require_free()
-    return place
+    output_file = Output(path, what, option, force=saying.force, **more)
+    output_file.require_free()
+    return output_file
 
 
 def print_not_counted(document: dict[str, Any]) -> None:

@@ -84,8 +84,8 @@ def command(
     choice = sealed.study.choice(len(sealed.entries))
     plan = choice.plan
     require_by_file(plan)
-    place = out_ or Path(f"{file_name(name)}.contribution")
-    output(place, "the contribution", own=partial(_is_contribution, None))
+    path = out_ or Path(f"{file_name(name)}.contribution")
+    output(path, "the contribution", own=partial(_is_contribution, None))
     contract = Contract.by_file(sealed, identity, choice)
     auditor = auditor_for(rules, identity, contract)
     with auditor.refusals():
@@ -113,7 +113,7 @@ def command(
             auditor.write(Event.CHARGED, charge_of(plan, payer))
 
     contribution = giver.contribute(encoded, charge)
-    own = output(place, "the contribution", own=partial(_is_contribution, contribution.digest))
+    own = output(path, "the contribution", own=partial(_is_contribution, contribution.digest))
     head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})
     own.write(contribution.to_file())
     # Nothing reads the private values any more.
@@ -122,7 +122,7 @@ def command(
     for sentence in budget_warnings(plan.target):
         warn(sentence)
     document = {
-        "contribution": str(place),
+        "contribution": str(path),
         "digest": contribution.digest,
         "party": name,
         "session": sealed.digest,
@@ -134,7 +134,7 @@ def command(
     if json:
         print_json(document)
         return
-    out.print(f"contribution {place}, digest {contribution.digest}", markup=False)
+    out.print(f"contribution {path}, digest {contribution.digest}", markup=False)
     cost = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} for one {plan.target.unit}"
     out.print(f"it costs {cost}, whoever sees it and whoever else contributes", markup=False)
     for balance in balances:

@@ -47,8 +47,8 @@ def command(
     written = None
     if write_format and preview.proposed:
         lines = "".join(f'{name} = "{value}"\n' for name, value in {**location.said, **preview.proposed}.items())
-        place = output(target, "the format of the data", "--write-format")
-        place.write(lines.encode())
+        output_file = output(target, "the format of the data", "--write-format")
+        output_file.write(lines.encode())
         written = target
     if json:
         print_json({**preview.to_json(), "written": None if written is None else str(written)})

@@ -85,8 +85,10 @@ def command(
         def tell(line: str) -> None:
             err.print(line, markup=False, soft_wrap=True)
 
-        place = (socket, proxy_user)
-        serve_behind_proxy(SiteFolder(folder, party), access, place, tell, policy=policy, ledger=ledger, owner_key=owner_key)
+        socket_and_user = (socket, proxy_user)
+        serve_behind_proxy(
+            SiteFolder(folder, party), access, socket_and_user, tell, policy=policy, ledger=ledger, owner_key=owner_key
+        )
         return
     if socket or proxy_user or users or viewers:
         raise InputError(

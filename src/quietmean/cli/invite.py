@@ -54,10 +54,10 @@ def command(
                 f"{after} was sealed by {before.invitation.convener}, not by your key: only its convener can follow it up"
             )
         version, previous = before.invitation.version + 1, before.digest
-    place = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
+    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
     invitation = Invitation.make(Study.load(study), identity, version, previous)
-    if place is not None:
-        place.write(invitation.signed.to_file())
+    if output_file is not None:
+        output_file.write(invitation.signed.to_file())
     if json:
         text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
         print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})

@@ -189,7 +189,7 @@ def _cells(peer: PeerView, view: NodeView) -> list[Text]:
     from quietmean.node.monitor import seconds_between
 
     heard = "never" if peer.last_heard is None else f"{seconds_between(peer.last_heard, view.updated):.0f} s ago"
-    place = "" if peer.phase is None else f"{peer.phase} {peer.round or ''}".strip()
+    stage = "" if peer.phase is None else f"{peer.phase} {peer.round or ''}".strip()
     style = "yellow" if peer.name in view.waiting_for else ""
     marks = ["yes" if peer.sent else "", "yes" if peer.received else "", str(peer.late or "")]
-    return [Text(printable(cell), style=style) for cell in (peer.name, heard, place, *marks)]
+    return [Text(printable(cell), style=style) for cell in (peer.name, heard, stage, *marks)]

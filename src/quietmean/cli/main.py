@@ -148,10 +148,10 @@ def _run(tokens: list[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (OSError, sqlite3.OperationalError) as error:
-        place = getattr(error, "filename", None)
-        if (outage := outage_of(error, place or "what this command writes", ONCE_MORE)) is not None:
+        path = getattr(error, "filename", None)
+        if (outage := outage_of(error, path or "what this command writes", ONCE_MORE)) is not None:
             fail(str(outage), outage.exit_code)
-        if place is None or not isinstance(error, OSError):
+        if path is None or not isinstance(error, OSError):
             raise
         fail(
             f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: check the path and your rights",

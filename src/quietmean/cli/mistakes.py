@@ -66,10 +66,10 @@ def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
 
 def _given(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Options and the value behind each."""
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name.startswith("--"):
-            yield name, value if equals else next(iter(tokens[place + 1 : place + 2]), "")
+            yield name, value if equals else next(iter(tokens[index + 1 : index + 2]), "")
 
 
 def _arguments(app: App, tokens: Sequence[str]) -> list[Argument]:
@@ -138,8 +138,8 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
 
 def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[str], listed: str) -> str:
     value = str((error.unused_tokens or ("",))[0])
-    place = tokens.index(value) if value in tokens else 0
-    before = next((one for one in reversed(tokens[:place]) if one.startswith("--")), None)
+    index = tokens.index(value) if value in tokens else 0
+    before = next((one for one in reversed(tokens[:index]) if one.startswith("--")), None)
     where = f"stands behind {before}, which takes fewer values" if before is not None else f"is a value too many for {command}"
     return f"{value!r} {where}: leave it out, or name the option that it is for; {listed}"
 

@@ -131,7 +131,7 @@ def command(
     from quietmean.studies import Study
     from quietmean.studies.study_file import is_study, study_text
 
-    place = output(save, "the study", kind=is_study)
+    study_file = output(save, "the study", kind=is_study)
     if column:
         columns = declared(
             column,
@@ -167,7 +167,7 @@ def command(
     given |= _deadlines(transport == "folder", first_deadline, deadline_interval, poll)
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
-    place.write(text.encode())
+    study_file.write(text.encode())
     if json:
         print_json({"study": str(save)})
     else:

@@ -150,7 +150,7 @@ def command(
         "responding": responding,
         "unit": unit,
     }
-    place = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
+    plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if study is not None:
         _refuse_beside_study({**given, **options.chosen()})
         _require_goals(width, power)
@@ -160,7 +160,16 @@ def command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         plan_study(
-            study, roster, parties, records, place, no_privacy, json, protocol=next(iter(names), None), width=width, power=power
+            study,
+            roster,
+            parties,
+            records,
+            plan_file,
+            no_privacy,
+            json,
+            protocol=next(iter(names), None),
+            width=width,
+            power=power,
         )
         return
     if width is not None or power is not None:
@@ -195,8 +204,8 @@ def command(
     best = answer.pop("plan")
     for sentence in answer["warnings"]:
         warn(sentence)
-    if place is not None:
-        place.write_json(best)
+    if plan_file is not None:
+        plan_file.write_json(best)
     if json:
         print_json(answer)
     else:

@@ -20,7 +20,7 @@ def plan_study(
     roster: Path | None,
     parties: int | None,
     records: int | None,
-    place: Output | None,
+    plan_file: Output | None,
     no_privacy: bool,
     json: bool,
     *,
@@ -66,8 +66,8 @@ def plan_study(
                 forecast.require_hope()
             sentences, expected = forecast.sentences(), forecast.to_json()
             needed = forecast.needed(width, power)
-    if place is not None:
-        place.write_json(plan.to_json())
+    if plan_file is not None:
+        plan_file.write_json(plan.to_json())
     if json:
         print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]})
         return

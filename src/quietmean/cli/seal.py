@@ -46,10 +46,10 @@ def command(
     from quietmean.studies.sealed import Sealed
 
     path = save or invitation.with_suffix(".sealed")
-    place = output(path, "the sealed study")
+    output_file = output(path, "the sealed study")
     sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
     Distrusted().refuse(sealed.holders())
-    place.write(sealed.signed.to_file())
+    output_file.write(sealed.signed.to_file())
     document = about(sealed)
     if json:
         print_json({"sealed": str(path), **document})
@@ -72,12 +72,12 @@ def about(sealed: Sealed) -> dict[str, Any]:
         "digest": sealed.digest,
         "words": print_.spoken,
         "characters": print_.grouped,
-        "parties": [_party(sealed, place) for place in range(len(sealed.entries))],
+        "parties": [_party(sealed, index) for index in range(len(sealed.entries))],
     }
 
 
-def _party(sealed: Sealed, place: int) -> dict[str, Any]:
-    entry = sealed.entries[place]
+def _party(sealed: Sealed, index: int) -> dict[str, Any]:
+    entry = sealed.entries[index]
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly}
 
 

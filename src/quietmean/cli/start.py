@@ -46,11 +46,11 @@ def command(
     first = files.roster.conveners[0]
     if files.party != first:
         raise InputError(f"{files.name} is not the first convener of this study: ask {files.roster.name(first)} to start it")
-    place = files.store(store)
-    status = status_path(place)
+    store_path = files.store(store)
+    status = status_path(store_path)
     if not status.exists() or read_status(status)["alive"] is not True:
-        raise InputError(f"no join with the store {place} runs on this machine: start it first, it goes on by itself then")
-    request = start_request(place)
+        raise InputError(f"no join with the store {store_path} runs on this machine: start it first, it goes on by itself then")
+    request = start_request(store_path)
     request.touch(mode=0o600)
     if json:
         print_json({"asked": str(request)})

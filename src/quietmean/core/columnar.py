@@ -58,20 +58,20 @@ def packed(kind: str, path: str, most: int, wanted: Collection[str]) -> bytes:
     columns: dict[int, bytes | list[Any]] = {}
     if set(wanted) <= set(names) and len(set(filter(None, names))) == len([name for name in names if name]):
         # Without a column that was asked for, the first one says how many rows there are.
-        for place in [names.index(name) for name in wanted] or [0]:
+        for index in [names.index(name) for name in wanted] or [0]:
             # Each column by itself: a library that cannot read one of them says nothing about the next.
-            cells = _first_that_can([partial(_column, read, Path(path), kind, heading[place]) for _, read in libraries])
+            cells = _first_that_can([partial(_column, read, Path(path), kind, heading[index]) for _, read in libraries])
             if len(cells) * max(len(wanted), 1) > most:
                 raise TooManyCellsError
-            columns[place] = cells.tobytes() if isinstance(cells, np.ndarray) else [_packable(cell) for cell in cells]
+            columns[index] = cells.tobytes() if isinstance(cells, np.ndarray) else [_packable(cell) for cell in cells]
     return msgspec.msgpack.encode((heading, columns))
 
 
 def unpacked(heading: list[str], columns: Mapping[int, bytes | list[Any]]) -> Content:
     """The cells that :func:`packed` packed."""
     return heading, {
-        place: np.frombuffer(cells, dtype=np.float64) if isinstance(cells, bytes) else [_number(cell) for cell in cells]
-        for place, cells in columns.items()
+        index: np.frombuffer(cells, dtype=np.float64) if isinstance(cells, bytes) else [_number(cell) for cell in cells]
+        for index, cells in columns.items()
     }
 
 
@@ -150,10 +150,10 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
         return _objects(series)
     # Where nothing is, some have a number that stands for it.
     empty = series.is_null().to_list()
-    there = [place for place, count in enumerate(counts) if not empty[place] and first <= count // unit <= last]
+    there = [index for index, count in enumerate(counts) if not empty[index] and first <= count // unit <= last]
     cells = [None if nothing else STRANGE for nothing in empty]
-    for place, cell in zip(there, _objects(series[there]), strict=True):
-        cells[place] = cell
+    for index, cell in zip(there, _objects(series[there]), strict=True):
+        cells[index] = cell
     return cells
 
 

@@ -164,18 +164,18 @@ def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, conten
     Others may write in ``root``: a link in place of one of the folders is not followed. Raises :class:`OSError`.
     """
     if sys.platform == "win32":
-        place = root
+        target = root
         for folder in folders:
-            place /= folder
-            place.mkdir(exist_ok=True)
-            if place.is_symlink() or place.resolve() != place.parent.resolve() / folder:
-                raise NotADirectoryError(errno.ENOTDIR, "it is a link, which is not followed", str(place))
+            target /= folder
+            target.mkdir(exist_ok=True)
+            if target.is_symlink() or target.resolve() != target.parent.resolve() / folder:
+                raise NotADirectoryError(errno.ENOTDIR, "it is a link, which is not followed", str(target))
         try:
-            with (place / fresh).open("xb") as file:
+            with (target / fresh).open("xb") as file:
                 _write_down(file, content)
-            (place / fresh).replace(place / name)
+            (target / fresh).replace(target / name)
         except BaseException:
-            (place / fresh).unlink(missing_ok=True)
+            (target / fresh).unlink(missing_ok=True)
             raise
         return
     flags = os.O_RDONLY | os.O_DIRECTORY

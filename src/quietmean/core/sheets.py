@@ -109,13 +109,13 @@ def _rows_of_excel(book: Any, sheet: Any) -> Iterator[Row]:
                     number, cells, row = _number(element.get("r"), number), {}, element
                     parser.col_counter = 0
             elif element.tag == CELL_TAG and row is not None:
-                place, value = _cell(parser, element)
-                if value is not None and 1 <= place <= _MOST_COLUMNS:
-                    cells[place] = value
+                column, value = _cell(parser, element)
+                if value is not None and 1 <= column <= _MOST_COLUMNS:
+                    cells[column] = value
                 # Elements that were read are freed: a file may have any number of cells.
                 row.clear()
             elif element.tag == ROW_TAG:
-                yield number, [cells.get(place) for place in range(1, max(cells, default=0) + 1)]
+                yield number, [cells.get(column) for column in range(1, max(cells, default=0) + 1)]
                 row = None
                 if above is not None:
                     above.clear()

@@ -19,5 +19,7 @@ class TableFile(Tabular):
         rows = self.rows()
         content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
         head = content.partition(b"\n")[0] + b"\n"
-        place = Output(Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON)
-        place.write(content)
+        output = Output(
+            Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON
+        )
+        output.write(content)

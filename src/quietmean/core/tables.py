@@ -50,7 +50,7 @@ def table_text(rows: Rows) -> str:
     """Aligned columns under their names: numbers to the right, with five digits."""
     names = list(rows[0]) if rows else []
     cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(names))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     left = [isinstance(rows[0][name], str) for name in names]
     lines = (
         "  ".join(

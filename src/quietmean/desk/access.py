@@ -213,7 +213,7 @@ def same_user(client: int, server: int) -> bool:
         return True
     loopback = "0100007F"
     for line in table.read_text().splitlines()[1:]:
-        local, remote, uid = (line.split()[place] for place in (1, 2, 7))
+        local, remote, uid = (line.split()[field] for field in (1, 2, 7))
         if (local, remote) == (f"{loopback}:{client:04X}", f"{loopback}:{server:04X}"):
             return int(uid) == user_of_process()
     return False

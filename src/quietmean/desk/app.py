@@ -138,9 +138,9 @@ class Desk:
                     "person, made with quietmean keygen"
                 )
             signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.policy), account, until, owner)
-            place = self.site.sign(name, signed)
+            path = self.site.sign(name, signed)
             self._tell(request, f"signed {name}")
-            return {"name": name, "place": place, "until": until, "account": account}
+            return {"name": name, "place": path, "until": until, "account": account}
 
         return await self._page(request, "approved.html", content)
 
@@ -214,11 +214,11 @@ class Desk:
     async def accounts(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
             budget = Policy.load(self.policy).budget
-            place = self.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
-            if not place.exists():
-                return {"place": place, "accounts": ()}
-            with Ledger.open(place) as book:
-                return {"place": place, "accounts": book.accounts()}
+            ledger_path = self.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+            if not ledger_path.exists():
+                return {"place": ledger_path, "accounts": ()}
+            with Ledger.open(ledger_path) as book:
+                return {"place": ledger_path, "accounts": book.accounts()}
 
         return await self._page(request, "ledger.html", content)
 

@@ -54,16 +54,16 @@ def serve(
 def serve_behind_proxy(
     site: SiteFolder,
     access: ProxyAccess,
-    place: tuple[Path, str],
+    socket_and_user: tuple[Path, str],
     say: Callable[[str], None],
     *,
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
 ) -> None:
-    """Until it is stopped. ``place``: the path of the socket, and the account of the proxy; ``say`` gets who signed what."""
+    """Until it is stopped. ``socket_and_user``: the path, and the proxy's account; ``say`` gets who signed what."""
     require_no_node_key(site.folder, owner_key)
-    path, proxy = place
+    path, proxy = socket_and_user
     with open_account_socket(path, proxy) as listening:
         try:
             server = _server(Desk(site, access, policy, ledger, owner_key, say=say))
@@ -94,8 +94,8 @@ def _server(desk: Desk) -> uvicorn.Server:
 
 def _opening(folder: Path, access: LinkAccess) -> Path:
     """A file that leads to the page, so that the link is no argument of a process, which others could see."""
-    place = folder / "open.html"
-    with os.fdopen(open_private(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
+    path = folder / "open.html"
+    with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
         file.write('<!doctype html><meta charset="utf-8"><title>quietmean</title>')
         file.write(f'<meta http-equiv="refresh" content="0;url={access.address}">\n')
-    return place
+    return path

@@ -57,18 +57,18 @@ class SiteFolder:
 
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
-        place = self._approval(name)
-        Output(place, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
+        path = self._approval(name)
+        Output(path, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
         self._refusal(name).unlink(missing_ok=True)
-        return place
+        return path
 
     def refuse(self, name: str) -> str:
         """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
-        place = self._approval(name)
-        taken = place.name if place.exists() else ""
+        path = self._approval(name)
+        taken = path.name if path.exists() else ""
         note = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
         Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(note)
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         return taken
 
     def answer(self, name: str) -> str:

@@ -184,11 +184,11 @@ def _circulant(stream: BitStream, parties: int, rounds: int, out_degree: int) ->
 
 def _next_distinct(shifts: NDArray[np.int64], begin: int, count: int) -> NDArray[np.int64]:
     # Where one pass over the shifts ends within a round, the next pass could repeat one of them: swap it with a later one.
-    for place in range(begin, begin + count):
-        later = place
-        while shifts[later] in shifts[begin:place]:
+    for position in range(begin, begin + count):
+        later = position
+        while shifts[later] in shifts[begin:position]:
             later += 1
-        shifts[[place, later]] = shifts[[later, place]]
+        shifts[[position, later]] = shifts[[later, position]]
     return shifts[begin : begin + count]
 
 

@@ -396,7 +396,7 @@ def _check_change(
 
 def _entry_of(row: Any) -> LedgerEntry:
     study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note = row
-    reserved, charged, certified = (columns[place : place + 3] for place in (0, 3, 6))
+    reserved, charged, certified = (columns[first : first + 3] for first in (0, 3, 6))
     fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
     charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
     return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note)

@@ -69,13 +69,13 @@ def choose_from(
     """
     names = _with_options(options)
     wanted, against = _preferred(ranking.target, options, domain, max_messages)
-    places = {one.plan.protocol.name: place for place, one in enumerate(ranking) if one.plan.protocol.name in names}
+    places = {one.plan.protocol.name: rank for rank, one in enumerate(ranking) if one.plan.protocol.name in names}
     if wanted is not None:
         return places[PREFERRED], _preferred_sentence(wanted)
-    others = [place for name, place in places.items() if name != PREFERRED]
+    others = [rank for name, rank in places.items() if name != PREFERRED]
     if not others:
         raise InputError(against)
-    return others[0], _least_error_sentence([ranking[place] for place in others], against)
+    return others[0], _least_error_sentence([ranking[rank] for rank in others], against)
 
 
 def _with_options(options: Mapping[str, Any]) -> list[str]:

@@ -162,9 +162,9 @@ def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
 
     text = f"protocol {plan.protocol.name} cannot keep epsilon {target.epsilon:g} at delta {target.delta:g} with what it draws"
     powers = range(math.floor(math.log10(target.delta)) + 1, _LARGEST_POWER + 1)
-    place = bisect.bisect_left(powers, True, key=lambda power: keeps(replace(target, delta=10.0**power)))
-    if place < len(powers):
-        raise InputError(f"{text}: choose a delta of at least 1e{powers[place]}")
+    index = bisect.bisect_left(powers, True, key=lambda power: keeps(replace(target, delta=10.0**power)))
+    if index < len(powers):
+        raise InputError(f"{text}: choose a delta of at least 1e{powers[index]}")
     halves = range(1, _MOST_HALVES + 1)
     half = bisect.bisect_left(halves, True, key=lambda times: keeps(replace(target, epsilon=target.epsilon / 2**times)))
     if half < len(halves):

@@ -121,11 +121,11 @@ class Ranking(Tabular, Sequence[Candidate]):
         return self.candidates[0].plan
 
     @overload
-    def __getitem__(self, place: int) -> Candidate: ...
+    def __getitem__(self, index: int) -> Candidate: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Candidate]: ...
-    def __getitem__(self, place: int | slice) -> Candidate | Sequence[Candidate]:
-        return self.candidates[place]
+    def __getitem__(self, index: slice) -> Sequence[Candidate]: ...
+    def __getitem__(self, index: int | slice) -> Candidate | Sequence[Candidate]:
+        return self.candidates[index]
 
     def __len__(self) -> int:
         return len(self.candidates)

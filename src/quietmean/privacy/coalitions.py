@@ -333,7 +333,7 @@ def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed
     """Uniform random coalitions of one size among the parties that may collude."""
     stream = BitStream(seed)
     for _ in range(count):
-        yield tuple(able[place] for place in stream.permutation(len(able))[:size])
+        yield tuple(able[index] for index in stream.permutation(len(able))[:size])
 
 
 def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[PartyId, ...]]:

@@ -69,18 +69,22 @@ class Diagnosis:
 def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
     """For protocols whose parties send shares to each other, with equal shares to all receivers of a message."""
     honest = np.array(adversary.honest(transcript.parties), dtype=np.int64)
-    place = np.full(transcript.parties, -1)
-    place[honest] = np.arange(honest.size)
+    index_of = np.full(transcript.parties, -1)
+    index_of[honest] = np.arange(honest.size)
     sent = np.nonzero(~transcript.released & (np.diff(transcript.message_known.indptr) > 1))[0]
     seen = adversary.view(transcript).messages
     hidden = sent[~seen[sent]]
-    pairs = _hidden_pairs(transcript, adversary, place)
-    edges = _edges(transcript, hidden, pairs, place)
+    pairs = _hidden_pairs(transcript, adversary, index_of)
+    edges = _edges(transcript, hidden, pairs, index_of)
     groups = _groups(edges, honest)
     watched = sorted(set(transcript.sender[sent].tolist()) - set(transcript.sender[hidden].tolist()) - adversary.corrupt)
     strong = connected_components(edges, connection="strong")[0] == 1 if honest.size else False
     return Diagnosis(
-        groups, _rank(transcript, hidden, pairs, place, honest.size), bool(strong), _is_static(transcript, sent), tuple(watched)
+        groups,
+        _rank(transcript, hidden, pairs, index_of, honest.size),
+        bool(strong),
+        _is_static(transcript, sent),
+        tuple(watched),
     )
 
 
@@ -91,24 +95,24 @@ def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
     return receivers
 
 
-def _hidden_pairs(transcript: Transcript, adversary: Adversary, place: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hidden_pairs(transcript: Transcript, adversary: Adversary, index_of: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of honest parties that have noise in common which the adversary does not know: shape (pairs, 2)."""
     noise_known = transcript.noise_known
     secret = ~adversary.view(transcript).noise & (transcript.noise_scale > 0) & (np.diff(noise_known.indptr) == 2)
     owners = noise_known.indices.astype(np.int64)[np.repeat(secret, np.diff(noise_known.indptr))].reshape(-1, 2)
-    return np.unique(place[owners], axis=0)
+    return np.unique(index_of[owners], axis=0)
 
 
 def _edges(
-    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], place: NDArray[np.int64]
+    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], index_of: NDArray[np.int64]
 ) -> csr_array[np.float64]:
     """Who sent to whom unseen, among the honest, and who shares noise with whom, both ways: shape (n_H, n_H)."""
     senders, receivers = pairs.ravel().tolist(), pairs[:, ::-1].ravel().tolist()
     for message in hidden:
         for receiver in _receivers(transcript, int(message)):
-            senders.append(int(place[transcript.sender[message]]))
-            receivers.append(int(place[receiver]))
-    count = int((place >= 0).sum())
+            senders.append(int(index_of[transcript.sender[message]]))
+            receivers.append(int(index_of[receiver]))
+    count = int((index_of >= 0).sum())
     return csr_array((np.ones(len(senders)), (np.array(senders, int), np.array(receivers, int))), shape=(count, count))
 
 
@@ -119,7 +123,7 @@ def _groups(edges: csr_array[np.float64], honest: NDArray[np.int64]) -> tuple[tu
 
 
 def _rank(
-    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], place: NDArray[np.int64], count: int
+    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], index_of: NDArray[np.int64], count: int
 ) -> int:
     """Of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's.
 
@@ -129,7 +133,7 @@ def _rank(
     for first, second in pairs:
         gram[np.ix_([first, second], [first, second])] += [[1.0, -1.0], [-1.0, 1.0]]
     for message in hidden:
-        members = place[[int(transcript.sender[message]), *_receivers(transcript, int(message))]]
+        members = index_of[[int(transcript.sender[message]), *_receivers(transcript, int(message))]]
         star = np.ones(members.size)
         star[0] = 1.0 - members.size
         gram[np.ix_(members, members)] += np.outer(star, star)

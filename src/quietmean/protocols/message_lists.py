@@ -77,17 +77,21 @@ def _may_be_lost(schedule: Schedule, trace: ExecutionTrace) -> Mask:
 def _entries(chosen: Mask, possible: Mask, schedule: Schedule) -> list[Entry]:
     """Few entries for the messages ``chosen`` among those that are ``possible``, both (T, n, k_max)."""
     entries: list[Entry] = []
-    for place in np.nonzero(chosen.any(axis=(1, 2)))[0].tolist():
-        left, others, receivers = chosen[place].copy(), possible[place] & ~chosen[place], schedule.neighbours[place]
+    for round_index in np.nonzero(chosen.any(axis=(1, 2)))[0].tolist():
+        left, others, receivers = (
+            chosen[round_index].copy(),
+            possible[round_index] & ~chosen[round_index],
+            schedule.neighbours[round_index],
+        )
         if not others.any():
-            entries.append((place + 1, None, None))
+            entries.append((round_index + 1, None, None))
             continue
         senders = np.broadcast_to(np.arange(schedule.parties)[:, None], receivers.shape)
         for to_receiver, ends in ((True, receivers), (False, senders)):
             for party in _wholly(left, others, ends, schedule.parties):
-                entries.append((place + 1, None, party) if to_receiver else (place + 1, party, None))
+                entries.append((round_index + 1, None, party) if to_receiver else (round_index + 1, party, None))
                 left &= ends != party
-        entries += [(place + 1, sender, int(receivers[sender, slot])) for sender, slot in np.argwhere(left).tolist()]
+        entries += [(round_index + 1, sender, int(receivers[sender, slot])) for sender, slot in np.argwhere(left).tolist()]
     return entries
 
 

@@ -45,8 +45,8 @@ def connectivity(parties: int, pairs: NDArray[np.int64], members: Mask) -> float
         return float(count)
     if not 1 < count <= _LARGEST_GRAPH:
         return 0.0
-    place = np.cumsum(members) - 1
-    low, high = place[inside].T
+    index_of = np.cumsum(members) - 1
+    low, high = index_of[inside].T
     laplacian = np.zeros((count, count))
     laplacian[low, high] = laplacian[high, low] = -1.0
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))

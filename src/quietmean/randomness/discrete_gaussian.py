@@ -58,23 +58,23 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
 
 def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
     """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
-    place = table.guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64), mode="clip")
-    boundary = table.high.take(place, mode="clip")
+    row = table.guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64), mode="clip")
+    boundary = table.high.take(row, mode="clip")
     # The guide is right for all but the few words with a boundary between the start of their cell and them: these are searched.
     behind = np.flatnonzero(boundary < words)
-    place[behind] = np.searchsorted(table.high, words[behind], side="left")
-    boundary[behind] = table.high[place[behind]]
+    row[behind] = np.searchsorted(table.high, words[behind], side="left")
+    boundary[behind] = table.high[row[behind]]
     for index in np.flatnonzero(boundary == words).tolist():
         low = int(BitStream(seed.derive("low")).words(begin + index + 1)[-1])
-        place[index] = _resolve(table, int(place[index]), (int(words[index]), low))
-    return place - table.reach
+        row[index] = _resolve(table, int(row[index]), (int(words[index]), low))
+    return row - table.reach
 
 
-def _resolve(table: SamplingTable, place: int, word: tuple[int, int]) -> int:
-    """The number of boundaries that do not exceed a 128-bit word; ``place`` is the first with its high part."""
-    while place < 2 * table.reach and (int(table.high[place]), int(table.low[place])) <= word:
-        place += 1
-    return place
+def _resolve(table: SamplingTable, row: int, word: tuple[int, int]) -> int:
+    """The number of boundaries that do not exceed a 128-bit word; ``row`` is the first with its high part."""
+    while row < 2 * table.reach and (int(table.high[row]), int(table.low[row])) <= word:
+        row += 1
+    return row
 
 
 @lru_cache(maxsize=16)

@@ -48,10 +48,10 @@ def _invert(words: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
     # is the octave, the first bits of the fraction are the cell, and the rest is the place within the cell.
     magnitude = ((words ^ sign) | np.uint64(1)).view(np.int64).astype(np.float64).view(np.int64)
     cell = (magnitude >> np.int64(_FRACTION_BITS)) - _FIRST_CELL
-    place = (((magnitude & _FRACTION_MASK) << np.int64(_CELL_BITS)) | _ONE_BITS).view(np.float64) - 1.0
+    offset = (((magnitude & _FRACTION_MASK) << np.int64(_CELL_BITS)) | _ONE_BITS).view(np.float64) - 1.0
     constant, linear, quadratic, cubic = _table()
     np.take(cubic, cell, out=values, mode="clip")
     for coefficient in (quadratic, linear, constant):
-        values *= place
+        values *= offset
         values += coefficient.take(cell, mode="clip")
     values.view(np.uint64)[...] |= sign

@@ -40,10 +40,10 @@ _EXACT_IN_BINS = ("histogram", "cdf")
 def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -> list[dict[str, Any]]:
     """One section for each statistic, in their order; ``truth`` without noise, where it is known."""
     exact: Sequence[Answer | None] = truth or [None] * len(answers)
-    return [_section(place, answer, one) for place, (answer, one) in enumerate(zip(answers, exact, strict=True))]
+    return [_section(number, answer, one) for number, (answer, one) in enumerate(zip(answers, exact, strict=True))]
 
 
-def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
+def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
     document = answer.to_json()
     drawn = plot(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
@@ -56,7 +56,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
         "name": answer.statistic.text,
         "what": answer.statistic.summary,
         "says": f"{says}.",
-        "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
+        "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{number}", drawn[1]),
         **table,
         # The table is folded behind a figure that shows the same.
         "folded": table["tall"] and drawn is not None,

@@ -90,7 +90,7 @@ def dates_below(axes: Axes, since: str) -> None:
     """Years, months or days of the calendar under an axis of days since one, few enough to stand beside each other."""
     low, high = axes.get_xlim()
     ticks = _dates_between(low, high, datetime.date.fromisoformat(since))
-    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
+    axes.set_xticks([day for day, _ in ticks], [text for _, text in ticks])
     axes.set_xlim(low, high)
 
 
@@ -107,7 +107,7 @@ def _dates_between(low: float, high: float, since: datetime.date) -> list[tuple[
             return inside
     # Between two dates of a month, or centuries: so that the first and the last text stay within the figure.
     places = np.linspace(low + 0.15 * (high - low), high - 0.15 * (high - low), 3).round().tolist()
-    return [(place, day_text(place, since.isoformat())) for place in dict.fromkeys(places)]
+    return [(day, day_text(day, since.isoformat())) for day in dict.fromkeys(places)]
 
 
 def _within(since: datetime.date, days: float) -> datetime.date:

@@ -47,8 +47,10 @@ def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str]
         axes.set(ylim=(0, top), xlim=(-0.8, len(order) - 0.2), ylabel="epsilon")
         if len(order) <= MOST_NAMES:
             upright = len(order) > _MOST_LEVEL
-            for place, height in enumerate(heights.tolist()):
-                bar_label(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
+            for position, height in enumerate(heights.tolist()):
+                bar_label(
+                    axes, position, height, float(epsilons[order[position]]), height > (0.3 if upright else 0.14) * top, upright
+                )
             if names:
                 name_bars(axes, labels)
             else:
@@ -77,8 +79,8 @@ def coalitions_figure(curve: Sequence[EpsilonAtSize], everyone_else: float, size
         if logarithmic:
             axes.set_yscale("log")
         axes.set(ylim=(low, top), xlim=(-0.45, end + 0.45), ylabel="epsilon of the worst party")
-        for place in [place for place, point in enumerate(curve) if point.size == size]:
-            axes.axvspan(place - 0.3, place + 0.3, color=RULE, alpha=0.45, linewidth=0, zorder=0)
+        for position in [position for position, point in enumerate(curve) if point.size == size]:
+            axes.axvspan(position - 0.3, position + 0.3, color=RULE, alpha=0.45, linewidth=0, zorder=0)
         _series(axes, curve, [point.median for point in curve], MUTED, "median coalition", top, numbered=False)
         _series(axes, curve, [point.worst for point in curve], ESTIMATE, "worst coalition", top, numbered=True)
         axes.plot(
@@ -124,15 +126,15 @@ def _series(
 ) -> None:
     heights = np.minimum(epsilons, top)
     width, layer = (2.0, 3) if numbered else (1.1, 2)
-    for place, (before, after) in enumerate(itertools.pairwise(curve)):
+    for position, (before, after) in enumerate(itertools.pairwise(curve)):
         # Dashed where sizes were left out.
         style = "solid" if after.size == before.size + 1 else (0, (4, 3))
-        ends = heights[place : place + 2]
-        axes.plot([place, place + 1], ends, color=colour, linewidth=width, linestyle=style, zorder=layer, clip_on=False)
+        ends = heights[position : position + 2]
+        axes.plot([position, position + 1], ends, color=colour, linewidth=width, linestyle=style, zorder=layer, clip_on=False)
     axes.plot([], [], color=colour, linewidth=width, label=label)
-    for place, (point, height, epsilon) in enumerate(zip(curve, heights.tolist(), epsilons, strict=True)):
+    for position, (point, height, epsilon) in enumerate(zip(curve, heights.tolist(), epsilons, strict=True)):
         axes.plot(
-            [place],
+            [position],
             [height],
             "o",
             markersize=6 if numbered else 3.6,
@@ -143,14 +145,14 @@ def _series(
             clip_on=False,
         )
         if numbered:
-            _number(axes, place, height, epsilon, ESTIMATE)
+            _number(axes, position, height, epsilon, ESTIMATE)
 
 
-def _number(axes: Axes, place: float, height: float, epsilon: float, colour: str) -> None:
+def _number(axes: Axes, position: float, height: float, epsilon: float, colour: str) -> None:
     size = 8.5 if math.isfinite(epsilon) else 13
     axes.annotate(
         rounded_up(epsilon),
-        (place, height),
+        (position, height),
         xytext=(0, 7),
         textcoords="offset points",
         ha="center",

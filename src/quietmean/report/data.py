@@ -154,8 +154,8 @@ class StudyReport:
         kept = np.flatnonzero(can_be_drawn & (high - low > SMALLEST))
         return replace(
             self,
-            terms=[self.terms[place] for place in kept.tolist()],
-            bounds=[(float(low[place]), float(high[place])) for place in kept.tolist()],
+            terms=[self.terms[index] for index in kept.tolist()],
+            bounds=[(float(low[index]), float(high[index])) for index in kept.tolist()],
             estimate=self.estimate[kept],
             standard_error=self.standard_error[kept],
             population=None if self.population is None else self.population[kept],

@@ -76,12 +76,12 @@ def narrow_epsilons_figure(report: StudyReport) -> Figure:
             color=[OVER if epsilon > target else ESTIMATE for epsilon in epsilons[order]],
             linewidth=0,
         )
-        for place, length, party in zip(places.tolist(), lengths.tolist(), order.tolist(), strict=True):
+        for position, length, party in zip(places.tolist(), lengths.tolist(), order.tolist(), strict=True):
             # Inside the bar, away from the target line, unless the bar is too short for it.
             inside = length > _SHORT_BAR * top
             axes.annotate(
                 rounded_up(float(epsilons[party])),
-                (length, place),
+                (length, position),
                 xytext=(-3 if inside else 3, 0),
                 textcoords="offset points",
                 size=8,
@@ -132,20 +132,20 @@ def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
     axes.set_ylim(0, top)
     axes.set_xlim(-0.8, len(epsilons) - 0.2)
     if len(epsilons) <= MOST_NAMES:
-        for place, epsilon in enumerate(epsilons.tolist()):
-            _value(axes, place, float(heights[place]), epsilon, top, upright=len(epsilons) > _MOST_LEVEL)
+        for position, epsilon in enumerate(epsilons.tolist()):
+            _value(axes, position, float(heights[position]), epsilon, top, upright=len(epsilons) > _MOST_LEVEL)
 
 
-def _value(axes: Axes, place: int, height: float, epsilon: float, top: float, *, upright: bool) -> None:
+def _value(axes: Axes, position: int, height: float, epsilon: float, top: float, *, upright: bool) -> None:
     """Inside the bar, away from the target line, unless the bar is too short for it."""
-    bar_label(axes, place, height, epsilon, height > (0.3 if upright else 0.14) * top, upright)
+    bar_label(axes, position, height, epsilon, height > (0.3 if upright else 0.14) * top, upright)
 
 
-def bar_label(axes: Axes, place: int, height: float, epsilon: float, inside: bool, upright: bool) -> None:
+def bar_label(axes: Axes, position: int, height: float, epsilon: float, inside: bool, upright: bool) -> None:
     """The epsilon of a bar, just under or over its end."""
     axes.annotate(
         rounded_up(epsilon),
-        (place, height),
+        (position, height),
         xytext=(0, -3 if inside else 3),
         textcoords="offset points",
         size=7.5 if math.isfinite(epsilon) else 12,

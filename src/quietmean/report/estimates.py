@@ -74,8 +74,8 @@ def _share(report: StudyReport, values: Array) -> Array:
 
 def _draw_bounds(axes: Axes, report: StudyReport, count: int, narrow: bool) -> None:
     low, high = np.array(report.bounds, dtype=np.float64).T
-    place, error = _share(report, report.estimate)[:count], (report.standard_error / (high - low))[:count]
-    ends = np.concatenate([place - _NORMAL_95 * error, place + _NORMAL_95 * error, [0.0, 1.0]])
+    share, error = _share(report, report.estimate)[:count], (report.standard_error / (high - low))[:count]
+    ends = np.concatenate([share - _NORMAL_95 * error, share + _NORMAL_95 * error, [0.0, 1.0]])
     _blank(axes, count)
     axes.set_xlim(max(ends.min(), -_FARTHEST) - 0.03, min(ends.max(), 1 + _FARTHEST) + 0.03)
     _caption(
@@ -89,7 +89,7 @@ def _draw_bounds(axes: Axes, report: StudyReport, count: int, narrow: bool) -> N
         for edge, bound in zip((0, 1), report.bounds[row], strict=True):
             axes.plot([edge, edge], [row - 0.1, row + 0.1], color=MUTED, linewidth=0.9, zorder=2)
             axes.text(edge, row + 0.34, plain(bound), size=8, color=MUTED, ha="center", va="center")
-        _interval(axes, row, float(place[row]), float(error[row]))
+        _interval(axes, row, float(share[row]), float(error[row]))
         if report.truth is not None:
             truth = float(_share(report, report.truth)[row])
             if math.isfinite(truth):
@@ -97,11 +97,11 @@ def _draw_bounds(axes: Axes, report: StudyReport, count: int, narrow: bool) -> N
         _row_label(axes, report, row)
 
 
-def _interval(axes: Axes, row: int, place: float, error: float) -> None:
+def _interval(axes: Axes, row: int, position: float, error: float) -> None:
     for reach, width in ((_NORMAL_95, 1.4), (1.0, 4.0)):
-        ends = [place - reach * error, place + reach * error]
+        ends = [position - reach * error, position + reach * error]
         axes.plot(ends, [row, row], color=ESTIMATE, linewidth=width, zorder=3, solid_capstyle="butt")
-    axes.plot([place], [row], "o", color=ESTIMATE, markersize=6, markeredgewidth=0, zorder=4)
+    axes.plot([position], [row], "o", color=ESTIMATE, markersize=6, markeredgewidth=0, zorder=4)
 
 
 def _row_label(axes: Axes, report: StudyReport, row: int) -> None:

@@ -161,15 +161,15 @@ class _Explainer:
         for row, key in enumerate(zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)):
             rows_of.setdefault(key, []).append(row)
         delivered, neighbours = self._execution.trace.delivered(self._execution.schedule), self._execution.schedule.neighbours
-        for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
-            receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
+        for round_index, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
+            receivers = tuple(int(other) for other in neighbours[round_index, sender][delivered[round_index, sender]])
             # Messages that the transcript leaves out (encrypted or masked) reveal nothing. A party may send several in a round.
-            rows = rows_of.get((place + 1, sender), [])
+            rows = rows_of.get((round_index + 1, sender), [])
             for row in rows:
                 to = knowers.indices[knowers.indptr[row] : knowers.indptr[row + 1]]
                 reached = receivers if len(rows) == 1 else tuple(other for other in receivers if other in to)
                 if reached:
-                    yield place + 1, sender, reached, bool(seen[row])
+                    yield round_index + 1, sender, reached, bool(seen[row])
 
     def _tried_messages(
         self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float

@@ -143,15 +143,15 @@ def _pca(summary: Mapping[str, Any]) -> Facts:
     facts: Facts = []
     lists = [summary.get(name) for name in ("proportion", "cumulative", "noise_turns_by_degrees")]
     parts, sums, turns = ([_number(value) for value in one] if isinstance(one, Sequence) else [] for one in lists)
-    for place, part in enumerate(parts):
+    for component, part in enumerate(parts):
         if not math.isfinite(part):
             continue
         phrases = [f"{fixed(100 * part, 0)} % of the variance"]
-        if place and place < len(sums) and math.isfinite(sums[place]):
-            phrases.append(f"{fixed(100 * sums[place], 0)} % with those before")
-        if place < len(turns) and math.isfinite(turns[place]):
-            phrases.append(f"the noise turns it by {plain(turns[place], 2)}°")
-        facts.append((f"PC{place + 1}", ", ".join(phrases)))
+        if component and component < len(sums) and math.isfinite(sums[component]):
+            phrases.append(f"{fixed(100 * sums[component], 0)} % with those before")
+        if component < len(turns) and math.isfinite(turns[component]):
+            phrases.append(f"the noise turns it by {plain(turns[component], 2)}°")
+        facts.append((f"PC{component + 1}", ", ".join(phrases)))
     return [*facts, ("complete records", _count(_number(summary.get("records"))))]
 
 

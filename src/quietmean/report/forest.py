@@ -35,8 +35,8 @@ _FIXED, _RANDOM = "fixed", "random"
 def forest(answer: Answer) -> tuple[Figure, str] | None:
     """Rows of terms that share a unit: means of groups, rates, quantiles, ratios, or slopes."""
     estimates, kind = answer.estimates, answer.statistic.name
-    kept = [place for place, term in enumerate(estimates.terms) if term not in COMPARED and term != "(Intercept)"]
-    kept = [place for place in kept if math.isfinite(estimates.value[place]) and math.isfinite(estimates.standard_error[place])]
+    kept = [index for index, term in enumerate(estimates.terms) if term not in COMPARED and term != "(Intercept)"]
+    kept = [index for index in kept if math.isfinite(estimates.value[index]) and math.isfinite(estimates.standard_error[index])]
     slopes, ratios = "regression" in kind, kind == "hazard-ratio"
     # What noise hides has an interval and no point.
     hidden = np.array([term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)[kept]
@@ -49,9 +49,9 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
         if not (np.abs(error) > SMALLEST).all():
             return None
         value, noise, wide = value / error, noise / error[:, None], wide / error[:, None]
-    names = [short(estimates.terms[place]) or answer.statistic.text for place in kept]
+    names = [short(estimates.terms[index]) or answer.statistic.text for index in kept]
     weights = _weights(answer, kept)
-    dates = {estimates.since[place] for place in kept} if estimates.since else {""}
+    dates = {estimates.since[index] for index in kept} if estimates.since else {""}
     left = min(0.25 + 0.085 * max(len(name) for name in names), 2.0)
     with canvas(
         0.32 * len(kept) + 0.1,
@@ -65,9 +65,9 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
     ):
         if ratios:
             axes.set_xscale("log")
-        for row, place in enumerate(kept):
-            if weights and estimates.terms[place] in (_FIXED, _RANDOM):
-                _diamond(axes, row, float(value[row]), wide[row], filled=estimates.terms[place] == _RANDOM)
+        for row, index in enumerate(kept):
+            if weights and estimates.terms[index] in (_FIXED, _RANDOM):
+                _diamond(axes, row, float(value[row]), wide[row], filled=estimates.terms[index] == _RANDOM)
             else:
                 size = 5.5 if not weights or weights[row] is None else 3.5 + 7.0 * math.sqrt(weights[row] or 0.0)
                 _whiskers(axes, row, float(value[row]), noise[row], wide[row], size)
@@ -111,14 +111,14 @@ def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
     estimates, between = answer.estimates, answer.estimates.summary.get("tau_squared")
     if answer.statistic.name != "site-effects" or not isinstance(between, int | float) or not 0 <= between < LARGEST:
         return []
-    if not {_FIXED, _RANDOM} <= {estimates.terms[place] for place in kept}:
+    if not {_FIXED, _RANDOM} <= {estimates.terms[index] for index in kept}:
         return []
     errors = (
         (estimates.interval_population if estimates.interval_population is not None else estimates.of_noise)[kept]
         @ [-1.0, 1.0]
         / (2 * Z)
     )
-    sites = [estimates.terms[place] not in (_FIXED, _RANDOM) for place in kept]
+    sites = [estimates.terms[index] not in (_FIXED, _RANDOM) for index in kept]
     parts = [
         1 / (error**2 + between) if is_site and error**2 + between > SMALLEST else 0.0
         for error, is_site in zip(errors.tolist(), sites, strict=True)

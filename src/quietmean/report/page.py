@@ -156,7 +156,7 @@ def _parties_heading(report: StudyReport) -> str:
 
 
 def _answer(report: StudyReport) -> dict[str, Any]:
-    rows = [_answer_row(report, place) for place in range(len(report.terms))]
+    rows = [_answer_row(report, index) for index in range(len(report.terms))]
     label = "Every estimate between its bounds"
     heads = _answer_heads(report)
     # With sections each statistic has a figure of its own.
@@ -203,21 +203,21 @@ def _answer_heads(report: StudyReport) -> dict[str, str]:
     return heads | {"bounds": "bounds"}
 
 
-def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
-    estimate, error = float(report.estimate[place]), float(report.standard_error[place])
+def _answer_row(report: StudyReport, index: int) -> dict[str, str]:
+    estimate, error = float(report.estimate[index]), float(report.standard_error[index])
     decimals = readable.decimals_for(error)
-    low, high = report.bounds[place]
+    low, high = report.bounds[index]
     row = {
-        "name": report.terms[place],
+        "name": report.terms[index],
         "estimate": readable.fixed(estimate, decimals),
         "error": readable.fixed(error, decimals if error > 0 else 0),
-        "of_noise": interval_text(report.of_noise[place].tolist()),
+        "of_noise": interval_text(report.of_noise[index].tolist()),
         "bounds": f"{readable.plain(low)} to {readable.plain(high)}",
     }
     if report.population is not None:
-        row["of_population"] = interval_text(report.population[place].tolist())
+        row["of_population"] = interval_text(report.population[index].tolist())
     if report.truth is not None:
-        truth = float(report.truth[place])
+        truth = float(report.truth[index])
         difference = estimate - truth
         row["truth"] = readable.fixed(truth, decimals)
         # Computed from the rounded numbers, so that the row adds up.

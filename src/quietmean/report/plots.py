@@ -91,9 +91,9 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
         heights = np.where(is_known, np.maximum(np.nan_to_num(estimates.value), 0.0), 0.0)
         colours = [QUIET if one else ESTIMATE for one in pale]
         axes.bar(places, heights, width=0.86, color=colours, alpha=_DARK, linewidth=0)
-        for place, noise, both in zip(places.tolist(), estimates.of_noise, wider_ends(estimates), strict=True):
-            _upright(axes, place, np.maximum(both, 0.0), 1.1)
-            _upright(axes, place, np.maximum(noise, 0.0), 3.0)
+        for position, noise, both in zip(places.tolist(), estimates.of_noise, wider_ends(estimates), strict=True):
+            _upright(axes, position, np.maximum(both, 0.0), 1.1)
+            _upright(axes, position, np.maximum(noise, 0.0), 3.0)
         axes.set_xticks(places[::every], names)
         axes.tick_params(axis="x", labelrotation=turned, labelsize=8.5 if turned == 90 else None)
         for label in axes.get_xticklabels():
@@ -127,17 +127,17 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
 
 def _map(answer: Answer) -> tuple[Figure, str] | None:
     estimates = answer.estimates
-    pairs = {tuple(term.split(":")): place for place, term in enumerate(estimates.terms) if term.count(":") == 1}
+    pairs = {tuple(term.split(":")): index for index, term in enumerate(estimates.terms) if term.count(":") == 1}
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
     if not np.isfinite(estimates.value[list(pairs.values())]).any() or not 3 <= len(names) <= 16:
         return None
     side = min(0.62 * len(names), WIDE - 1.4)
     with canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
-        for (first, second), place in pairs.items():
+        for (first, second), index in pairs.items():
             for row, column in ((names.index(first), names.index(second)), (names.index(second), names.index(first))):
-                _cell(axes, row, column, float(estimates.value[place]))
-        for place in range(len(names)):
-            _cell(axes, place, place, 1.0)
+                _cell(axes, row, column, float(estimates.value[index]))
+        for index in range(len(names)):
+            _cell(axes, index, index, 1.0)
         axes.set_xlim(-0.5, len(names) - 0.5)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=35, ha="right")
@@ -163,22 +163,22 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
     estimates = answer.estimates
     # Of competing events: curves that rise from 0.
     rising = answer.statistic.name != "survival"
-    points = {place: group for place, (group, _) in enumerate(estimates.groups) if rising or group not in QUANTILES}
+    points = {index: group for index, (group, _) in enumerate(estimates.groups) if rising or group not in QUANTILES}
     arms = list(dict.fromkeys(points.values()))
     names = {term.group: term.curve for term in terms_of(answer.to_json())}
-    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(estimates.groups[place][1]) for place in points):
+    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(estimates.groups[index][1]) for index in points):
         return None
     is_known = np.isfinite(estimates.value) & np.isfinite(estimates.standard_error)
     if not is_known[list(points)].any():
         return None
-    last = max(float(estimates.groups[place][1]) for place in points)
+    last = max(float(estimates.groups[index][1]) for index in points)
     rows = _rows_at_risk(estimates, arms)
     longest = max((len(short(row, _LONGEST_ARM)) for row in rows), default=0)
     arms_below, dashed = 0.24 * (len(rows) + 1), False
     with canvas(2.7, bottom=0.65 + arms_below, left=min(max(0.3 + 0.085 * longest, 0.9), 1.9)) as (figure, axes):
         for arm, colour in zip(arms, _COLOURS, strict=False):
-            kept = [place for place, group in points.items() if group == arm and is_known[place]]
-            times = np.array([0.0, *(float(estimates.groups[place][1]) for place in kept)])
+            kept = [index for index, group in points.items() if group == arm and is_known[index]]
+            times = np.array([0.0, *(float(estimates.groups[index][1]) for index in kept)])
             begin, steps = 0.0 if rising else 1.0, bool(_of_arm(estimates, arm, "exact", False))
             curve = _band(axes, times, estimates, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
             dashed |= _extrapolated(axes, estimates, arm, curve, colour)
@@ -238,9 +238,9 @@ def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
         # Curves of several events are more than arms: only where each arm is a curve has it its colour.
         own = colour if "at_risk" not in estimates.summary else INK
         axes.text(-0.09, top - step * row, name, transform=axes.transAxes, size=9.5, color=own, ha="right", va="center")
-        for place in range(0, len(begins), every):
-            text = _at_risk(counts[place]) if place < len(counts) else UNKNOWN
-            where = begins[place] / max(ends[-1], 1e-300)
+        for index in range(0, len(begins), every):
+            text = _at_risk(counts[index]) if index < len(counts) else UNKNOWN
+            where = begins[index] / max(ends[-1], 1e-300)
             axes.text(where, top - step * row, text, transform=axes.transAxes, size=9.5, color=INK, ha="center", va="center")
 
 
@@ -251,10 +251,10 @@ def _at_risk(count: float | None) -> str:
 def _roc(answer: Answer) -> tuple[Figure, str] | None:
     estimates = answer.estimates
     kinds: dict[str, dict[str, int]] = {}
-    for place, term in enumerate(estimates.terms):
+    for index, term in enumerate(estimates.terms):
         edge, colon, kind = term.rpartition(":")
-        if colon and math.isfinite(estimates.value[place]):
-            kinds.setdefault(kind, {})[edge] = place
+        if colon and math.isfinite(estimates.value[index]):
+            kinds.setdefault(kind, {})[edge] = index
     both = [edge for edge in kinds.get("sensitivity", {}) if edge in kinds.get("specificity", {})]
     if len(both) < 2:
         return None
@@ -322,8 +322,8 @@ def _monotone(values: Array, rising: int) -> Array:
     return monotone
 
 
-def _upright(axes: Axes, place: float, ends: Array, width: float) -> None:
-    axes.plot([place, place], ends, color=ESTIMATE, linewidth=width, solid_capstyle="butt")
+def _upright(axes: Axes, position: float, ends: Array, width: float) -> None:
+    axes.plot([position, position], ends, color=ESTIMATE, linewidth=width, solid_capstyle="butt")
 
 
 def _from(term: str) -> str:

@@ -230,15 +230,15 @@ class _View:
         for world in (0, 1):
             self._observe(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)
         shifts, _ = self.maps(target)
-        for place, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
-            if place not in seen[0]:
+            if index not in seen[0]:
                 raise self._never_sent(int(row))
-            share = float(seen[1][place][0] - seen[0][place][0]) / self._change
-            if abs(share - shifts[place]) > _SAME * (1.0 + abs(shifts[place])) + self._rounding / self._change:
+            share = float(seen[1][index][0] - seen[0][index][0]) / self._change
+            if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self._change:
                 raise ProtocolFailure(
                     f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
-                    f"{shifts[place]:.6g}: the certificate does not describe this build"
+                    f"{shifts[index]:.6g}: the certificate does not describe this build"
                 )
 
     @property
@@ -286,9 +286,9 @@ class _View:
     def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
         total = np.zeros(values.shape[1])
 
-        def take(place: int, vector: Vector) -> None:
+        def take(index: int, vector: Vector) -> None:
             nonlocal total
-            total = total + weights[place] * vector
+            total = total + weights[index] * vector
 
         self._observe(values, noise, take)
         return total
@@ -308,14 +308,14 @@ class _View:
 
     def _observe(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
         """Run the machines; pass on what the adversary sees, with its place in ``rows``."""
-        place_of = {int(row): place for place, row in enumerate(self.rows)}
+        place_of = {int(row): index for index, row in enumerate(self.rows)}
         rows, corrupt, protocol = _Rows(self.transcript), self.adversary.corrupt, self.execution.protocol
 
         def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool, delivered: bool) -> None:
             row = rows.next(sender, round_, delivered)
-            place = None if row is None else place_of.get(row)
-            if place is not None:
-                take(place, vector)
+            index = None if row is None else place_of.get(row)
+            if index is not None:
+                take(index, vector)
             elif exposed and sender not in corrupt:
                 raise ProtocolFailure(
                     f"party {sender} shows the adversary a message in round {round_} that the declared transcript does not have: "
@@ -481,6 +481,6 @@ def _p_gaussian(estimate: float, mu: float, trials: int) -> float:
     if math.isinf(estimate):
         return 0.0
     freedom, scale = 2 * trials - 2, math.sqrt(trials / 2)
-    place = estimate * scale
-    z = (place * (1 - 1 / (4 * freedom)) - mu * scale) / math.sqrt(1 + place * place / (2 * freedom))
+    distance = estimate * scale
+    z = (distance * (1 - 1 / (4 * freedom)) - mu * scale) / math.sqrt(1 + distance * distance / (2 * freedom))
     return math.exp(float(log_ndtr(-z)))

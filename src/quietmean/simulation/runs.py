@@ -50,9 +50,9 @@ class SimulationResult(Tabular):
         """One row for each run that finished and each coordinate, in the units of the encoded values."""
         pairs = zip(self.estimates, self.truth, strict=True)
         return [
-            {"run": run, "coordinate": place, "estimate": float(estimate), "truth": float(truth)}
+            {"run": run, "coordinate": index, "estimate": float(estimate), "truth": float(truth)}
             for run, (estimates, truths) in enumerate(pairs)
-            for place, (estimate, truth) in enumerate(zip(estimates, truths, strict=True))
+            for index, (estimate, truth) in enumerate(zip(estimates, truths, strict=True))
         ]
 
     @cached_property

@@ -55,8 +55,8 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
 def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
     """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
     scores = ndtri((places + 0.5) / _ROWS)
-    for place in range(1, scores.shape[1]):
-        scores[:, place] = relation * scores[:, place - 1] + math.sqrt(1 - relation**2) * scores[:, place]
+    for column in range(1, scores.shape[1]):
+        scores[:, column] = relation * scores[:, column - 1] + math.sqrt(1 - relation**2) * scores[:, column]
     return scores.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
 
 

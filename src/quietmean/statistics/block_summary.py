@@ -72,8 +72,8 @@ def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tupl
 
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:
     """Of one group (by its place), or None where noise hides whether anything is present there."""
-    place = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))
-    quantities, covariance = released.mean(feature)[place], released.covariance(feature)[place, place]
+    entries = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))
+    quantities, covariance = released.mean(feature)[entries], released.covariance(feature)[entries, entries]
     part = float(quantities[0])
     if part <= LEAST_PRESENT * math.sqrt(max(covariance[0, 0], 0.0)):
         return None

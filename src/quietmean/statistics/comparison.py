@@ -89,8 +89,8 @@ def log_rank(curves: Curves) -> HypothesisTest | None:
     risk = np.array([curve.at_risk for curve in curves.each])
     events = np.array([curve.events for curve in curves.each])
     score, sampling, slopes = np.zeros(arms), np.zeros((arms, arms)), np.zeros((arms, arms * size))
-    for place in range(len(curves.bins)):
-        r, d = risk[:, place], events[:, place]
+    for bin_index in range(len(curves.bins)):
+        r, d = risk[:, bin_index], events[:, bin_index]
         total, died = float(r.sum()), float(d.sum())
         part = r / total
         score += d - died * part
@@ -100,8 +100,8 @@ def log_rank(curves: Curves) -> HypothesisTest | None:
         own, by_risk = np.eye(arms) - part[:, None], -died * (np.eye(arms) / total - part[:, None] / total)
         for arm, curve in enumerate(curves.each):
             block = slice(arm * size, (arm + 1) * size)
-            slopes[:, block] += by_risk[:, arm, None] * curve.risk_slopes[place]
-            slopes[:, arm * size + place] += own[:, arm]
+            slopes[:, block] += by_risk[:, arm, None] * curve.risk_slopes[bin_index]
+            slopes[:, arm * size + bin_index] += own[:, arm]
     free = slice(0, arms - 1)
     covariance = (sampling + slopes @ curves.noise @ slopes.T)[free, free]
     statistic = float(score[free] @ np.linalg.pinv(covariance, hermitian=True) @ score[free])

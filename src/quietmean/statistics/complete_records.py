@@ -52,7 +52,7 @@ class OfColumns(Statistic):
 
     def _terms_with(self, column: Column, pairs: Iterable[tuple[int, int]]) -> tuple[str, ...]:
         """Those that have this column in them."""
-        return self._terms(pair for pair in pairs if column.name in [self.columns[place] for place in pair])
+        return self._terms(pair for pair in pairs if column.name in [self.columns[index] for index in pair])
 
     def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
         """Of the columns, in their order; None where noise hides whether any record is complete."""

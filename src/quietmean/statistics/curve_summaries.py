@@ -72,9 +72,9 @@ def _crossing(bins: TimeBins, values: Array, level: float) -> float:
     below = np.nonzero(values <= level + _CLOSE)[0]
     if not len(below):
         return math.inf
-    place = int(below[0])
-    before = float(values[place - 1]) if place else 1.0
-    return bins.within(place, min(max((before - level) / (before - float(values[place])), _CLOSE), 1.0))
+    bin_index = int(below[0])
+    before = float(values[bin_index - 1]) if bin_index else 1.0
+    return bins.within(bin_index, min(max((before - level) / (before - float(values[bin_index])), _CLOSE), 1.0))
 
 
 def _reached(curve: Curve, low: Array, high: Array, level: float) -> Interval:

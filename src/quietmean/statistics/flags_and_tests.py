@@ -59,8 +59,8 @@ def merged(flags: Iterable[Flag]) -> tuple[Flag, ...]:
     Flags with an upper end of their own stay apart.
     """
     alike: dict[tuple[str, str, int], list[Flag]] = {}
-    for place, flag in enumerate(flags):
-        apart = place if flag.upper is not None or not flag.about else -1
+    for index, flag in enumerate(flags):
+        apart = index if flag.upper is not None or not flag.about else -1
         alike.setdefault((flag.code, flag.text, apart), []).append(flag)
     return tuple(_one(group) for group in alike.values())
 

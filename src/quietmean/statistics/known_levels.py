@@ -54,15 +54,15 @@ class KnownMargins:
             inside[np.ix_(*kept)] = 1.0
             lost = False
             for axis in (0, 1):
-                for place in list(kept[axis]):
+                for level in list(kept[axis]):
                     weights = np.zeros(shape)
-                    weights[(place, slice(None)) if axis == 0 else (slice(None), place)] = 1.0
+                    weights[(level, slice(None)) if axis == 0 else (slice(None), level)] = 1.0
                     weights *= inside
                     count = float((weights * table).sum())
                     error = math.sqrt(max(float(weights.ravel() @ noise @ weights.ravel()), 0.0))
                     if is_hidden(count, error):
-                        kept[axis].remove(place)
-                        hidden[axis][place] = most_of(count, error, records)
+                        kept[axis].remove(level)
+                        hidden[axis][level] = most_of(count, error, records)
                         lost = True
             if not lost:
                 return cls(kept[0], kept[1], hidden[0], hidden[1])
@@ -92,7 +92,7 @@ class KnownLevels:
     def of(cls, released: Released, feature: Moments, declared: Sequence[Vertex]) -> KnownLevels:
         quantities, noise = released.mean(feature), released.covariance(feature)
         unit = np.eye(feature.size)
-        alone = {other: unit[1 + place] for place, (constant, other) in enumerate(feature.edges) if constant is None}
+        alone = {other: unit[1 + index] for index, (constant, other) in enumerate(feature.edges) if constant is None}
         kept: list[Vertex] = []
         flags: list[Flag] = []
         for column in dict.fromkeys(vertex.column for vertex in declared):
@@ -110,17 +110,17 @@ class KnownLevels:
                 )
                 for reader in readers
             ]
-            visible = [place for place, count in enumerate(counts) if not is_hidden(*count)]
-            stay = [own[place - 1] for place in visible[1:]]
+            visible = [index for index, count in enumerate(counts) if not is_hidden(*count)]
+            stay = [own[index - 1] for index in visible[1:]]
             kept += stay
             names = tuple(vertex.name for vertex in own)
-            for place, level in enumerate(column.categories):
-                if place in visible:
+            for index, level in enumerate(column.categories):
+                if index in visible:
                     continue
-                upper = most_of(*counts[place], released.weight)
+                upper = most_of(*counts[index], released.weight)
                 what = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
-                if place:
-                    flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[place - 1],), upper))
+                if index:
+                    flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[index - 1],), upper))
                 elif stay:
                     others = f"coefficients are against {column.categories[visible[0]]}"
                     flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: {others}", names, upper))

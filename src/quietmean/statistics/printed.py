@@ -148,7 +148,7 @@ def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
         "flags": [", ".join(term.flags) for term in terms],
     }
     kept = {head: texts for head, texts in columns.items() if any(texts)}
-    return [{head: texts[place] for head, texts in kept.items()} for place in range(len(terms))]
+    return [{head: texts[row] for head, texts in kept.items()} for row in range(len(terms))]
 
 
 def names_in(document: Mapping[str, Any]) -> set[str]:

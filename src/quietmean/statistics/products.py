@@ -75,8 +75,8 @@ class CentredMoments:
 def _readers(feature: Moments, vertices: tuple[Vertex, ...]) -> Array:
     """Weights of the quantities in the mean of each product of 1 and the vertices, shape (k + 1, k + 1, q)."""
     unit = np.eye(feature.size)
-    edges = {frozenset(edge): unit[1 + place] for place, edge in enumerate(feature.edges)}
-    squares = {vertex: unit[1 + len(feature.edges) + place] for place, vertex in enumerate(feature.numbers)}
+    edges = {frozenset(edge): unit[1 + index] for index, edge in enumerate(feature.edges)}
+    squares = {vertex: unit[1 + len(feature.edges) + index] for index, vertex in enumerate(feature.numbers)}
     alone = [edges[frozenset((None, vertex))] for vertex in vertices]
     readers = np.zeros((len(vertices) + 1, len(vertices) + 1, feature.size))
     readers[0, 0] = unit[0]

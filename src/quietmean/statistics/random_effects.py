@@ -161,7 +161,7 @@ class AcrossSites:
             (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
             own = spread(slope, np.diag(noises))
         else:
-            own = float(noise([place for place, site in enumerate(sites) if site.known])[1])
+            own = float(noise([index for index, site in enumerate(sites) if site.known])[1])
         rest = max(pooled.random_variance - own, 0.0)
         if ratio:
             row = Row.ratio(term, pooled.random, own, rest, pooled.degrees)
@@ -198,7 +198,7 @@ class Means:
 
     def of(self, group: int = 0) -> list[Site]:
         """Those of one group."""
-        summaries = [summary(self.released, self.block, group * self.sites + place) for place in range(self.sites)]
+        summaries = [summary(self.released, self.block, group * self.sites + site) for site in range(self.sites)]
         rounding = _ROUNDING * self.block.column.width**2
         # Of a variance that is no more than rounding nothing can be said.
         return [
@@ -213,8 +213,8 @@ class Means:
 
         The noise moves means, and by the sites' variances of sampling their weights.
         """
-        cells = [group * self.sites + place for group in groups for place in known_sites]
-        sites = [self.of(group)[place] for group in groups for place in known_sites]
+        cells = [group * self.sites + known_site for group in groups for known_site in known_sites]
+        sites = [self.of(group)[known_site] for group in groups for known_site in known_sites]
         noises = np.array([site.noise for site in sites]).reshape(len(groups), -1)
         places = np.concatenate([np.arange(BLOCK_SIZE * cell, BLOCK_SIZE * cell + 3) for cell in cells])
         half = self.block.column.width / 2

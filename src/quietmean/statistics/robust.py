@@ -104,9 +104,9 @@ def _readers(feature: Moments, one: Vertex, other: Vertex) -> dict[tuple[int, in
     readers = {}
     for first, second in product(range(5), repeat=2):
         powers = {one: first % 2 if one.level is not None else first, other: second}
-        place = feature.place_of({vertex: power for vertex, power in powers.items() if power})
-        if first + second <= _MOST_POWERS and place is not None:
-            readers[first, second] = np.eye(feature.size)[place]
+        index = feature.place_of({vertex: power for vertex, power in powers.items() if power})
+        if first + second <= _MOST_POWERS and index is not None:
+            readers[first, second] = np.eye(feature.size)[index]
     return readers
 
 

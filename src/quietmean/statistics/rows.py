@@ -202,8 +202,8 @@ def slopes_of(function: Callable[[Array], Array], at: Array) -> Array:
     """The derivatives (terms, q) of a smooth function of quantities (q,), by central differences."""
     steps = _NUDGE * np.maximum(np.abs(at), 1e-3)
     columns = []
-    for place, step in enumerate(steps.tolist()):
-        moved = np.eye(len(at))[place] * step
+    for index, step in enumerate(steps.tolist()):
+        moved = np.eye(len(at))[index] * step
         columns.append((function(at + moved) - function(at - moved)) / (2 * step))
     slopes: Array = np.column_stack(columns)
     return slopes

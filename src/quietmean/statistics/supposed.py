@@ -54,8 +54,8 @@ class Supposed:
 
         drawn = qmc.Sobol(2 * count + _SPARE, scramble=True, rng=_SEED).random_base2(ROWS.bit_length() - 1)
         drawn = np.clip(drawn, 0.5 / ROWS, 1 - 0.5 / ROWS)
-        self._drawn = {column.name: drawn[:, place] for place, column in enumerate(columns)}
-        self._missing = {column.name: drawn[:, count + place] for place, column in enumerate(columns)}
+        self._drawn = {column.name: drawn[:, index] for index, column in enumerate(columns)}
+        self._missing = {column.name: drawn[:, count + index] for index, column in enumerate(columns)}
         self.chance, self.other_chance, self.third_chance = drawn[:, 2 * count :].T
         self.values: dict[str, Array] = {}
         for column in columns:
@@ -161,8 +161,8 @@ class Supposed:
         end = np.minimum(-np.log(self.other_chance) / leaving if leaving > 0 else math.inf, own.high)
         happened = first <= end
         self.values[time] = np.minimum(first, end)
-        events = [place for place in range(len(levels)) if place != censored]
-        weights = np.array([causes.guess[place] for place in events] if causes.guess else [1.0] * len(events))
+        events = [level for level in range(len(levels)) if level != censored]
+        weights = np.array([causes.guess[level] for level in events] if causes.guess else [1.0] * len(events))
         which = np.searchsorted(np.cumsum(weights / weights.sum()), self.third_chance, side="right")
         self.values[event] = np.where(happened, np.array(events)[np.minimum(which, len(events) - 1)], censored).astype(np.float64)
 

@@ -151,9 +151,9 @@ class Curve:
         """Changes of survival, (usable, m), from those of the part that survives each bin."""
         before, kept = 1.0, 1 - self.events[: self.usable] / self.at_risk[: self.usable]
         total, accumulated = np.zeros(changes.shape[1]), np.zeros_like(changes)
-        for place, part in enumerate(kept.tolist()):
-            total = total * part + before * changes[place]
-            accumulated[place], before = total, before * part
+        for bin_index, part in enumerate(kept.tolist()):
+            total = total * part + before * changes[bin_index]
+            accumulated[bin_index], before = total, before * part
         return accumulated
 
     @cached_property

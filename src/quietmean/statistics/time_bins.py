@@ -75,11 +75,11 @@ class TimeBins:
         """The mean time of events that are spread evenly."""
         return (self.first + self.last) / 2
 
-    def within(self, place: int, part: float) -> float:
+    def within(self, bin_index: int, part: float) -> float:
         """When ``part`` of the events of a bin, above 0 and at most 1, have happened."""
-        first, numbers = float(self.first[place]), float(self.numbers[place])
+        first, numbers = float(self.first[bin_index]), float(self.numbers[bin_index])
         if math.isinf(numbers):
-            return first + part * float(self.last[place] - first)
+            return first + part * float(self.last[bin_index] - first)
         return first + max(math.ceil(part * numbers - 1e-9), 1) - 1
 
     def until(self, count: int) -> TimeBins:

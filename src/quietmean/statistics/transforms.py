@@ -101,7 +101,7 @@ class Transform:
     @cached_property
     def _quoted(self) -> dict[str, str]:
         """The names between backquotes, by a plain word that stands for each."""
-        return {f"quoted_{place}_": name for place, name in enumerate(_QUOTED.findall(self.text))}
+        return {f"quoted_{number}_": name for number, name in enumerate(_QUOTED.findall(self.text))}
 
     @cached_property
     def _tree(self) -> ast.expr:

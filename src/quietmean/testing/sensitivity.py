@@ -33,8 +33,8 @@ def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, st
         distance, grown = -1.0, 0.0
         while grown > distance:
             distance = grown
-            for place, values in enumerate(choices):
-                grown, pair = _improved(workload, pair, place, values, step)
+            for column_index, values in enumerate(choices):
+                grown, pair = _improved(workload, pair, column_index, values, step)
         if grown > best:
             best, farthest = grown, pair.copy()
     return best, farthest
@@ -53,9 +53,9 @@ def longest_record(workload: Workload, *, restarts: int = 6, seed: int = 0, step
         grown = 0.0
         while grown > length:
             length = grown
-            for place, values in enumerate(choices):
+            for column_index, values in enumerate(choices):
                 varied = np.tile(record, (len(values), 1))
-                varied[:, place] = values
+                varied[:, column_index] = values
                 lengths = np.linalg.norm(workload.of_records(varied, step=step), axis=1)
                 record, grown = varied[int(lengths.argmax())], float(lengths.max())
         if grown > best:
@@ -93,18 +93,18 @@ def _start(workload: Workload, choices: list[Array], stream: BitStream, step: fl
     return records[[farthest, _PAIRS + farthest]]
 
 
-def _improved(workload: Workload, pair: Array, place: int, values: Array, step: float) -> tuple[float, Array]:
+def _improved(workload: Workload, pair: Array, column: int, values: Array, step: float) -> tuple[float, Array]:
     """The best two of ``values`` for one column of the pair, and the distance that they give."""
     sides = []
     for record in pair:
         varied = np.tile(record, (len(values), 1))
-        varied[:, place] = values
+        varied[:, column] = values
         sides.append(workload.of_records(varied, step=step))
     first_vectors, second_vectors = sides
     squares = (first_vectors**2).sum(axis=1)[:, None] + (second_vectors**2).sum(axis=1) - 2 * first_vectors @ second_vectors.T
     first, second = np.unravel_index(int(squares.argmax()), squares.shape)
     better = pair.copy()
-    better[:, place] = values[first], values[second]
+    better[:, column] = values[first], values[second]
     # Once more without cancellation.
     return float(np.linalg.norm(first_vectors[first] - second_vectors[second])), better
 

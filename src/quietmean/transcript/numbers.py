@@ -154,8 +154,8 @@ class SharedTerms:
         few: Any
         if height * count <= weights.to.size:
             # Few rows of many terms: added up in place of sorted.
-            rows, place = np.nonzero(used)[0], np.cumsum(used)[weights.to] - 1
-            few = np.bincount(place * count + weights.source, weights.weight, height * count).reshape(height, count)
+            rows, index_of = np.nonzero(used)[0], np.cumsum(used)[weights.to] - 1
+            few = np.bincount(index_of * count + weights.source, weights.weight, height * count).reshape(height, count)
             left = np.nonzero(few.any(axis=0))[0]
             few = few[:, left]
         else:

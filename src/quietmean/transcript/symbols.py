@@ -51,9 +51,9 @@ class Entries(NamedTuple):
         weight = self.weight * (factor[self.row] if isinstance(factor, np.ndarray) else factor)
         return Entries(self.row, self.column, weight, self.single)
 
-    def taken(self, place: Ints) -> Entries:
+    def taken(self, index: Ints) -> Entries:
         """Those at places in rising order."""
-        return Entries(self.row[place], self.column[place], self.weight[place], self.single)
+        return Entries(self.row[index], self.column[index], self.weight[index], self.single)
 
     def moved(self, flow: Flow) -> Entries:
         """Those of the product with the flow."""
@@ -61,15 +61,15 @@ class Entries(NamedTuple):
         if self.single and self.row.size == size:
             return Entries(to, self.column[source], weight * self.weight[source])
         if self.single:
-            place = _places(self.row, size)[source]
-            there = (place >= 0).nonzero()[0]
-            place = place[there]
-            return Entries(to[there], self.column[place], weight[there] * self.weight[place])
+            index = _places(self.row, size)[source]
+            there = (index >= 0).nonzero()[0]
+            index = index[there]
+            return Entries(to[there], self.column[index], weight[there] * self.weight[index])
         if (np.bincount(source, minlength=size)[self.row] == 1).all():
             # As what parties keep that are offline: every row goes to one place.
-            place = np.empty(size, dtype=np.int64)
-            place[source] = np.arange(source.size)
-            taken = place[self.row]
+            index = np.empty(size, dtype=np.int64)
+            index[source] = np.arange(source.size)
+            taken = index[self.row]
             return Entries(to[taken], self.column, weight[taken] * self.weight)
         return self._moved_in_runs(flow)
 
@@ -252,11 +252,11 @@ class SymbolicReading(Reading):
 
 def _places(rows: Ints, size: int, first: int = 0) -> Ints:
     """``first`` plus the place of each row in ``rows``, shape (size,), -1 where it has none."""
-    place = np.arange(first, first + rows.size)
+    index = np.arange(first, first + rows.size)
     if rows.size == size:
-        return place
+        return index
     places = np.full(size, -1)
-    places[rows] = place
+    places[rows] = index
     return places
 
 

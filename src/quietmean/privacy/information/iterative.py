@@ -78,9 +78,9 @@ def _all_by_rounds(transcript: Transcript, adversary: Adversary, sensitivity: fl
 
 def _exactly(transcript: Transcript, adversary: Adversary, sensitivity: float, parties: Sequence[int]) -> list[Bound]:
     information = information_matrix(transcript, adversary)
-    place = {party: number for number, party in enumerate(information.honest)}
+    index_of = {party: number for number, party in enumerate(information.honest)}
     mu, upper = information.mu(sensitivity), information.mu_upper(sensitivity)
-    bounds = [(float(mu[place[party]]), float(upper[place[party]])) for party in parties]
+    bounds = [(float(mu[index_of[party]]), float(upper[index_of[party]])) for party in parties]
     if not information.exact:
         return [Bound(0.0, value, top) for value, top in bounds]
     return [Bound.exact(value) if value == top else Bound(2.0 * value - top, value, top) for value, top in bounds]

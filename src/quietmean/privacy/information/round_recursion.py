@@ -99,9 +99,9 @@ def posterior(
     hidden = (structure.own_noise >= 0) & (structure.own_size != 0)
     hidden[hidden] = ~view.noise[structure.own_noise[hidden]]
     unit = float(np.sqrt(prior))
-    place = np.full(structure.transcript.parties, -1, dtype=np.int64)
-    place[honest] = np.arange(honest.size)
-    seen = _Seen(view.messages, hidden, structure.own_size / unit, unit, place)
+    index_of = np.full(structure.transcript.parties, -1, dtype=np.int64)
+    index_of[honest] = np.arange(honest.size)
+    seen = _Seen(view.messages, hidden, structure.own_size / unit, unit, index_of)
     state = _State(structure, honest.size, diagonal_only)
     for number, step in enumerate(structure.steps):
         state.advance(step, seen)
@@ -204,7 +204,7 @@ class _State:
         self.values = variance
 
 
-def _transition(step: MessageBatch, seen: _Seen, place: Ints) -> tuple[Entries, Entries, Entries]:
+def _transition(step: MessageBatch, seen: _Seen, index_of: Ints) -> tuple[Entries, Entries, Entries]:
     """New messages from earlier ones without their noise, from hidden noise, and from honest values.
 
     An unseen message enters with its noise. A seen message is a constant; if its own noise is used again, the message determines
@@ -216,7 +216,8 @@ def _transition(step: MessageBatch, seen: _Seen, place: Ints) -> tuple[Entries, 
     unseen, reuse_unseen = ~seen.message[used], ~seen.message[owner] & seen.hidden[owner]
     reuse_seen = seen.message[owner] & seen.hidden[owner]
     states = _joined(
-        (row[unseen], place[used[unseen]], weight[unseen]), (again[reuse_seen], place[owner[reuse_seen]], -reuse[reuse_seen])
+        (row[unseen], index_of[used[unseen]], weight[unseen]),
+        (again[reuse_seen], index_of[owner[reuse_seen]], -reuse[reuse_seen]),
     )
     states[2][unseen.sum() :] /= seen.size[owner[reuse_seen]]
     noisy = unseen & seen.hidden[used]

@@ -135,13 +135,13 @@ def _steps(
     created: Ints, carries: NDArray[np.bool_], dependence: Entries, reuse: Entries, values: Entries
 ) -> tuple[MessageBatch, ...]:
     steps = []
-    place = np.zeros(created.size, dtype=np.int64)
+    row_of = np.zeros(created.size, dtype=np.int64)
     for number in np.unique(created[~carries]):
         rows = np.nonzero((created == number) & ~carries)[0]
-        place[rows] = np.arange(rows.size)
+        row_of[rows] = np.arange(rows.size)
         parts = []
         for row, column, weight in (dependence, reuse, values):
             here = (created[row] == number) & ~carries[row]
-            parts.append((place[row[here]], column[here], weight[here]))
+            parts.append((row_of[row[here]], column[here], weight[here]))
         steps.append(MessageBatch(rows, *parts))
     return tuple(steps)

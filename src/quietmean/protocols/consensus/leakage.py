@@ -44,12 +44,12 @@ def _honest_labels(parameters: ConsensusParameters, corrupt: Collection[PartyId]
 def hiding_covariance(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> Array:
     """Covariance of the noise over all honest values, in rising order of the parties: shape (n_H, n_H)."""
     honest, _ = _honest_labels(parameters, corrupt)
-    place = np.full(parameters.parties, -1)
-    place[honest] = np.arange(honest.size)
+    index_of = np.full(parameters.parties, -1)
+    index_of[honest] = np.arange(honest.size)
     variance = parameters.deviations**2
     total = variance.sum(axis=1)
     shared = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
-    ends = place[parameters.edges]
+    ends = index_of[parameters.edges]
     inside = (ends >= 0).all(axis=1)
     (first, second), weight = ends[inside].T, shared[inside]
     covariance = np.zeros((honest.size, honest.size))

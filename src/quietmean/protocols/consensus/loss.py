@@ -147,10 +147,10 @@ class ConsensusLossConversion(GridLossConversion):
 
     def _covariance(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
         """sigma_local^2 I + L, shape (n_H, n_H)."""
-        place = {party: row for row, party in enumerate(honest)}
+        index_of = {party: row for row, party in enumerate(honest)}
         covariance = np.eye(len(honest)) * self._own**2
         for (low, high), weight in zip(self._edges[hiding].tolist(), self._weights[hiding].tolist(), strict=True):
-            first, second = place[low], place[high]
+            first, second = index_of[low], index_of[high]
             covariance[[first, second], [first, second]] += weight
             covariance[[first, second], [second, first]] -= weight
         return covariance

@@ -297,12 +297,12 @@ class Links:
         sender = np.concatenate([edges[:, 0], edges[:, 1]])
         receiver = np.concatenate([edges[:, 1], edges[:, 0]])
         order = np.lexsort((receiver, sender))
-        place = np.argsort(order)
+        rank_of = np.argsort(order)
         other = np.concatenate([np.arange(len(edges)) + len(edges), np.arange(len(edges))])
         sign = np.repeat([1.0, -1.0], len(edges))
         first = np.concatenate([[0], np.cumsum(np.bincount(sender, minlength=parties))])
         sigma = np.concatenate([sigma_z[:, 0], sigma_z[:, 1]])
-        return cls(sender[order], receiver[order], sign[order], place[other[order]], sigma[order], first)
+        return cls(sender[order], receiver[order], sign[order], rank_of[other[order]], sigma[order], first)
 
     def __len__(self) -> int:
         return len(self.sender)

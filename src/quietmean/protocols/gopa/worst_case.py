@@ -47,9 +47,9 @@ def _padded(schedule: Schedule, added: Mask, hidden: Array) -> Array:
     party = schedule.pairs[pair, end]
     order = np.argsort(party, kind="stable")
     degree = np.bincount(party, minlength=schedule.parties)
-    place = np.arange(party.size) - np.repeat(np.cumsum(degree) - degree, degree)
+    column = np.arange(party.size) - np.repeat(np.cumsum(degree) - degree, degree)
     rows = np.zeros((schedule.parties, int(degree.max(initial=0))))
-    rows[party[order], place] = hidden[pair[order]]
+    rows[party[order], column] = hidden[pair[order]]
     return rows
 
 

@@ -51,7 +51,7 @@ def branch_and_bound(shares: HiddenShares, bound_before: Array, size: int, effor
         return bound_before
     costs = HandingOver(shares)
     values: dict[frozenset[PartyId], Array] = {}
-    order = [able[place] for place in BitStream(Seed.public("branches")).permutation(len(able)).tolist()]
+    order = [able[index] for index in BitStream(Seed.public("branches")).permutation(len(able)).tolist()]
     count = min(len(able), size + _MORE_GROUPS)
     groups = [tuple(order[first::count]) for first in range(count)]
     open_: list[tuple[float, int, tuple[Group, ...], Array]] = []
@@ -131,8 +131,8 @@ class HandingOver:
         taken = (solved**2).sum(axis=0)
         # Of its own ways a member has those without any other of them.
         shared = _below(factor, self._quadratic[np.ix_(free, once)])
-        for place, party in enumerate(members):
-            own = np.nonzero(touched[once, place])[0]
+        for index, party in enumerate(members):
+            own = np.nonzero(touched[once, index])[0]
             if len(own):
                 across, ways = shared[:, own], once[own]
                 left = cholesky(self._quadratic[np.ix_(ways, ways)] - across.T @ across, lower=True, check_finite=False)

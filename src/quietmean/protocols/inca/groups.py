@@ -85,13 +85,13 @@ def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: i
     fits += 0.25 * near + 0.5 * stream.uniform(shares.parties)
     left = np.zeros(shares.parties, dtype=np.bool_)
     left[order[count:]] = True
-    for place in itertools.cycle(range(count)):
+    for group in itertools.cycle(range(count)):
         if not left.any():
             return groups
-        best = int(np.argmax(np.where(left, fits[place], -np.inf)))
+        best = int(np.argmax(np.where(left, fits[group], -np.inf)))
         left[best] = False
-        groups[place].append(best)
-        fits[place] += shares.exchanged[best]
+        groups[group].append(best)
+        fits[group] += shares.exchanged[best]
     return groups
 
 
@@ -194,15 +194,15 @@ def _handed(shares: HiddenShares, party: PartyId, group: list[PartyId], inside: 
     """U_g (rounds online, columns), the best columns of a group."""
     own = np.nonzero(inside[shares.ways[party]])[0]
     ways = np.nonzero(inside)[0]
-    place = np.full(len(inside), -1)
-    place[ways] = np.arange(len(ways))
+    index_of = np.full(len(inside), -1)
+    index_of[ways] = np.arange(len(ways))
     costs = np.zeros((len(ways), len(ways)))
     for member in group:
         used = np.nonzero(inside[shares.ways[member]])[0]
-        rows = place[shares.ways[member][used]]
+        rows = index_of[shares.ways[member][used]]
         costs[np.ix_(rows, rows)] += shares.costs[member][np.ix_(used, used)]
     costs[np.diag_indices_from(costs)] += ridge
-    rows = place[shares.ways[party][own]]
+    rows = index_of[shares.ways[party][own]]
     units = np.zeros((len(ways), len(own)))
     units[rows, np.arange(len(own))] = 1.0
     solved = np.linalg.solve(costs, units)

@@ -102,13 +102,13 @@ class HiddenShares:
         delivered, is_forgotten = trace.delivered(schedule), forgotten(trace)
         members: list[list[PartyId]] = []
         changes: list[dict[int, list[tuple[int, float]]]] = [{} for _ in range(self.parties)]
-        for place, sender in np.argwhere(trace.online[1:] & (self._turns[1:] > 0)).tolist():
-            round_ = place + 1
+        for round_index, sender in np.argwhere(trace.online[1:] & (self._turns[1:] > 0)).tolist():
+            round_ = round_index + 1
             everybody = [sender, *schedule.recipients(round_, sender)]
             if (round_, sender) in settled or not self.hiding[everybody].all():
                 continue
-            used = schedule.neighbours[place, sender, np.nonzero(delivered[place, sender])[0]].tolist()
-            way, parts = len(members), int(schedule.out_degree[place, sender]) + 1
+            used = schedule.neighbours[round_index, sender, np.nonzero(delivered[round_index, sender])[0]].tolist()
+            way, parts = len(members), int(schedule.out_degree[round_index, sender]) + 1
             turn = int(self._turns[round_, sender])
             own = changes[sender].setdefault(way, [(turn - 1, float(parts))])
             if not is_forgotten[round_, sender]:

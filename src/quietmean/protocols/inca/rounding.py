@@ -65,10 +65,10 @@ def _of_shares(costs: _Costs, schedule: Schedule, trace: ExecutionTrace) -> floa
         kept = 1.0 - acknowledged[later - 1, holders].sum(axis=1) / parts
         own = costs.of(holders, round_, round_) + kept**2 * costs.of(holders, later, later)
         own -= 2.0 * kept * costs.of(holders, round_, later)
-        for place, (holder, sent) in enumerate(zip(holders.tolist(), later.tolist(), strict=True)):
+        for index, (holder, sent) in enumerate(zip(holders.tolist(), later.tolist(), strict=True)):
             if (sent, holder) in settled:
-                taken_out = [(back, 1.0 / parts[place]) for back in settled[sent, holder]]
-                own[place] = costs.of_changes(holder, [(round_, 1.0), (sent, -kept[place]), *taken_out])
+                taken_out = [(back, 1.0 / parts[index]) for back in settled[sent, holder]]
+                own[index] = costs.of_changes(holder, [(round_, 1.0), (sent, -kept[index]), *taken_out])
         total += float((parts**2 * own).sum())
         rows, slots = np.nonzero(delivered[later - 1, holders])
         receivers = schedule.neighbours[later[rows] - 1, holders[rows], slots].astype(np.int64)

@@ -132,12 +132,12 @@ class Stars:
         # The ways in which each party takes part: (sender, round, receivers that used the share).
         self._ways: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(schedule.parties)]
         delivered = trace.delivered(schedule)
-        for place, sender in np.argwhere(delivered.any(axis=2)).tolist():
-            used = schedule.neighbours[place, sender, np.nonzero(delivered[place, sender])[0]].tolist()
-            if (place + 1, sender) in self._settled:
+        for round_index, sender in np.argwhere(delivered.any(axis=2)).tolist():
+            used = schedule.neighbours[round_index, sender, np.nonzero(delivered[round_index, sender])[0]].tolist()
+            if (round_index + 1, sender) in self._settled:
                 continue
             for party in (sender, *used):
-                self._ways[party].append((sender, place + 1, used))
+                self._ways[party].append((sender, round_index + 1, used))
 
     def of(self, party: int) -> Star:
         portion = self._parameters.injections.portion[: int(self._trace.online[:, party].sum())]

@@ -43,8 +43,8 @@ def uniform(stream: BitStream, count: int, prime: int) -> Residues:
     words = words_for(prime)
     drawn = stream.words(words * count).reshape(count, words) % modulus
     total = drawn[:, 0]
-    for place in range(1, words):
-        total = (total + drawn[:, place] * np.uint64(pow(2, _WORD_BITS * place, prime))) % modulus
+    for word in range(1, words):
+        total = (total + drawn[:, word] * np.uint64(pow(2, _WORD_BITS * word, prime))) % modulus
     return total.astype(np.uint32)
 
 

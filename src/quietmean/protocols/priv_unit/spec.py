@@ -116,11 +116,11 @@ def report(parameters: PrivUnitParameters, direction: Vector, stream: BitStream)
     truncated Gaussian comes from 53 bits by the inverse distribution function (relative accuracy about 1e-15), so that it stops
     short of a tail of probability 2^-54 on either side. As everywhere here, floating point numbers stand in for real ones.
     """
-    choice, place = (stream.uniform(2) + 2.0**-54).tolist()
+    choice, quantile = (stream.uniform(2) + 2.0**-54).tolist()
     if choice < parameters.probability:
-        along = max(-_NORMAL.inv_cdf(parameters.beyond * place), parameters.gamma)
+        along = max(-_NORMAL.inv_cdf(parameters.beyond * quantile), parameters.gamma)
     else:
-        along = min(_NORMAL.inv_cdf(parameters.below * place), parameters.gamma)
+        along = min(_NORMAL.inv_cdf(parameters.below * quantile), parameters.gamma)
     across = stream.standard_normal(direction.size)
     across -= float(across @ direction) * direction
     reported: Vector = (along * direction + across) / parameters.mean_along

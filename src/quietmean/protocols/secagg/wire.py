@@ -59,7 +59,7 @@ def split_items(raw: bytes, owners: Sequence[PartyId], size: int) -> dict[PartyI
     """Items of a fixed size in bytes, one for each owner in order. Raises :class:`ContentError`."""
     if len(raw) != size * len(owners):
         raise ContentError(f"{len(raw)} bytes where {len(owners)} items of {size} bytes are due")
-    return {owner: raw[place * size : (place + 1) * size] for place, owner in enumerate(owners)}
+    return {owner: raw[index * size : (index + 1) * size] for index, owner in enumerate(owners)}
 
 
 def write_words(words: Words) -> bytes:

@@ -91,7 +91,7 @@ class Axis:
         if not self.edges:
             return (*self.column.categories, MISSING)
         last = len(self.edges) - 2
-        return (BELOW, *(self._label(a, b, place == last) for place, (a, b) in enumerate(pairwise(self.edges))), ABOVE, MISSING)
+        return (BELOW, *(self._label(a, b, index == last) for index, (a, b) in enumerate(pairwise(self.edges))), ABOVE, MISSING)
 
     def _label(self, a: float, b: float, last: bool) -> str:
         if self.column.whole or self.by_day:
@@ -112,7 +112,7 @@ class Axis:
         single = np.zeros(len(self.labels), dtype=np.bool_)
         if self.edges and self.column.whole:
             pairs = list(pairwise(self.edges))
-            ends = [self._whole_numbers(a, b, place == len(pairs) - 1) for place, (a, b) in enumerate(pairs)]
+            ends = [self._whole_numbers(a, b, index == len(pairs) - 1) for index, (a, b) in enumerate(pairs)]
             single[1:-2] = [one == other for one, other in ends]
         return single
 
@@ -219,21 +219,21 @@ class CellIndicators(Feature):
     @property
     def complete(self) -> Array:
         weights = np.ones(self.size)
-        for place, axis in enumerate(self.axes):
+        for dimension, axis in enumerate(self.axes):
             # What is missing is the last cell of every axis.
-            weights *= self.along(place, 1.0 - np.eye(len(axis.labels))[-1])
+            weights *= self.along(dimension, 1.0 - np.eye(len(axis.labels))[-1])
         return weights
 
     def complete_in(self, by: str) -> Array | None:
-        for place, axis in enumerate(self.axes):
+        for dimension, axis in enumerate(self.axes):
             if axis.column.name == by and not axis.edges:
                 cells = np.eye(len(axis.labels))[:-1]
-                return np.array([self.complete * self.along(place, cell) for cell in cells])
+                return np.array([self.complete * self.along(dimension, cell) for cell in cells])
         return None
 
-    def along(self, place: int, weights: Array) -> Array:
+    def along(self, dimension: int, weights: Array) -> Array:
         """Weights of the cells (size,) that depend on one axis only, from those of its cells."""
         shape = [1] * len(self.axes)
-        shape[place] = -1
+        shape[dimension] = -1
         wide: Array = np.broadcast_to(weights.reshape(shape), self.shape).ravel().copy()
         return wide

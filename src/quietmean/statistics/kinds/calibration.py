@@ -180,10 +180,10 @@ class _Cells:
             return [Row.unknown(term) for term in (INTERCEPT, SLOPE)]
         (values, noise, sampling), moved = fit, np.abs(fit[0] - coarser[0])
         return [
-            Row.normal(term, float(values[place]), float(noise[place, place]), float(sampling[place, place])).widened(
-                float(moved[place]), float(moved[place]), estimated=True
+            Row.normal(term, float(values[index]), float(noise[index, index]), float(sampling[index, index])).widened(
+                float(moved[index]), float(moved[index]), estimated=True
             )
-            for place, term in enumerate((INTERCEPT, SLOPE))
+            for index, term in enumerate((INTERCEPT, SLOPE))
         ]
 
     def _regression(self) -> tuple[Array, Array, Array] | None:
@@ -242,10 +242,10 @@ def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties
     for row, (first, end) in enumerate(pairwise(places)):
         within[row, first + 1 : end + 1] = 1.0
     sums = released.sums(table, np.vstack([np.kron(np.eye(table.groups)[group], within) for group in (0, 1)]))
-    labels = Axis(axis.column, tuple(axis.edges[place] for place in places)).labels[1:-2]
+    labels = Axis(axis.column, tuple(axis.edges[index] for index in places)).labels[1:-2]
     units, rows = np.eye(2 * len(within)), []
-    for place, label in enumerate(labels):
-        no, yes = units[place], units[place + len(within)]
+    for index, label in enumerate(labels):
+        no, yes = units[index], units[index + len(within)]
         value, noise, error, ends, own_flags = part_of(sums, table, yes, no + yes, f"bin {label}", parties)
         flags += [replace(flag, terms=(label,)) for flag in own_flags if flag.code != "few"]
         row_of_bin = Row.normal(label, value, noise**2, error**2 - noise**2, (0.0, 1.0))

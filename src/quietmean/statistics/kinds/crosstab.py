@@ -73,10 +73,10 @@ class Crosstab(Statistic):
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
         test, flags = independence(cells.reshape(shape), noise)
         margins = KnownMargins.of(cells.reshape(shape), noise, released.weight)
-        for place, upper in margins.hidden_rows.items():
-            flags.append(left_out(f"{self.row} {rows[place]}", upper, tuple(f"{rows[place]}:{level}" for level in levels)))
-        for place, upper in margins.hidden_columns.items():
-            flags.append(left_out(f"{self.column} {levels[place]}", upper, tuple(f"{row}:{levels[place]}" for row in rows)))
+        for index, upper in margins.hidden_rows.items():
+            flags.append(left_out(f"{self.row} {rows[index]}", upper, tuple(f"{rows[index]}:{level}" for level in levels)))
+        for index, upper in margins.hidden_columns.items():
+            flags.append(left_out(f"{self.column} {levels[index]}", upper, tuple(f"{row}:{levels[index]}" for row in rows)))
         labels = {"rows": list(rows), "columns": list(levels)}
         estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
         return _with_ratios(estimates, cells, noise) if shape == (2, 2) else estimates

@@ -93,8 +93,8 @@ class CumulativeIncidence(Statistic):
             noise = released.covariance(table)[np.ix_(cells, cells)] * released.weight**2
             incidence = _Incidence.of(bins, counts, noise, len(events))
             names = events if self.by is None else [f"{arm}:{event}" for event in events]
-            for place, name in enumerate(names):
-                rows += incidence.rows(place, name)
+            for cause, name in enumerate(names):
+                rows += incidence.rows(cause, name)
             flags += ends_of(incidence.curve, arm, names)
             at_risk[arm] = incidence.curve.entering[bins.begins[bins.begins < incidence.curve.usable]].tolist()
         summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
@@ -130,11 +130,11 @@ class _Incidence:
         curve = Curve(bins, joined[:count], joined[count:-1], float(joined[-1]), join @ noise @ join.T)
         return cls(curve, counts, noise, join)
 
-    def rows(self, place: int, name: str) -> list[Row]:
+    def rows(self, cause: int, name: str) -> list[Row]:
         """The cumulative incidence of one event at each edge."""
         curve = self.curve
         usable = curve.usable
-        own = np.arange(place * len(curve.bins), place * len(curve.bins) + usable)
+        own = np.arange(cause * len(curve.bins), cause * len(curve.bins) + usable)
         risk = curve.at_risk[:usable]
         before = np.concatenate([[1.0], curve.survival])[:usable]
         parts = self.counts[own] / risk

@@ -86,12 +86,12 @@ class GroupMeans(Statistic):
         column, groups = block.column, columns.category(self.by).categories
         if self.cluster is not None:
             return self._of_sites(released, block, groups, columns.category(self.cluster).categories)
-        summaries = {group: summary(released, block, place) for place, group in enumerate(groups)}
+        summaries = {group: summary(released, block, index) for index, group in enumerate(groups)}
         present = {group: one for group, one in summaries.items() if one is not None}
         rows = [_mean(group, one, column) for group, one in summaries.items()]
         flags = [
-            left_out(f"group {group}", (group,), released, block, place)
-            for place, group in enumerate(groups)
+            left_out(f"group {group}", (group,), released, block, index)
+            for index, group in enumerate(groups)
             if group not in present
         ]
         tests: dict[str, HypothesisTest] = {}
@@ -107,17 +107,17 @@ class GroupMeans(Statistic):
 
     def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:
         column, across, means = block.column, AcrossSites.new(sites), Means(released, block, len(groups))
-        for place, group in enumerate(groups):
-            across.add(group, means.of(place), (column.low, column.high), noise=partial(means.noise, [place]))
+        for index, group in enumerate(groups):
+            across.add(group, means.of(index), (column.low, column.high), noise=partial(means.noise, [index]))
         if len(groups) == 2:
             limits = (-column.width, column.width)
             across.add(DIFFERENCE, differences(means.of(0), means.of(1)), limits, tested=True, noise=partial(means.noise, [0, 1]))
         return across.estimates((DIFFERENCE,) if len(groups) == 2 else ())
 
 
-def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, place: int) -> Flag:
+def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, index: int) -> Flag:
     """What is said of a group that noise hides, by its place."""
-    upper = most_of(*present_in(released, block, place), released.weight)
+    upper = most_of(*present_in(released, block, index), released.weight)
     return Flag("group-left-out", f"{what}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 

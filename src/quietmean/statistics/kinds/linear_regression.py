@@ -59,11 +59,11 @@ class LinearRegression(Regression):
         name = outcome.column.name
         spread = float(made.values[name].std())
         causes, correlations = [], []
-        for place, vertex in enumerate(covariates):
+        for index, vertex in enumerate(covariates):
             cause, own = made.covariate(vertex.column, vertex.level), made.expected(vertex.column.name)
-            slope = made.expected("slope") if own is None and place == 0 else own
+            slope = made.expected("slope") if own is None and index == 0 else own
             correlation = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
-            if correlation is None and place == 0:
+            if correlation is None and index == 0:
                 correlation = made.expected("correlation")
             if correlation:
                 causes.append(made.unit(cause))

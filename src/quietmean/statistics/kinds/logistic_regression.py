@@ -62,12 +62,12 @@ class LogisticRegression(Regression):
         first = made.expected("odds-ratio")
         stated = first is not None or any(made.expected(one.column.name) is not None for one in covariates)
         log_odds = np.zeros(len(made.chance))
-        for place, vertex in enumerate(covariates):
+        for index, vertex in enumerate(covariates):
             own, cause = made.expected(vertex.column.name), made.covariate(vertex.column, vertex.level)
             if own is not None:
                 log_odds += own * cause
                 continue
-            ratio = first if first is not None and place == 0 else 1.0 if stated else _USUAL_RATIO
+            ratio = first if first is not None and index == 0 else 1.0 if stated else _USUAL_RATIO
             log_odds += math.log(ratio) * (made.unit(cause) if vertex.level is None else cause)
         made.happen(outcome.column.name, log_odds)
 

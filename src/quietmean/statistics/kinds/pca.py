@@ -93,9 +93,9 @@ class Pca(OfColumns):
         flags: list[Flag] = []
         angles: list[float | None] = []
         largest = float(count) if self.scale else math.inf
-        for place in range(count):
-            name = f"PC{place + 1}"
-            gaps = np.delete(values[place] - values, place)
+        for component in range(count):
+            name = f"PC{component + 1}"
+            gaps = np.delete(values[component] - values, component)
             loadings = [f"{name}:{column}" for column in self.columns]
             smallest_gap = _LEAST_GAP * entry * math.sqrt(count)
             if np.abs(gaps).min() <= max(smallest_gap, _NO_GAP * float(values[0])):
@@ -106,12 +106,12 @@ class Pca(OfColumns):
                 continue
             if smallest_gap > 0:
                 flags += near_threshold(name, float(np.abs(gaps).min()) / smallest_gap, (name, *loadings))
-            vector = vectors[:, place]
-            rows.append(row(name, float(values[place]), np.outer(vector, vector), (0.0, largest)))
-            others = np.delete(vectors, place, axis=1)
+            vector = vectors[:, component]
+            rows.append(row(name, float(values[component]), np.outer(vector, vector), (0.0, largest)))
+            others = np.delete(vectors, component, axis=1)
             own = [
-                row(term, float(vector[index]), _symmetric(others @ (others[index] / gaps), vector), (-1.0, 1.0))
-                for index, term in enumerate(loadings)
+                row(term, float(vector[loading]), _symmetric(others @ (others[loading] / gaps), vector), (-1.0, 1.0))
+                for loading, term in enumerate(loadings)
             ]
             angles.append(math.degrees(math.sqrt(sum(each.noise**2 for each in own))))
             rows += own
@@ -134,7 +134,7 @@ class Pca(OfColumns):
         )
 
     def _unknown(self, text: str) -> Estimates:
-        names = [f"PC{place + 1}" for place in range(len(self.columns))]
+        names = [f"PC{component + 1}" for component in range(len(self.columns))]
         rows = [
             Row.unknown(term, (-1.0, 1.0) if ":" in term else (0.0, math.inf))
             for name in names

@@ -87,27 +87,27 @@ class Proportion(Statistic):
         for level in levels:
             own = table.along(0, np.eye(len(labels))[labels.index(level)])
             counted = np.ones(table.size) if level == MISSING else table.along(0, 1.0 - np.eye(len(labels))[-1])
-            places = [table.along(1, np.eye(len(sites) + 1)[place]) for place in range(len(sites))]
-            across.add(level if named else WHOLE, _at_sites(released, table, own, counted, places), (0.0, 1.0))
+            site_weights = [table.along(1, np.eye(len(sites) + 1)[site]) for site in range(len(sites))]
+            across.add(level if named else WHOLE, _at_sites(released, table, own, counted, site_weights), (0.0, 1.0))
         return across.estimates()
 
 
-def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Array, places: list[Array]) -> list[Site]:
+def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Array, site_weights: list[Array]) -> list[Site]:
     """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
-    sizes = [released.weighted(table, counted * place) for place in places]
+    sizes = [released.weighted(table, counted * at_site) for at_site in site_weights]
     present = [part > LEAST_PRESENT * error for part, error in sizes]
     records = sum(part for (part, _), there in zip(sizes, present, strict=True) if there)
     if not records:
-        return [UNKNOWN_SITE] * len(places)
-    chosen = [released.weighted(table, own * place)[0] for place in places]
+        return [UNKNOWN_SITE] * len(site_weights)
+    chosen = [released.weighted(table, own * at_site)[0] for at_site in site_weights]
     common = min(max(sum(part for part, there in zip(chosen, present, strict=True) if there) / records, 0.0), 1.0)
     sites = []
-    for place, part, (size, _), there in zip(places, chosen, sizes, present, strict=True):
+    for at_site, part, (size, _), there in zip(site_weights, chosen, sizes, present, strict=True):
         if not there:
             sites.append(UNKNOWN_SITE)
             continue
         value = part / size
-        error = released.weighted(table, (own - value * counted) * place / size)[1]
+        error = released.weighted(table, (own - value * counted) * at_site / size)[1]
         sites.append(Site(value, error**2, common * (1 - common) / (released.weight * size)))
     return sites
 

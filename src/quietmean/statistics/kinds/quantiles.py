@@ -153,22 +153,22 @@ def _bin_of(axis: Axis, rising: Array, level: float) -> tuple[float, float, floa
     Of whole numbers the first one that reaches it.
     """
     edges, column = axis.edges, axis.column
-    place = int(np.searchsorted(rising, level * (1 - _ROUNDING)))
-    low, high = _values(axis, place)
-    if place == 0 or place == len(edges):
+    bin_index = int(np.searchsorted(rising, level * (1 - _ROUNDING)))
+    low, high = _values(axis, bin_index)
+    if bin_index == 0 or bin_index == len(edges):
         # What lies beyond the edges counts as the nearest one.
-        nearest = edges[min(place, len(edges) - 1)]
+        nearest = edges[min(bin_index, len(edges) - 1)]
         return min(low, nearest), max(high, nearest), nearest
-    part = (level - rising[place - 1]) / (rising[place] - rising[place - 1])
-    value = edges[place - 1] + min(max(part, 0.0), 1.0) * (edges[place] - edges[place - 1])
+    part = (level - rising[bin_index - 1]) / (rising[bin_index] - rising[bin_index - 1])
+    value = edges[bin_index - 1] + min(max(part, 0.0), 1.0) * (edges[bin_index] - edges[bin_index - 1])
     return low, high, min(max(math.ceil(value - _ROUNDING), low), high) if column.whole else value
 
 
-def _values(axis: Axis, place: int) -> tuple[float, float]:
+def _values(axis: Axis, bin_index: int) -> tuple[float, float]:
     """The least and the greatest value of the bin that ends at the edge of that place; beyond all, up to the bounds."""
-    low = axis.edges[place - 1] if place else min(axis.column.low, axis.edges[0])
-    high = axis.edges[place] if place < len(axis.edges) else max(axis.column.high, axis.edges[-1])
-    return (min(math.floor(low) + 1.0, high), math.floor(high)) if axis.column.whole and place else (low, high)
+    low = axis.edges[bin_index - 1] if bin_index else min(axis.column.low, axis.edges[0])
+    high = axis.edges[bin_index] if bin_index < len(axis.edges) else max(axis.column.high, axis.edges[-1])
+    return (min(math.floor(low) + 1.0, high), math.floor(high)) if axis.column.whole and bin_index else (low, high)
 
 
 def _interval(
@@ -197,11 +197,11 @@ def _interval(
 def _first_above(edges: Array, values: Array) -> float:
     """Where values first reach 0, linear between edges; the last edge where they never do."""
     above = np.nonzero(values >= 0)[0]
-    place = int(above[0]) if len(above) else len(edges) - 1
-    if place == 0 or not len(above):
-        return float(edges[place])
-    low, high = values[place - 1], values[place]
-    return float(edges[place - 1] - low / (high - low) * (edges[place] - edges[place - 1]))
+    index = int(above[0]) if len(above) else len(edges) - 1
+    if index == 0 or not len(above):
+        return float(edges[index])
+    low, high = values[index - 1], values[index]
+    return float(edges[index - 1] - low / (high - low) * (edges[index] - edges[index - 1]))
 
 
 STATISTIC = Quantiles

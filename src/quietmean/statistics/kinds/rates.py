@@ -172,7 +172,7 @@ class Rates(Statistic):
         names = [ALL] if self.by is None else list(columns.category(self.by).categories)
         if self.cluster is not None:
             return self._of_sites(released, feature, names, columns.category(self.cluster).categories)
-        groups = [_read(released, feature, place) for place in range(len(names))]
+        groups = [_read(released, feature, index) for index in range(len(names))]
         flags: list[Flag] = []
         for name, group in zip(names, groups, strict=True):
             if not group.known:
@@ -201,7 +201,7 @@ class Rates(Statistic):
 
     def _of_sites(self, released: Released, feature: Moments, names: list[str], sites: tuple[str, ...]) -> Estimates:
         across, count = AcrossSites.new(sites), len(sites)
-        groups = [[_read(released, feature, place * count + site) for site in range(count)] for place in range(len(names))]
+        groups = [[_read(released, feature, group * count + site) for site in range(count)] for group in range(len(names))]
         for name, own in zip(names, groups, strict=True):
             across.add(name, _rates_of_sites(own, self.per), (0.0, math.inf))
         if len(names) == 2:
@@ -291,10 +291,10 @@ def _logs_of_sites(groups: list[_Group]) -> list[Site]:
     ]
 
 
-def _read(released: Released, feature: Moments, place: int) -> _Group:
+def _read(released: Released, feature: Moments, group: int) -> _Group:
     """Sums over all records of a group."""
     (_, events), (_, time), _ = feature.edges
-    begin = place * feature.block
+    begin = group * feature.block
     unit, e, t, product, *squares = np.eye(feature.size)[begin : begin + feature.block]
     counted, observed = events.centre * unit + events.half * e, time.centre * unit + time.half * t
 

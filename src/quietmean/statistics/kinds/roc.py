@@ -102,21 +102,21 @@ def _at_thresholds(released: Released, table: PrefixTable, flags: list[Flag], pa
     places = thresholds(table.axis)
     # Below and from there on, without and with the outcome, for each threshold; what is missing has the last cells.
     below = np.zeros((len(places), table.cells))
-    for row, place in enumerate(places.tolist()):
-        below[row, : place + 1] = 1.0
+    for row, edge in enumerate(places.tolist()):
+        below[row, : edge + 1] = 1.0
     here = 1.0 - np.eye(table.cells)[-1]
     kinds = [np.kron(np.eye(table.groups)[group], side) for group in (0, 1) for side in (below, here - below)]
     sums = released.sums(table, np.vstack(kinds))
     return [
         row
-        for at, place in enumerate(places.tolist())
-        for row in _at(sums, table, at + len(places) * np.arange(4), _written(table.axis, place), flags, parties)
+        for at, edge in enumerate(places.tolist())
+        for row in _at(sums, table, at + len(places) * np.arange(4), _written(table.axis, edge), flags, parties)
     ]
 
 
-def _written(axis: Axis, place: int) -> str:
+def _written(axis: Axis, index: int) -> str:
     """The least score that counts as positive."""
-    edge = axis.edges[place]
+    edge = axis.edges[index]
     return f"{math.ceil(edge) if axis.column.whole else edge:g}"
 
 

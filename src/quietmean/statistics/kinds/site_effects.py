@@ -62,7 +62,7 @@ class SiteEffects(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
         sites = columns.category(self.by).categories
-        summaries = [summary(released, block, place) for place in range(len(sites))]
+        summaries = [summary(released, block, index) for index in range(len(sites))]
         limits = (block.column.low, block.column.high)
         rows = [_mean(site, one, limits) for site, one in zip(sites, summaries, strict=True)]
         flags = [Flag("sites-seen", SEEN)]
@@ -73,7 +73,7 @@ class SiteEffects(Statistic):
             for site, one in zip(sites, summaries, strict=True)
             if not _varies(one, block.column)
         ]
-        usable = {place: one for place, one in enumerate(summaries) if one is not None and _varies(one, block.column)}
+        usable = {index: one for index, one in enumerate(summaries) if one is not None and _varies(one, block.column)}
         if len(usable) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
             rows += [Row.unknown(term, limits) for term in (FIXED, RANDOM)]

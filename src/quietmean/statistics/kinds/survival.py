@@ -81,14 +81,14 @@ def _curve(curve: Curve, arm: str) -> list[Row]:
     of_noise, of_population = (curve.band(sampled).tolist() for sampled in (False, True))
     low, high = curve.limits
     rows = []
-    for place, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
-        if place >= curve.usable:
+    for bin_index, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
+        if bin_index >= curve.usable:
             rows.append(Row.unknown(f"{time:g}", (0.0, 1.0)).of(arm))
             continue
-        value = float(curve.survival[place])
-        ends = (tuple(of_noise[place]), tuple(of_population[place]))
-        row = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
-        rows.append(row.widened(value - float(low[place]), float(high[place]) - value))
+        value = float(curve.survival[bin_index])
+        ends = (tuple(of_noise[bin_index]), tuple(of_population[bin_index]))
+        row = Row(f"{time:g}", value, noise[bin_index], both[bin_index], 0.0, 1.0, *ends, group=arm)
+        rows.append(row.widened(value - float(low[bin_index]), float(high[bin_index]) - value))
     return rows
 
 

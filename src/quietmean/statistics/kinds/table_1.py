@@ -186,9 +186,9 @@ def _numbers(
 ) -> tuple[list[Row], HypothesisTest | None]:
     """Mean, standard deviation and missing part of a column of numbers in each group."""
     column = feature.column
-    summaries = [summary(released, feature, place) for place in range(len(groups))]
+    summaries = [summary(released, feature, index) for index in range(len(groups))]
     rows: list[Row] = []
-    for place, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
+    for index, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
         if group_summary is None:
             terms = tuple(f"{group} {column.name} {what}" for what in ("mean", "sd"))
             flags.append(
@@ -197,7 +197,7 @@ def _numbers(
         rows += [_mean(group_summary, column).of(group), _deviation(group_summary, column, group, flags).of(group)]
         if not feature.filled_in:
             what = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
-            row = _missing(released, column, feature, place, size).of(group)
+            row = _missing(released, column, feature, index, size).of(group)
             hidden = few(what, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
             rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
     present = [group_summary for group_summary in summaries if group_summary is not None]
@@ -217,8 +217,8 @@ def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flag
     """Median and quartiles in each group; what they say goes to ``flags``."""
     column, rows = feature.axis.column, []
     names = [f"{column.name} {one}" for one in (QUARTILES[0], MEDIAN, QUARTILES[1])]
-    for place, group in enumerate(groups):
-        distribution = cumulative(released, feature, place)
+    for index, group in enumerate(groups):
+        distribution = cumulative(released, feature, index)
         terms = tuple(f"{group} {name}" for name in names)
         if distribution is None:
             text = "too few values for the noise, no median"
@@ -264,12 +264,12 @@ def _deviation(group_summary: Summary | None, column: Column, group: str, flags:
     return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, largest_sd, ends[0], ends[1])
 
 
-def _missing(released: Released, column: Column, feature: ColumnBlock, place: int, size: _Size) -> Row:
+def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Row:
     """The part of a group without a value."""
     term = f"{column.name} {MISSING}"
     if size.part <= LEAST_PRESENT * size.error:
         return Row.unknown(term, (0.0, 1.0))
-    where = released.places[feature][place * feature.size // feature.groups]
+    where = released.places[feature][group * feature.size // feature.groups]
     present = float(released.quantities[where]) / size.part
     gradient = size.gradient * present
     gradient[where] -= 1.0
@@ -297,8 +297,8 @@ def _levels(
     labels = (*column.categories, MISSING)
     grouped = len(feature.axes) > 1
     rows = []
-    for place, group in enumerate(groups):
-        own = feature.along(0, np.eye(feature.shape[0])[place]) if grouped else np.ones(feature.size)
+    for index, group in enumerate(groups):
+        own = feature.along(0, np.eye(feature.shape[0])[index]) if grouped else np.ones(feature.size)
         missing = feature.along(len(feature.axes) - 1, np.eye(len(labels))[-1])
         for level in (YES, MISSING) if column.boolean else labels:
             chosen = own * feature.along(len(feature.axes) - 1, np.eye(len(labels))[labels.index(level)])
@@ -317,8 +317,8 @@ def _levels(
     test, own_flags = independence(cells.reshape(there.shape), covariance)
     flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in own_flags]
     margins = KnownMargins.of(cells.reshape(there.shape), covariance, released.weight)
-    for place, upper in margins.hidden_columns.items():
-        level = column.categories[place]
+    for index, upper in margins.hidden_columns.items():
+        level = column.categories[index]
         # Of a boolean column there is a row for yes only.
         shown = YES if column.boolean else level
         flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{shown}" for group in groups)))

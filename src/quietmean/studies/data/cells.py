@@ -189,9 +189,9 @@ def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float6
 def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
-        places = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
+        places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}
     else:
-        places = {plain_name(level): float(place) for place, level in enumerate(column.levels)}
+        places = {plain_name(level): float(index) for index, level in enumerate(column.levels)}
     codes = {plain_name(code) for code in column.missing_codes}
     by_meaning = _by_meaning(places, codes)
 
@@ -212,12 +212,12 @@ def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
 
 def _by_meaning(levels: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
     """Places of levels, NaN for codes, by the number or day that they are; none where two are the same: ``01``, ``1``."""
-    declared = [(_meaning(text), place) for text, place in {**levels, **dict.fromkeys(codes, math.nan)}.items()]
-    numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
+    declared = [(_meaning(text), index) for text, index in {**levels, **dict.fromkeys(codes, math.nan)}.items()]
+    numbers = [(meaning, index) for meaning, index in declared if meaning is not None]
     places: dict[Decimal | str, float] = {}
-    for meaning, place in numbers:
-        before = places.setdefault(meaning, place)
-        if before != place and not (math.isnan(before) and math.isnan(place)):
+    for meaning, index in numbers:
+        before = places.setdefault(meaning, index)
+        if before != index and not (math.isnan(before) and math.isnan(index)):
             return {}
     return places
 

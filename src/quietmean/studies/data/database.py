@@ -77,8 +77,8 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
             f"no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
         ) from None
-    places = {plain_name(name): place for place, (name, _) in enumerate(kept)}
-    return Table(location.name, names, range(1, len(columns[0]) + 1), lambda place: Cells(columns[places[names[place]]]))
+    places = {plain_name(name): index for index, (name, _) in enumerate(kept)}
+    return Table(location.name, names, range(1, len(columns[0]) + 1), lambda index: Cells(columns[places[names[index]]]))
 
 
 def _fetched(cursor: Any, width: int, location: Location) -> list[list[Any]]:

@@ -80,15 +80,15 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
     below = itertools.chain([head[heading.place :]], chunks)
     multiline = location.said.get("multiline") == "true"
     records = (_records_of_lines if multiline else _records)(encoding, below, heading, location)
-    places = [place for place, name in enumerate(heading.names) if name in names]
-    columns: dict[int, list[str | None]] = {place: [] for place in places}
+    places = [index for index, name in enumerate(heading.names) if name in names]
+    columns: dict[int, list[str | None]] = {index: [] for index in places}
     lines: list[int] = []
     longer = left_open = 0
     for raw_cells, line, is_open in records:
         cells = None if raw_cells is None else _fitting(raw_cells, heading, location)
         longer, left_open = longer + (cells is None), left_open + is_open
-        for place, column in columns.items():
-            column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
+        for index, column in columns.items():
+            column.append(cell_text(cells[index][:LONGEST_CELL]) if cells is not None and index < len(cells) else None)
         lines.append(line)
         if len(lines) * max(len(places), 1) > MOST_CELLS:
             raise too_many_cells(location.name)
@@ -104,7 +104,7 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
             f"{location.name}#multiline=true"
         )
     return Table(
-        location.name, heading.names, lines, lambda place: Cells(columns[place]), word="line", delimiter=heading.delimiter
+        location.name, heading.names, lines, lambda index: Cells(columns[index]), word="line", delimiter=heading.delimiter
     )
 
 
@@ -132,7 +132,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
     stated = DELIMITERS.get(location.said.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
-    for line, (content, end, place) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
+    for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
         if line > location.skip + _HEADING_LINES:
             break
         if line <= location.skip:
@@ -146,7 +146,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
                 require_distinct(location.name, heading)
                 # A single name may be a line of any text: then there is no delimiter.
                 between = "" if len(heading) == 1 and not stated else delimiter
-                return _Heading(heading, between, line, place, end, bool(between) and content.rstrip().endswith(between))
+                return _Heading(heading, between, line, next_start, end, bool(between) and content.rstrip().endswith(between))
         widest = widest or max((heading for _, heading in ways), key=len)
     raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names, widest)
 

@@ -42,13 +42,13 @@ def read_columnar(location: Location, kind: str, wanted: Collection[str]) -> Tab
         raise damaged
     heading, columns = columnar.unpacked(*decode(content, tuple[list[str], dict[int, bytes | list[Any]]], lambda reason: damaged))
     height = len(next(iter(columns.values()), ()))
-    table = Table(location.name, tuple(map(plain_name, heading)), range(1, height + 1), lambda place: Cells(columns[place]))
+    table = Table(location.name, tuple(map(plain_name, heading)), range(1, height + 1), lambda index: Cells(columns[index]))
     if not set(names) <= set(table.names):
         raise heading_absent(location.name, names, table.names)
     return table
 
 
-def table_of_frame(frame: Any, place: str = "the data frame") -> Table:
+def table_of_frame(frame: Any, source: str = "the data frame") -> Table:
     """A data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
     narwhals = import_extra("narwhals", "tables", "reading a data frame")
     try:
@@ -60,5 +60,5 @@ def table_of_frame(frame: Any, place: str = "the data frame") -> Table:
             f"data of type {type(frame).__name__} are no table: give a path, or a data frame of pandas, Polars or PyArrow"
         ) from None
     except narwhals.exceptions.DuplicateError:
-        raise InputError(f"two columns of {place} have the same name: give each column a name of its own") from None
-    return Table(place, names, range(1, len(wrapped) + 1), lambda column: Cells(cells_of(wrapped[:, column], narwhals)))
+        raise InputError(f"two columns of {source} have the same name: give each column a name of its own") from None
+    return Table(source, names, range(1, len(wrapped) + 1), lambda column: Cells(cells_of(wrapped[:, column], narwhals)))

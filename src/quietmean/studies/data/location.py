@@ -50,7 +50,7 @@ class Location:
         if "#" not in text or Path(text).exists():
             return cls(Path(text), _in_format_file(Path(text)))
         parts = text.split("#")
-        heads = ["#".join(parts[:place]) for place in range(1, len(parts))]
+        heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
         head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
         return cls(Path(head), _in_format_file(Path(head)) | _said(text[len(head) + 1 :], Path(head).name))
 

@@ -61,13 +61,13 @@ class Table:
         return f"{self.word}{'s' if len(rows) > 1 else ''} {shown}{more}"
 
 
-def require_distinct(place: str, names: Sequence[str]) -> None:
+def require_distinct(source: str, names: Sequence[str]) -> None:
     """Raises :class:`InputError` if two columns of a source have the same name."""
     seen: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if name and seen.setdefault(name, number) != number:
             raise InputError(
-                f"columns {seen[name]} and {number} of {place} have the same name: give each column a name of its own in the "
+                f"columns {seen[name]} and {number} of {source} have the same name: give each column a name of its own in the "
                 "first row"
             )
 
@@ -78,27 +78,27 @@ def require_column(table: Table, column: str) -> None:
         raise heading_absent(table.place, {plain_name(column)}, table.names)
 
 
-def heading_absent(place: str, wanted: Collection[str], names: Sequence[str]) -> InputError:
+def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -> InputError:
     """The first of the ``wanted`` columns is not there. Of the headings only one is shown that is nearly the same."""
     column = next(name for name in sorted(wanted) if name not in names)
     return InputError(
-        f"column {column!r} is not among the {len(names)} columns of {place}{nearest(column, names)}: "
+        f"column {column!r} is not among the {len(names)} columns of {source}{nearest(column, names)}: "
         "check its name, and that the first row of the file holds the names of its columns"
     )
 
 
-def too_many_cells(place: str) -> InputError:
+def too_many_cells(source: str) -> InputError:
     """What is said of a source that has more than are read."""
     return InputError(
-        f"{place} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
+        f"{source} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
         "that chooses columns and rows"
     )
 
 
-def of_rows(place: str, heading: Iterable[object], rows: Sequence[Sequence[Any]], lines: Sequence[int], **more: Any) -> Table:
+def of_rows(source: str, heading: Iterable[object], rows: Sequence[Sequence[Any]], lines: Sequence[int], **more: Any) -> Table:
     """The table of rows that have as many cells as the heading: each is a record, whatever is in it."""
     return Table(
-        place,
+        source,
         tuple(plain_name(name) for name in heading),
         lines,
         lambda column: Cells([row[column] for row in rows]),

@@ -33,7 +33,7 @@ def read_workbook(location: Location, wanted: Collection[str], kind: str) -> Tab
     sheets = _sheets(location, kind)
     wanted_sheet = location.said.get("sheet")
     if wanted_sheet is not None:
-        chosen = [rows for place, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(place))]
+        chosen = [rows for number, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(number))]
         if not chosen:
             raise InputError(
                 f"{location.name} has no sheet {wanted_sheet!r} among its {len(sheets)}: give its name or its number, from 1"
@@ -70,15 +70,15 @@ def _table(rows: Rows, location: Location) -> Table:
     if not names:
         raise InputError(f"the sheet of {location.name} is empty: its first row must hold the names of its columns")
     width = len(names)
-    below = [(place, (cells + [None] * (width - len(cells)))[:width]) for place, cells in rows[start + 1 :]]
+    below = [(number, (cells + [None] * (width - len(cells)))[:width]) for number, cells in rows[start + 1 :]]
     # What stands beside the table only is no record of it.
-    records = [(place, cells) for place, cells in below if any(cell is not None for cell in cells)]
-    return of_rows(location.name, names, [cells for _, cells in records], [place for place, _ in records])
+    records = [(number, cells) for number, cells in below if any(cell is not None for cell in cells)]
+    return of_rows(location.name, names, [cells for _, cells in records], [number for number, _ in records])
 
 
 def _heading(rows: Rows, location: Location) -> tuple[int, list[str]]:
     """Which row has the names, and these, without columns at the end that have none."""
-    start = next((at for at, (place, _) in enumerate(rows) if place > location.skip), len(rows))
+    start = next((at for at, (number, _) in enumerate(rows) if number > location.skip), len(rows))
     names = [plain_name(cell) for cell in rows[start][1]] if start < len(rows) else []
     while names and not names[-1]:
         names.pop()

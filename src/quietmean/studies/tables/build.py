@@ -110,8 +110,8 @@ def _by_term(document: Mapping[str, Any], terms: Sequence[Term], notes: Sequence
     kept, hidden = together(terms)
     columns = _columns(document, terms)
     lines = [
-        Line((term.label or document["name"], *(texts[place] for texts in columns.values())), footnotes.about((term.term,)))
-        for place, term in enumerate(terms)
+        Line((term.label or document["name"], *(texts[index] for texts in columns.values())), footnotes.about((term.term,)))
+        for index, term in enumerate(terms)
         if term in kept
     ]
     if hidden:
@@ -177,15 +177,15 @@ class _Footnotes:
 
     def about(self, terms: Sequence[str]) -> tuple[str, ...]:
         """The marks of those about any of the terms."""
-        places = [place for place, note in enumerate(self._notes) if set(note.terms) & set(terms)]
-        return tuple(sorted(self._marks.setdefault(place, mark(len(self._marks))) for place in places))
+        indices = [index for index, note in enumerate(self._notes) if set(note.terms) & set(terms)]
+        return tuple(sorted(self._marks.setdefault(index, mark(len(self._marks))) for index in indices))
 
     @property
     def all(self) -> list[tuple[str, str]]:
         """Those with a mark, and then the others without one."""
-        others = [place for place in range(len(self._notes)) if place not in self._marks]
+        others = [index for index in range(len(self._notes)) if index not in self._marks]
         return [
-            (self._marks.get(place, ""), f"{capital(self._notes[place].text, self._names)}.") for place in (*self._marks, *others)
+            (self._marks.get(index, ""), f"{capital(self._notes[index].text, self._names)}.") for index in (*self._marks, *others)
         ]
 
 

@@ -24,9 +24,9 @@ def clean(text: str) -> str:
     return " ".join("".join(seen).split(" ")).strip()
 
 
-def mark(place: int) -> str:
+def mark(number: int) -> str:
     """The mark of a footnote: a, b ... z, aa, bb ..."""
-    return _MARKS[place % len(_MARKS)] * (place // len(_MARKS) + 1)
+    return _MARKS[number % len(_MARKS)] * (number // len(_MARKS) + 1)
 
 
 @dataclass(frozen=True)

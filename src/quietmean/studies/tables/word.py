@@ -44,12 +44,12 @@ def _add(document: Document, table: ResultTable) -> None:
     grid.rows[0]._tr.get_or_add_trPr().append(OxmlElement(f"w:{_HEAD}"))
     for row, line in zip(grid.rows, (Line(table.heads), *table.lines), strict=True):
         # The cells of a row are looked up anew each time that they are asked for.
-        for place, (cell, text) in enumerate(zip(row.cells, line.cells, strict=True)):
+        for index, (cell, text) in enumerate(zip(row.cells, line.cells, strict=True)):
             paragraph = cell.paragraphs[0]
             paragraph.add_run(text).bold = row is grid.rows[0] or line.cells is table.heads
-            if place == 0 and line.marks:
+            if index == 0 and line.marks:
                 paragraph.add_run(line.marked).font.superscript = True
-            if place:
+            if index:
                 paragraph.alignment = WD_ALIGN_PARAGRAPH.RIGHT
     for sign, text in (*table.footnotes, *(("", note) for note in table.notes)):
         paragraph = document.add_paragraph()
