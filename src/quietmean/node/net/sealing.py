@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -30,7 +31,8 @@ class FrameCipher:
         """The bytes of a frame or part: ``head`` begins with its lengths."""
         lengths = head[: PREFIX.size]
         content = b"".join((head[PREFIX.size :], payload)) if len(head) > PREFIX.size else payload
-        sealed = memoryview(bytearray(PREFIX.size + len(content) + TAG))
+        # Nothing is written to it twice.
+        sealed = np.empty(PREFIX.size + len(content) + TAG, dtype=np.uint8).data
         sealed[: PREFIX.size] = lengths
         self._cipher.encrypt_into(self._next(), content, lengths, sealed[PREFIX.size :])
         return sealed

@@ -1,0 +1,93 @@
+"""What keys of ML-KEM-768 and sealing every frame once more cost: links and whole studies against the same with TLS alone.
+
+``pytest benchmarks/test_hybrid_links.py``. Ratios of medians, the two in turns, so that what else the machine does hits both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.domain import Links
+from quietmean.node.local import run_local
+from quietmean.node.net import Payload, Transfer
+from quietmean.planning import Plan, Target
+from quietmean.protocols.inca import IncA
+from support.two_parties import Party, two
+
+DIMENSION = 40_000
+MESSAGES, TURNS = 60, 9
+
+
+def over_link(links: Links, payload: Payload) -> tuple[float, float]:
+    """Wall-clock and processor seconds of so many messages in each direction at once; both ends are in this process."""
+
+    async def run() -> tuple[float, float]:
+        parties: list[Party] = two(links=links)
+        transfer = Transfer(0, 1, 1, 1.0, 1000, b"", DIMENSION)
+
+        async def ask(party: Party) -> None:
+            for _ in range(MESSAGES):
+                await party.link.ask(transfer, payload)
+
+        await asyncio.gather(*(party.link.ask(transfer, payload) for party in parties))
+        begun, processor = time.perf_counter(), time.process_time()
+        await asyncio.gather(*map(ask, parties))
+        seconds = time.perf_counter() - begun, time.process_time() - processor
+        await asyncio.gather(*(party.close() for party in parties))
+        return seconds
+
+    return asyncio.run(run())
+
+
+def test_link(table: Callable[[str], None]) -> None:
+    payload = memoryview(np.random.default_rng(0).bytes(8 * DIMENSION))
+    times: dict[Links, list[tuple[float, float]]] = {links: [] for links in Links}
+    for _ in range(TURNS):
+        for links in Links:
+            times[links].append(over_link(links, payload))
+    wall, processor = (
+        [statistics.median(each[kind] for each in times[links]) for links in (Links.X25519, Links.HYBRID)] for kind in (0, 1)
+    )
+    megabytes = 2 * MESSAGES * len(payload) / 1e6
+    plain, hybrid = (megabytes / seconds for seconds in wall)
+    table(
+        f"one link, {megabytes:.0f} MB in messages of {len(payload) / 1e3:.0f} kB: TLS alone {plain:.0f} MB/s, hybrid "
+        f"{hybrid:.0f} MB/s, {100 * hybrid / plain:.0f} % of it; processor time {processor[1] / processor[0]:.3f} times"
+    )
+
+
+@pytest.mark.parametrize("dimension", [10, 100_000])
+def test_study(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> None:
+    parties = 6
+    plan = Plan(
+        Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension), IncA(rounds=8, sigma_star=0.1, sigma_delta=1.0)
+    )
+    values = np.random.default_rng(0).normal(size=(parties, dimension))
+    times: dict[Links, list[float]] = {links: [] for links in Links}
+    sent: dict[Links, int] = {}
+    for turn in range(5):
+        for links in Links:
+            begun: list[float] = []
+            ended: list[float] = []
+
+            def watch(name: str, event: dict[str, object], begun: list[float] = begun, ended: list[float] = ended) -> None:
+                if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == 1:
+                    begun.append(time.perf_counter())
+                elif event["event"] == "closing":
+                    ended.append(time.perf_counter())
+
+            outcome = asyncio.run(run_local(plan, values, tmp_path / f"{links}-{turn}", report=watch, links=links))
+            times[links].append(max(ended) - min(begun))
+            sent[links] = outcome.bytes_sent
+    plain, hybrid = (statistics.median(times[links]) for links in (Links.X25519, Links.HYBRID))
+    table(
+        f"{parties} processes, d = {dimension}: X25519 {plain:.3f} s, {sent[Links.X25519] / 1e6:.2f} MB; hybrid {hybrid:.3f} s, "
+        f"{sent[Links.HYBRID] / 1e6:.2f} MB: {100 * plain / hybrid:.0f} % of its speed"
+    )
