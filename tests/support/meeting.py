@@ -37,6 +37,7 @@ def meet(
     addresses: dict[str, str] | None = None,
 ) -> Meeting:
     """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``, at ``addresses``."""
+    folder.mkdir(exist_ok=True)
     identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
     invitation = Invitation.make(Study.from_tables(tables, "the study"), next(iter(identities.values())))
     keys = {

@@ -194,7 +194,7 @@ def test_every_program_finds_its_own_entry_unchanged(meeting: Meeting, sealed: S
         assert sealed.require_own(keys) == keys.entry
     south = meeting.identities["south"]
     again = StudyKeys.make(tmp_path / "again.studykeys", meeting.invitation, south, "south", "192.0.2.2:7001")
-    with pytest.raises(InputError, match=r"another one than you signed last \(exchange, mailbox, nonce"):
+    with pytest.raises(InputError, match=r"another one than you signed last \(exchange, mailbox, encapsulation, nonce"):
         sealed.require_own(again)
     absent = StudyKeys.make(tmp_path / "absent.studykeys", meeting.invitation, MALLORY, "west", "")
     with pytest.raises(InputError, match="your entry, 'west'"):

@@ -142,7 +142,7 @@ def test_a_sealed_study_keeps_its_start(tmp_path: Path) -> None:
     tables = study().tables()
     names = ("north", "south", "east", "west", "centre")
     sealed = meet(tmp_path, names, tables).seal()
-    assert sealed.study == study()
+    assert sealed.study == study().sealable()
     # The order in which they propose is sealed, the convener first.
     assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
     found = Contract.for_party("south", sealed, sealed.study.choice(5))

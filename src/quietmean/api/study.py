@@ -41,7 +41,8 @@ class Study:
     (add-remove).
     ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
     reads messages between the others, each with that chance, or "all-after-first";
-    ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
+    ``dropouts``: the fraction that may leave. ``links``, where it is sealed: "hybrid", its keys rest on ML-KEM-768 and X25519
+    together, by default; or "x25519" alone. Raises :class:`InputError` for what cannot be asked.
     """
 
     @refuses_unknown_keywords
@@ -65,6 +66,7 @@ class Study:
         allocate: str = "shares",
         accept_wide: bool = False,
         round_timeout: float = 10.0,
+        links: str | None = None,
     ) -> None:
         if epsilon is None and nats is None:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
@@ -87,6 +89,7 @@ class Study:
                 "allocate": allocate,
                 "accept_wide": accept_wide,
                 "round_timeout": round_timeout,
+                "links": links,
             }
         )
         # The budget is checked with the number of parties; the fewest that there can be.

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from quietmean.cli.columns import declared
 from quietmean.cli.console import err, out, output, print_json, printable
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.core.domain import CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 
 
@@ -48,6 +48,7 @@ def command(
     first_deadline: str | None = None,
     deadline_interval: float | None = None,
     poll: float | None = None,
+    links: Links | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -121,6 +122,9 @@ def command(
         Of a study through a folder: each round ends so many seconds after the one before; default 86400, a day.
     poll
         Of a study through a folder: every party looks there at least every so many seconds; default 3600, an hour.
+    links
+        Which keys protect what the parties tell each other, where the study is sealed. hybrid: ML-KEM-768 and X25519 together,
+        which invite takes where a study does not say; x25519: that alone, for members with an older version.
     save
         Where to write the study; a file that is there stays.
     json
@@ -164,6 +168,7 @@ def command(
         "protocol": protocol,
     }
     given |= {"minimum": minimum, "start_by": start_by, "transport": transport}
+    given |= {} if links is None else {"links": links}
     given |= _deadlines(transport == "folder", first_deadline, deadline_interval, poll)
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))

@@ -174,8 +174,9 @@ def named_adversary(description: str) -> Assumption:
 # An assumption of protocols in which pairs draw the same noise.
 SHARED_KEYS = Assumption(
     Key.KEYS,
-    "Noise that two parties share comes from keys which they agreed on by X25519 and heard from each other over an authenticated "
-    "connection, or in the sealed study whose words they compared; nobody else can compute it.",
+    "Noise that two parties share comes from keys which they agreed on by X25519, with hybrid links by ML-KEM-768 besides, and "
+    "heard from each other over an authenticated connection, or in the sealed study whose words they compared; nobody else can "
+    "compute it.",
 )
 
 # The assumptions of every figure where a protocol replaces none of them.

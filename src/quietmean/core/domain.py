@@ -31,6 +31,13 @@ class Links(StrEnum):
     X25519 = "x25519"
     HYBRID = "hybrid"
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        if self == Links.HYBRID:
+            return "ML-KEM-768 and X25519 together (hybrid): who records messages now has to break both to read them later"
+        return "X25519 alone: who records messages now can read them once it is broken, as large quantum computers would"
+
 
 class Neighbouring(StrEnum):
     """How two neighbouring data sets differ.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from quietmean.core.domain import Links
 from quietmean.core.origin import study_and_party
 from quietmean.report import words
 
@@ -16,6 +17,7 @@ _DIGESTS = ("plan", "roster", "session")
 class Stamps:
     """``finished``: when, as text; ``version``: of the software; ``digests``: of what, and SHA-256; what is not stated is empty.
 
+    ``keys``: what protects what the parties told each other.
     ``absent``: parties without whom the study began, who are not among its parties. ``whose``: of which party of which study a
     page is, see :func:`study_and_party`.
     """
@@ -25,6 +27,7 @@ class Stamps:
     digests: tuple[tuple[str, str], ...] = ()
     absent: tuple[str, ...] = ()
     whose: str = ""
+    keys: str = ""
 
     @classmethod
     def of_origin(cls, origin: Mapping[str, Any]) -> Self:
@@ -40,6 +43,7 @@ class Stamps:
             digests=tuple((name, one) for name, one in digests.items() if isinstance(one, str) and one),
             absent=tuple(map(str, absent)) if isinstance(absent, list) else (),
             whose=study_and_party(origin),
+            keys=next((links.text for links in Links if links == origin.get("links")), ""),
         )
 
     @property
@@ -49,5 +53,9 @@ class Stamps:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """What is stated, for a table: when, by which software, of what."""
-        stamps = [("Finished", words.moment(self.finished) if self.finished else ""), ("Software", self.software)]
+        stamps = [
+            ("Finished", words.moment(self.finished) if self.finished else ""),
+            ("Software", self.software),
+            ("Keys", self.keys),
+        ]
         return [(name, text) for name, text in stamps if text] + [(f"Digest of the {name}", one) for name, one in self.digests]

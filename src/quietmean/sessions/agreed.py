@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from quietmean.core.assumptions import Assumption, assumptions_json, usual_colluders
 from quietmean.core.codec import canonical_json, digest, to_plain
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.toml_files import Place, fault, read_tables
@@ -147,6 +147,15 @@ class SessionContract:
         return None
 
     @property
+    def keys(self) -> str:
+        """What protects what parties tell each other: they have a roster and no seal, so no keys of ML-KEM-768."""
+        return Links.X25519.text
+
+    @property
+    def post_quantum(self) -> bool:
+        return False
+
+    @property
     def plan(self) -> Plan:
         """Of each round."""
         return self.terms.plan
@@ -229,6 +238,8 @@ class SessionContract:
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
             "relays": relays_of(self.parties),
+            "links": str(Links.X25519),
+            "post_quantum": self.post_quantum,
             "assumptions": assumptions_json(self.assumptions),
         }
 
@@ -250,6 +261,7 @@ class SessionContract:
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),
             ("connects to", "; ".join(map(str, self.others))),
             *(("through a relay", relay) for relay in relays_of(self.parties)),
+            ("keys", self.keys),
             *(("taken for granted", str(one)) for one in self.assumptions),
             ("digest", self.digest),
         ]

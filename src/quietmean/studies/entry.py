@@ -30,8 +30,9 @@ from quietmean.studies.invitation import NONCE_BYTES, Invitation
 from quietmean.studies.signed import Signed, decode_base64, read_signed, signed_in
 
 X25519_BYTES = 32
+KEM_BYTES = 1184
 # ML-KEM-768 and X25519, one behind the other.
-MAILBOX_BYTES = 1184 + X25519_BYTES
+MAILBOX_BYTES = KEM_BYTES + X25519_BYTES
 _X25519_PRIME = 2**255 - 19
 
 
@@ -42,7 +43,9 @@ class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """``encapsulation``: not in entries to studies whose links are X25519, which stay what they were."""
+
     address: str
     exchange: str
     formerly: _Rotation | None
@@ -51,6 +54,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mailbox: str
     name: str
     nonce: str
+    encapsulation: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Entry:
     """A signed entry that was verified.
 
     ``exchange`` (X25519) and ``mailbox`` (ML-KEM-768 and X25519) are the public halves, in base64, of two key pairs that are for
-    this study alone. ``address``: HOST:PORT, or empty where nobody dials this party. ``formerly``: the identity key that this
-    one replaces, which has signed it.
+    this study alone; ``encapsulation`` (ML-KEM-768) of a third one, where it has hybrid links, else empty. ``address``:
+    HOST:PORT, or empty where nobody dials this party. ``formerly``: the identity key that this one replaces, which has signed it.
     """
 
     signed: Signed
@@ -71,6 +75,7 @@ class Entry:
     nonce: str
     address: str
     formerly: str | None
+    encapsulation: str = ""
 
     @classmethod
     def make(
@@ -82,7 +87,9 @@ class Entry:
         public: Mapping[str, bytes],
         before: Identity | None = None,
     ) -> Entry:
-        """A new entry; ``public``: the bytes of the public halves, "exchange" and "mailbox". ``before``: the replaced identity.
+        """A new entry; ``public``: the bytes of the public halves, "exchange" and "mailbox", with hybrid links "encapsulation".
+
+        ``before``: the replaced identity.
 
         Raises :class:`InputError` for an impossible name or address.
         """
@@ -99,6 +106,7 @@ class Entry:
             mailbox=base64.b64encode(public["mailbox"]).decode(),
             name=require_name(name),
             nonce=base64.b64encode(fresh_bytes(NONCE_BYTES)).decode(),
+            encapsulation=base64.b64encode(public.get("encapsulation", b"")).decode(),
         )
         return cls.verified(Signed.sign(Purpose.ENTRY, msgspec.to_builtins(body), identity))
 
@@ -124,6 +132,9 @@ class Entry:
             parse_place(body.address)
         _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
         _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
+        if body.encapsulation:
+            what = f"encapsulation key in {party}"
+            _require_ml_kem(decode_base64(body.encapsulation, KEM_BYTES, what), what)
         decode_base64(body.nonce, NONCE_BYTES, f"nonce in {party}")
         formerly = None if body.formerly is None else _replaced(body.formerly, body.identity, party)
         return cls(
@@ -136,6 +147,7 @@ class Entry:
             body.nonce,
             body.address,
             formerly,
+            body.encapsulation,
         )
 
     def says(self, identity: Identity, name: str, address: str, before: Identity | None) -> bool:
@@ -156,7 +168,8 @@ class Entry:
     def fields(self) -> dict[str, Any]:
         """All that the sealed digest covers of it: everything but the address."""
         names = ("name", "identity", "exchange", "mailbox", "nonce", "formerly")
-        return {name: getattr(self, name) or "" for name in names}
+        hybrid = {"encapsulation": self.encapsulation} if self.encapsulation else {}
+        return {**{name: getattr(self, name) or "" for name in names}, **hybrid}
 
     @property
     def dialled(self) -> Address | None:
@@ -180,12 +193,16 @@ def _replaced(rotation: _Rotation, identity: str, party: str) -> str:
     return rotation.key
 
 
-def _require_mailbox(raw: bytes, what: str) -> None:
+def _require_ml_kem(raw: bytes, what: str) -> None:
     """Raises :class:`InputError` for bytes that are no key, or one in a spelling that is not canonical."""
     try:
-        MLKEM768PublicKey.from_public_bytes(raw[:-X25519_BYTES])
+        MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
         raise InputError(f"{what} is no ML-KEM-768 key: ask for the entry again") from None
+
+
+def _require_mailbox(raw: bytes, what: str) -> None:
+    _require_ml_kem(raw[:-X25519_BYTES], what)
     _require_x25519(raw[-X25519_BYTES:], what)
 
 

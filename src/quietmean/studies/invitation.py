@@ -45,9 +45,10 @@ class Invitation:
 
     @classmethod
     def make(cls, study: Study, convener: Identity, version: int = 1, previous: str | None = None) -> Invitation:
-        """A new invitation to ``study``. Raises :class:`InputError` for an impossible version."""
+        """A new invitation to ``study``, with hybrid links unless it says others. Raises :class:`InputError` for an impossible
+        version."""
         nonce = base64.b64encode(fresh_bytes(NONCE_BYTES)).decode()
-        body = _Body(convener.public_key, nonce, previous, study.tables(), version)
+        body = _Body(convener.public_key, nonce, previous, study.sealable().tables(), version)
         return cls.verified(Signed.sign(Purpose.INVITATION, msgspec.to_builtins(body), convener))
 
     @classmethod

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from quietmean.core.codec import digest
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.randomness import fresh_bytes
@@ -124,7 +125,7 @@ class Sealed:
             raise InputError(f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its convener")
         (entry,) = found
         if entry.signed.body != own.signed.body:
-            names = ("name", "exchange", "mailbox", "nonce", "address", "formerly", "invitation")
+            names = ("name", "exchange", "mailbox", "encapsulation", "nonce", "address", "formerly", "invitation")
             changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
             raise InputError(
                 f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): send the convener "
@@ -158,6 +159,14 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
             raise InputError(f"the entry of {entry.name!r} is for another invitation: ask for one for this invitation")
     for what in ("identity", "name", "exchange", "mailbox", "nonce"):
         _require_unique(what, entries)
+    _require_unique("encapsulation", [entry for entry in entries if entry.encapsulation])
+    if invitation.study.keyed_by == Links.HYBRID:
+        for entry in entries:
+            if not entry.encapsulation:
+                raise InputError(
+                    f"the entry of {entry.name!r} has no ML-KEM-768 key, which hybrid links need: it has to accept again, with a "
+                    "version of quietmean that knows them"
+                )
     require_distinct(entry.name for entry in entries)
     _require_unique("address", [entry for entry in entries if entry.address and not entry.at_relay])
     keys = [entry.identity_bytes for entry in entries]

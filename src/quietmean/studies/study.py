@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quietmean.core.assumptions import usual_colluders
-from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.core.domain import CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
 from quietmean.core.toml_files import Place, fault, read_tables
@@ -78,6 +78,25 @@ class Study(BaseModel):
     # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
     minimum: int | None = Field(default=None, ge=2, strict=True)
     start_by: AwareDatetime | None = None
+    # Which keys protect what the parties tell each other. A new sealed study says hybrid; without it, it is X25519 alone.
+    links: Links | None = None
+
+    @property
+    def keyed_by(self) -> Links:
+        """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
+        return self.links or Links.X25519
+
+    def sealable(self) -> Study:
+        """The study as it is sealed: with hybrid links, unless it says something else."""
+        return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
+
+    def require_sealed(self) -> None:
+        """Raises :class:`InputError` for a study that cannot be done with a roster alone."""
+        if self.keyed_by == Links.HYBRID:
+            raise InputError(
+                'a study with links = "hybrid" has to be sealed, as the ML-KEM keys of its parties are in their entries: use '
+                'invite, accept and seal, or give links = "x25519"'
+            )
 
     @property
     def starts_with_quorum(self) -> bool:
@@ -136,6 +155,9 @@ class Study(BaseModel):
         else:
             # Seals from before there were folders stay what they are.
             del general["transport"]
+        if self.keyed_by == Links.X25519:
+            # And those from before there were other links.
+            general.pop("links", None)
         columns = [column.describe() for column in self.columns]
         return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
 

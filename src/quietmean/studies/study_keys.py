@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.codec import decode_json
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.folder import Mailbox, mailbox_bytes
@@ -52,6 +53,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compared: tuple[str, ...]
     seed: str = ""
     given: _Given | None = None
+    encapsulation: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class GivenContribution:
 @dataclass(frozen=True)
 class StudyKeys:
     """The keys of one party for one study, in ``path``: ``exchange`` and the two halves of ``mailbox``; and the entry with them.
+
+    With hybrid links there is a third, ``encapsulation``, until this party has the result.
 
     ``sealed``: the digest of the seal that they are bound to, hexadecimal; None before the party has joined. ``compared``: names
     of parties with whom its words were compared before that. ``seed``: of the noise of a contribution by file; ``given``: that
@@ -82,6 +86,7 @@ class StudyKeys:
     compared: tuple[str, ...] = ()
     seed: Seed | None = field(default=None, repr=False)
     given: GivenContribution | None = None
+    encapsulation: MLKEM768PrivateKey | None = field(default=None, repr=False)
 
     @classmethod
     def make(
@@ -103,8 +108,9 @@ class StudyKeys:
                 )
         exchange = X25519PrivateKey.generate()
         mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
-        entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox), before)
-        keys = cls(path, entry, exchange, mailbox)
+        encapsulation = MLKEM768PrivateKey.generate() if invitation.study.keyed_by == Links.HYBRID else None
+        entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before)
+        keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation)
         keys._write()
         return keys
 
@@ -142,8 +148,12 @@ class StudyKeys:
                 MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
                 X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
             )
-        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given)
-        found = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox).items()}
+        encapsulation = None
+        if raw.encapsulation:
+            kem_seed = decode_base64(raw.encapsulation, _SEED_BYTES, f"the encapsulation key in {path}")
+            encapsulation = MLKEM768PrivateKey.from_seed_bytes(kem_seed)
+        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation)
+        found = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
         if {**keys._in_entry, **found} != keys._in_entry:
             raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
         return keys
@@ -173,9 +183,9 @@ class StudyKeys:
         found._write()
         return found
 
-    def without_mailbox(self) -> StudyKeys:
-        """The keys without those that open what others wrote; durable when this returns."""
-        found = replace(self, mailbox=None)
+    def without_opening(self) -> StudyKeys:
+        """The keys without those that open what others wrote or encapsulated; durable when this returns."""
+        found = replace(self, mailbox=None, encapsulation=None)
         found._write()
         return found
 
@@ -189,7 +199,8 @@ class StudyKeys:
 
     @cached_property
     def _in_entry(self) -> dict[str, str]:
-        return {"exchange": self.entry.exchange, "mailbox": self.entry.mailbox}
+        entry = self.entry
+        return {"exchange": entry.exchange, "mailbox": entry.mailbox, "encapsulation": entry.encapsulation}
 
     def _write(self) -> None:
         parts, secret = _Parts(**self.entry.signed.parts()), ""
@@ -201,7 +212,8 @@ class StudyKeys:
         given = None
         if self.given is not None:
             given = _Given(self.given.data, _Parts(**self.given.contribution.parts()))
-        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given)
+        kem = "" if self.encapsulation is None else base64.b64encode(self.encapsulation.private_bytes_raw()).decode()
+        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given, kem)
         with _overwritten(self.path):
             write_private(self.path, msgspec.json.encode(file) + b"\n")
 
@@ -236,7 +248,13 @@ def write_private(path: Path, content: bytes) -> None:
         raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
 
 
-def _public(exchange: X25519PrivateKey | None, mailbox: Mailbox | None) -> Mapping[str, bytes]:
+def _public(
+    exchange: X25519PrivateKey | None, mailbox: Mailbox | None, encapsulation: MLKEM768PrivateKey | None
+) -> Mapping[str, bytes]:
     """Of those that are there."""
     found = {} if mailbox is None else {"mailbox": mailbox_bytes(mailbox)}
-    return found if exchange is None else {**found, "exchange": exchange.public_key().public_bytes_raw()}
+    if exchange is not None:
+        found["exchange"] = exchange.public_key().public_bytes_raw()
+    if encapsulation is not None:
+        found["encapsulation"] = encapsulation.public_key().public_bytes_raw()
+    return found

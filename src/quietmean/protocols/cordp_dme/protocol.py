@@ -50,6 +50,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
 
     name = "cordp-dme"
     sources = (literature.CORDP_DME,)
+    shares_noise = True
     keeps_target = True
     summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
     server = Server.NONE

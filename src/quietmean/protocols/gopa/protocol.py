@@ -72,6 +72,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
     trust_with_collector = "a collector that stays and says truly who published; it is not trusted with values"
     server = Server.NONE
+    shares_noise = True
     keeps_target = True
     guarantee = (
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is asked "

@@ -15,11 +15,15 @@ class SendsMessages(ABC):
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
     ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
+    ``shares_noise``: pairs of parties draw the same noise, from keys that they agreed on before. ``agrees_on_keys``: its messages
+    carry keys of X25519, through one of the parties.
     """
 
     transfers_mass: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
     sends_to_all: ClassVar[bool] = False
+    shares_noise: ClassVar[bool] = False
+    agrees_on_keys: ClassVar[bool] = False
 
     @property
     @abstractmethod

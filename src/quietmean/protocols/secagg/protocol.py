@@ -50,6 +50,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     name = "secagg"
     sources = (literature.SECAGG, literature.DISTRIBUTED_DISCRETE_GAUSSIAN)
     keeps_target = True
+    agrees_on_keys = True
     summary = "masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography"
     server = Server.AGGREGATOR
     trust = "an aggregator that follows the protocol"

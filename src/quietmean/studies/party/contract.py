@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Protocol, Self
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.codec import digest
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace
@@ -49,7 +50,8 @@ class Asked(Protocol):
     """What a site's policy and its approvers look at: a study, or a session.
 
     ``target``: of all that is asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and
-    ``declared``: columns. ``fewest``: with how many parties it may start.
+    ``declared``: columns. ``fewest``: with how many parties it may start. ``keys``: in words, what protects what parties tell
+    each other, and noise that they share; ``post_quantum``: whether all of it rests on ML-KEM-768 besides X25519.
     """
 
     @property
@@ -66,6 +68,10 @@ class Asked(Protocol):
     def epsilon_a_priori(self) -> float: ...
     @property
     def fewest(self) -> int: ...
+    @property
+    def keys(self) -> str: ...
+    @property
+    def post_quantum(self) -> bool: ...
     @property
     def parties(self) -> Sequence[Signatory]: ...
     @property
@@ -84,6 +90,8 @@ class Asked(Protocol):
 class Contract:
     """What ``party`` of the ``parties`` agrees to; ``sealed``: where study and parties came sealed by a convener.
 
+    ``contributes``: by file, and connects to nobody.
+
     Nothing in it depends on anybody's data, so all parties of a study have the same, but for who they are.
     """
 
@@ -92,6 +100,7 @@ class Contract:
     party: PartyId
     choice: Choice
     sealed: Sealed | None = None
+    contributes: bool = False
 
     @classmethod
     def of(cls, files: Files, choice: Choice) -> Self:
@@ -106,7 +115,7 @@ class Contract:
     def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
         """For the party with this key of a sealed study, which connects to nobody."""
         own = next(entry.name for entry in sealed.entries if entry.identity == identity.public_key)
-        return cls.for_party(own, sealed, choice)
+        return replace(cls.for_party(own, sealed, choice), contributes=True)
 
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[Study, Roster], choice: Choice) -> Self:
@@ -172,6 +181,30 @@ class Contract:
     def fewest(self) -> int:
         """With how many parties it may start."""
         return self.plans[-1].target.parties
+
+    @property
+    def links(self) -> Links:
+        return self.study.keyed_by
+
+    @property
+    def keys(self) -> str:
+        """What protects what parties tell each other, and noise that they share, in words."""
+        return "; ".join((self.links.text, *self._without_ml_kem()))
+
+    @property
+    def post_quantum(self) -> bool:
+        """Whether all of it rests on ML-KEM-768 besides X25519."""
+        return self.links == Links.HYBRID and not self._without_ml_kem()
+
+    def _without_ml_kem(self) -> list[str]:
+        """What rests on X25519 alone in any study of this kind."""
+        protocol = self.plan.protocol
+        found = []
+        if self.contributes and protocol.shares_noise:
+            found.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
+        if protocol.agrees_on_keys:
+            found.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
+        return found
 
     @property
     def epsilon_a_priori(self) -> float:
@@ -248,6 +281,8 @@ class Contract:
             "why": self.choice.why,
             "parties": [_party_json(party) for party in self.parties],
             "relays": self.relays,
+            "links": str(self.links),
+            "post_quantum": self.post_quantum,
             "expected": self.expected(),
             "plan": plan.digest,
             **self._quorum_json(),
@@ -356,6 +391,7 @@ class Contract:
             *(("starts", sentence) for sentence in self._start()),
             *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
+            ("keys", self.keys),
             *(("expected", sentence) for sentence in expected),
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),

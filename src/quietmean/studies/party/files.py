@@ -46,6 +46,7 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[Study, Rost
     agreed = Study.load(study)
     if roster is None:
         raise InputError(f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study")
+    agreed.require_sealed()
     members = Roster.load(roster)
     Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
     return agreed, members
@@ -101,6 +102,7 @@ class Files:
     @classmethod
     def of(cls, study: Study, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Files:
         """For a study that is in no file: its other files are named after it, in the folder where the process is."""
+        study.require_sealed()
         members = Roster.load(roster)
         Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
         identity = unlock(key)
@@ -199,12 +201,16 @@ class Files:
             listen=listening_place(options.listen, options.listen_through),
             folder=self.folder(options.folder or usual_folder, plan, once=options.once),
             quorum=quorum,
+            links=self.study.keyed_by,
         )
 
-    def forget_mailbox(self) -> None:
-        """After the result nothing opens any more what the folder may keep for ever."""
-        if self.study.by_folder and self.keys is not None and self.keys.mailbox is not None:
-            StudyKeys.load(self.keys.path).without_mailbox()
+    def forget_opening_keys(self) -> None:
+        """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
+        if self.keys is None:
+            return
+        opens = self.keys.encapsulation is not None or (self.study.by_folder and self.keys.mailbox is not None)
+        if opens:
+            StudyKeys.load(self.keys.path).without_opening()
 
     def require_folder(self, options: SiteOptions, usual: str | None) -> None:
         """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.

@@ -126,7 +126,7 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     absent = beginning[0].absent if beginning else None
     origin = origin_of(files, settings, _with_log(ready, result=True), result, _start(ready.files, beginning))
     outcome.save_receipt(receipt, origin)
-    files.forget_mailbox()
+    files.forget_opening_keys()
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), absent)
 
 

@@ -60,6 +60,8 @@ class PolicyRules(BaseModel):
     # Whether who sealed the study may be trusted for the keys of more parties than may collude.
     trust_convener: bool = True
     no_privacy: bool = True
+    # Whether the keys of a study must rest on ML-KEM-768 besides X25519.
+    require_post_quantum: bool = False
     # Whether --yes is an answer, where nobody is there to be asked.
     unattended: bool = False
     # Public keys of those who answer for the data, and how many of them must sign a study: no other yes counts then.
@@ -142,9 +144,10 @@ class Policy:
     def digest(self) -> str:
         """SHA-256 of all that it says, hexadecimal."""
         rules = self.rules.model_dump(mode="json")
-        if not self.rules.largest_nats:
+        for later in ("largest_nats", "require_post_quantum"):
             # Digests from before there was this rule stay what they are.
-            del rules["largest_nats"]
+            if not rules[later]:
+                del rules[later]
         budget = None if self.budget is None else self.budget.model_dump(mode="json")
         columns = [column.describe() for column in self.columns]
         audit = self.audit.model_dump(mode="json")
@@ -257,6 +260,11 @@ def _no_privacy(policy: Policy, asked: Asked) -> Iterator[str]:
         yield f"{asked.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 
+def _post_quantum(policy: Policy, asked: Asked) -> Iterator[str]:
+    if policy.rules.require_post_quantum and not asked.post_quantum:
+        yield f"the study's keys: {asked.keys}"
+
+
 def _never(policy: Policy, asked: Asked) -> Iterator[str]:
     # Whoever transforms a column declares it, too.
     for name in sorted(set(policy.rules.never) & {column.name for column in asked.declared}):
@@ -308,6 +316,7 @@ _RULES: dict[str, Callable[[Policy, Asked], Iterator[str]]] = {
     "statistics": _statistics,
     "protocols": _protocols,
     "no_privacy": _no_privacy,
+    "require_post_quantum": _post_quantum,
     "never": _never,
     "column": _columns,
     "hosts": _hosts,
