@@ -92,7 +92,7 @@ def _truth(term: Term) -> str:
 
 
 def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
-    """Of how many records they are where values are missing, tests, and what is flagged, in sentences."""
+    """Prints, in sentences, how many records answers with missing values are about, tests, and flags."""
     from quietmean.statistics.printed import notes_of, notes_of_all, together
     from quietmean.statistics.tidy import terms_of
     from quietmean.statistics.tidy_tables import TidyTests

@@ -114,7 +114,7 @@ def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: 
 
 
 def _signs(series: Any, narwhals: Any) -> int:
-    """Of all its texts together: a few bytes of a file may say a long one any number of times."""
+    """Characters of all texts of a column: a few bytes of a file may repeat a long text any number of times."""
     if isinstance(series.dtype, narwhals.Categorical | narwhals.Enum):
         return len(series) * int(series.unique().cast(narwhals.String).str.len_chars().max() or 0)
     return int(series.str.len_chars().sum()) if isinstance(series.dtype, narwhals.String) else 0

@@ -29,7 +29,7 @@ def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
 
 
 class _LogRecord(logging.LogRecord):
-    """Of a record with an error only the place and the kind: an event loop logs tasks together with what they raised."""
+    """A log record that keeps only place and kind of an error: an event loop logs tasks together with what they raised."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

@@ -33,7 +33,7 @@ def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Give
 
 
 def _names(function: Callable[..., object]) -> list[str]:
-    """Of all parameters; those of a typed ``**options: Unpack[...]`` one by one."""
+    """The names of all parameters; those of a typed ``**options: Unpack[...]`` one by one."""
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

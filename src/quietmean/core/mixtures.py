@@ -124,7 +124,7 @@ class Prefixes(Mixture):
 
     @property
     def cells(self) -> int:
-        """Of each group."""
+        """The number of cells in each group."""
         return self.size // self.groups
 
     @property

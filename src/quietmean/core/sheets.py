@@ -62,7 +62,7 @@ def _has_day(cell: Any) -> bool:
 
 
 def _of_others(path: str) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Of .xls, .xlsb and .ods."""
+    """The sheets of .xls, .xlsb and .ods files."""
     from python_calamine import CalamineWorkbook
 
     with closing(CalamineWorkbook.from_path(path)) as book:
@@ -71,7 +71,7 @@ def _of_others(path: str) -> Iterator[tuple[str, Iterable[Row]]]:
 
 
 def _of_excel(path: str) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Of .xlsx and .xlsm."""
+    """The sheets of .xlsx and .xlsm files."""
     from openpyxl import load_workbook
 
     with warnings.catch_warnings():
@@ -122,7 +122,7 @@ def _rows_of_excel(book: Any, sheet: Any) -> Iterator[Row]:
 
 
 def _number(stated: str | None, before: int) -> int:
-    """Of a row: as it says, where that can be, else one more than the row before it."""
+    """The number of a row: as stated where that is possible, else one more than that of the row before it."""
     return (
         int(stated)
         if stated is not None and re.fullmatch("[0-9]{1,7}", stated) and 1 <= int(stated) <= _MOST_ROWS

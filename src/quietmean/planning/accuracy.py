@@ -48,7 +48,7 @@ def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> floa
 
 
 def stated_variance(execution: Execution) -> float:
-    """Of the noise in each coordinate of the mean that an execution released: as its protocol states it, or by its transcript."""
+    """The noise variance of each coordinate of a released mean: as the protocol states it, or by the transcript."""
     used = execution.in_result
     stated = used.error_variance()
     return noise_variance(used.transcript(), used.weights) if stated is None else stated

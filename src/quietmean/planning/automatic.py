@@ -36,7 +36,7 @@ class Choice:
 
     @property
     def plans(self) -> list[Plan]:
-        """Of all numbers of parties with which the study may start; the first one is for all."""
+        """The plans for all numbers of parties with which the study may start; the first one is for all parties."""
         return [self.plan, *(self.smaller[size] for size in sorted(self.smaller, reverse=True))]
 
 

@@ -49,12 +49,12 @@ class Candidate:
 
     @property
     def mse_central(self) -> float:
-        """Of a trusted curator, per coordinate, if everybody stays; exact Gaussian noise."""
+        """The error of a trusted curator, per coordinate, if everybody stays; exact Gaussian noise."""
         return self._one_release / self.plan.target.parties**2
 
     @property
     def mse_local(self) -> float:
-        """Of local differential privacy, per coordinate, if everybody stays; exact Gaussian noise."""
+        """The error of local differential privacy, per coordinate, if everybody stays; exact Gaussian noise."""
         return self._one_release / self.plan.target.parties
 
     @property

@@ -297,7 +297,7 @@ class GateRefused(ProtocolFailure):
 
 
 def history_digest(execution: Execution, incomplete: Collection[PartyId]) -> str:
-    """Of all that decides: the history, and of which parties only a part is known. SHA-256, hexadecimal."""
+    """SHA-256 in hexadecimal of all that decides: the history, and the parties of which only a part is known."""
     return digest({"format": "quietmean-gate-1", "history": execution.to_json(), "incomplete": sorted(incomplete)})
 
 

@@ -302,7 +302,7 @@ class Plan:
 
     @property
     def nats_kept(self) -> str | None:
-        """Of a target in nats that is promised: that, in a sentence. None without one, or where :attr:`above_target` speaks."""
+        """A sentence about a target in nats that is promised. None without one, or where :attr:`above_target` speaks."""
         if self.target.nats is None or self.above_target is not None:
             return None
         promised = self.a_priori

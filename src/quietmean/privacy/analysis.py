@@ -56,7 +56,7 @@ class PrivacyAnalysis:
         trusted: frozenset[PartyId] = frozenset(),
         method: str = "auto",
     ) -> PrivacyAnalysis:
-        """Of a bare transcript whose noise is really Gaussian, as it stands there. An execution has :meth:`privacy` instead."""
+        """The analysis of a bare transcript whose noise is exactly Gaussian. An execution has :meth:`privacy` instead."""
         return cls(transcript, CertificateTerms(sensitivity, delta, GAUSSIAN, GAUSSIAN_GUARANTEE), trusted, method)
 
     @property

@@ -29,7 +29,7 @@ Promise = Callable[[int, frozenset[PartyId]], APriori | None]
 
 
 def no_promise(size: int, corrupt: frozenset[PartyId]) -> None:
-    """Of a bare transcript, which has no protocol that could have promised anything."""
+    """None, for a bare transcript, which has no protocol that could have promised anything."""
     return
 
 
@@ -67,7 +67,7 @@ class CertificateTerms:
 
     @property
     def definition(self) -> str:
-        """Of what the epsilons are."""
+        """The definition of privacy that the epsilons are of."""
         return self.relation.claim(self.conversion.definition)
 
     def a_priori_json(self, promised: APriori | None) -> dict[str, Any]:

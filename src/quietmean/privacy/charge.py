@@ -60,7 +60,7 @@ class Charge:
 
     @classmethod
     def of_mechanism(cls, epsilon: float, delta: float = 0.0, *, members: int = 1) -> Self:
-        """Of any (epsilon, delta)-DP mechanism: mu = -2 Phi^-1(1 / (1 + e^epsilon)) and beta = delta.
+        """The charge of any (epsilon, delta)-DP mechanism: mu = -2 Phi^-1(1 / (1 + e^epsilon)) and beta = delta.
 
         Randomised response at epsilon is the worst epsilon-DP mechanism, and this is the least mu whose curve lies nowhere above
         its own; with probability delta everything is given away (Kairouz, Oh and Viswanath 2015). ``members``: for a group of so
@@ -76,7 +76,7 @@ class Charge:
 
     @classmethod
     def of_concentrated(cls, rho: float, delta: float, *, members: int = 1) -> Self:
-        """Of a rho-zCDP mechanism, by way of (epsilon, ``delta``): of rho alone no finite mu follows.
+        """The charge of a rho-zCDP mechanism, by way of (epsilon, ``delta``): of rho alone no finite mu follows.
 
         A group of ``members`` units has members^2 rho. Raises :class:`InputError` for a negative or infinite rho, unless
         0 < delta < 1, or for fewer members than 1.

@@ -125,7 +125,7 @@ def _groups(edges: csr_array[np.float64], honest: NDArray[np.int64]) -> tuple[tu
 def _rank(
     transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], index_of: NDArray[np.int64], count: int
 ) -> int:
-    """Of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's.
+    """The rank of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's.
 
     Noise that a pair shares hides what one more and the other less would have.
     """

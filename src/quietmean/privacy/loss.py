@@ -208,7 +208,7 @@ class GridLossConversion(LossConversion):
 
 
 class LocalNoiseLossConversion(GridLossConversion):
-    """Of a party whose every number is a function of its noisy value: whoever colludes, and whatever happened."""
+    """The loss where all that a party sends is a function of its noisy value: whoever colludes, and whatever happened."""
 
     def __init__(self, sigma: float, *, step: float, dimension: int, draws: int) -> None:
         super().__init__(step=step, dimension=dimension, deviations=[sigma], draws=draws)

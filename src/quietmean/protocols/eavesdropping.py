@@ -119,7 +119,7 @@ class Interception:
 
     @classmethod
     def of(cls, protocol: CanBeOverheard, eavesdropping: Eavesdropping | None, schedule: Schedule, seed: Seed) -> Self | None:
-        """Of an execution of this schedule under a public seed; None where there is none, or where it tells nothing more.
+        """The messages that are read of this schedule, by a public seed; None if none are, or if they disclose nothing more.
 
         The draw is of rounds and parties alone: neither the schedule nor what happens has a part in it. A larger chance reads all
         that a smaller one does.

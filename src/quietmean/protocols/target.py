@@ -95,7 +95,7 @@ class Target:
 
     @property
     def prior_sd(self) -> float:
-        """Of the values that :attr:`nats` are about: see :func:`~quietmean.core.domain.half_range`."""
+        """The standard deviation of values that :attr:`nats` are about: see :func:`~quietmean.core.domain.half_range`."""
         return half_range(self.sensitivity)
 
     @property

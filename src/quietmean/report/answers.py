@@ -82,7 +82,7 @@ def _method(answer: Answer) -> str:
 
 
 def _complete(answer: Answer) -> list[str]:
-    """Of how many records an answer is."""
+    """The number of records that an answer is about."""
     completeness = answer.estimates.completeness
     if completeness is None:
         return []

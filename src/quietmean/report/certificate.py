@@ -107,7 +107,7 @@ class CertificatePage:
         return self.stated.names[party] if self.stated.names else f"{party}"
 
     def name(self, party: PartyId) -> str:
-        """Of a party; its number where no names are stated."""
+        """A party's name; its number where no names are stated."""
         return self.stated.names[party] if self.stated.names else f"party {party}"
 
     def render(self) -> str:

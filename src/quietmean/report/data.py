@@ -142,7 +142,7 @@ class StudyReport:
         return ends
 
     def drawable(self) -> Self:
-        """Of what can be drawn: known, with its error; a range without an end is drawn as far as four errors from it."""
+        """Only the terms that can be drawn, with an error; a range without an end is drawn four errors far."""
         reach = np.where(self.standard_error > 0, 4 * self.standard_error, 1.0)
         low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
         # Larger numbers would overflow in a distance.
@@ -164,7 +164,7 @@ class StudyReport:
 
     @property
     def records_total(self) -> int | None:
-        """Of all parties together, if a record is the unit and their number is public."""
+        """The records of all parties together, if a record is the unit and their number is public."""
         return self.records if self.unit == PrivacyUnit.RECORD and not self.counts_are_private else None
 
     @property

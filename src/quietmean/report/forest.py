@@ -104,7 +104,7 @@ def _diamond(axes: Axes, row: int, middle: float, ends: Array, *, filled: bool) 
 
 
 def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
-    """Of each row of sites, the part that it has in the mean with random effects; none for other statistics.
+    """The weight of each site's row in the mean with random effects; none for other statistics.
 
     As the estimate has them: one over the variance of a site's mean, with the noise, and between sites.
     """

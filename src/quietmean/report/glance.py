@@ -44,7 +44,7 @@ def verdict_in_nats(nats: Mapping[str, float]) -> str:
 
 
 def nats_cards(nats: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
-    """Of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
+    """Cards of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
     if nats is None:
         return []
     explained = words.rounded_up(nats["revealed_variance"])
@@ -72,7 +72,7 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
 
 
 def many_estimates(smaller: Sequence[bool], note: str) -> Glance:
-    """Of many numbers: in which ``smaller`` the noise is the smaller error."""
+    """The card of many estimates; ``smaller``: in which of them noise is the smaller error."""
     return Glance("How sure is it?", f"Noise {where_smaller(smaller)}", note)
 
 
@@ -133,7 +133,7 @@ def against_whom(adversary: str, everybody: float) -> Glance:
 
 
 def what_is_left(account: Account | None, reason: str = "") -> Glance:
-    """Of the budget; ``reason``: why no ledger is known."""
+    """The card of the budget that is left; ``reason``: why no ledger is known."""
     if account is None:
         return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a budget for the data (join --ledger).")
     left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
@@ -143,7 +143,7 @@ def what_is_left(account: Account | None, reason: str = "") -> Glance:
 
 
 def records_in(execution: Execution, records: int) -> int:
-    """Of so many records in all, those that are in the result; those that are in part are counted so."""
+    """How many of all ``records`` are in the result; those of parties that count in part are counted so."""
     return round(records * execution.counted_weight() / float(execution.weights.sum()))
 
 

@@ -160,7 +160,7 @@ class OfficerPage:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the parties; their numbers where no names are stated."""
+        """The parties' names; their numbers where no names are stated."""
         return self.stated.names or [f"party {party}" for party in range(self.execution.parties)]
 
     # --- how much ---
@@ -189,7 +189,7 @@ class OfficerPage:
 
     @cached_property
     def _nats(self) -> dict[str, float] | None:
-        """Of a target in nats what coalitions learnt, computed from the execution alone."""
+        """For a target in nats, what coalitions learnt, computed from the execution alone."""
         if self.stated.nats is None or not isinstance(self.certificate, CoalitionCertificate):
             return None
         return self.privacy.nats_of_target(self.certificate.size, self.stated.nats)

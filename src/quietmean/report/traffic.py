@@ -71,7 +71,7 @@ class MessageTraffic:
 
 
 def rounds_used(execution: Execution) -> int:
-    """Of the schedule, none where nobody sends; where all may send to all, up to the last in which something arrived."""
+    """Rounds of the schedule, 0 where nobody sends; where all may send to all, up to the last with a message that arrived."""
     if not (execution.schedule.out_degree > 0).any():
         return 0
     if not execution.protocol.sends_to_all:

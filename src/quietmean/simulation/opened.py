@@ -29,7 +29,7 @@ _SAME = 1e-9
 
 
 class KnownToCoalition(InsecureSilence):
-    """Of an honest party's noise, what it shares with the coalition."""
+    """The part of an honest party's noise that it shares with the coalition."""
 
     def __init__(self, source: NoiseSource, coalition: frozenset[PartyId]) -> None:
         self._source = source

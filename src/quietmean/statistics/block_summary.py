@@ -21,7 +21,7 @@ LEAST_PRESENT = 4.0
 
 @dataclass(frozen=True)
 class Summary:
-    """Of the present values of one group, in the column's units. ``noise_``: variances of the privacy noise on each.
+    """The present values of one group, in the column's units. ``noise_``: variances of the privacy noise on each.
 
     ``variance`` is that with the divisor ``present`` - 1, without the noise's own part in it; 0 where the estimate is negative
     (``variance_estimate`` is not cut). ``fourth``: the central moment.
@@ -37,17 +37,17 @@ class Summary:
 
     @property
     def sampling_of_mean(self) -> float:
-        """The variance of the mean of a random sample of so many."""
+        """The variance of the mean of a random sample of as many values."""
         return self.variance / self.present
 
     @property
     def uncertainty_of_sampling(self) -> float:
-        """Half the variance of ``sampling_of_mean``: it is estimated from so many values, and the noise is in it, too."""
+        """Half the variance of ``sampling_of_mean``: it is estimated from as many values, with the noise in it."""
         return self.sampling_of_mean**2 / max(self.present - 1, 1.0) + self.noise_of_variance / (2 * self.present**2)
 
     @property
     def degrees(self) -> float:
-        """Of freedom, of the variance of the mean, noise and sampling (Satterthwaite)."""
+        """Degrees of freedom of the variance of the mean, with noise and sampling (Satterthwaite)."""
         return satterthwaite(self.noise_of_mean + self.sampling_of_mean, self.uncertainty_of_sampling)
 
     @property
@@ -65,20 +65,20 @@ class Summary:
 
 
 def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tuple[float, float]:
-    """How many values a group has (by its place), and the standard deviation of the noise in that."""
+    """How many values a group has (by its index), and the standard deviation of the noise in that."""
     count, error = released.weighted(feature, np.eye(feature.size)[BLOCK_SIZE * group])
     return count * released.weight, error * released.weight
 
 
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:
-    """Of one group (by its place), or None where noise hides whether anything is present there."""
+    """The summary of one group (by its index), or None where noise hides whether any value is present."""
     entries = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))
     quantities, covariance = released.mean(feature)[entries], released.covariance(feature)[entries, entries]
     part = float(quantities[0])
     if part <= LEAST_PRESENT * math.sqrt(max(covariance[0, 0], 0.0)):
         return None
     first, second, third, fourth = (quantities[1:] / part).tolist()
-    # Of the ratios to the part that is present, in half widths of the bounds.
+    # Gradients of the ratios to the present part, in half widths of the bounds.
     ratios = np.column_stack([-quantities[1:] / part**2, np.eye(BLOCK_SIZE - 1) / part])
     noise = ratios @ covariance @ ratios.T
     mean_noise = float(noise[0, 0])

@@ -115,7 +115,7 @@ class Column(BaseModel):
         return self
 
     def _check_kinds(self, bounded: bool) -> None:
-        """What does not go together."""
+        """Raises :class:`InputError` for declarations that exclude each other."""
         if self.since and not (bounded and not self.origin):
             raise InputError(f"column {self.name!r} of dates needs bounds and no transform: give its first and its last day")
         if self.origin and self.boolean and not Transform(self.origin).compares:
@@ -125,7 +125,7 @@ class Column(BaseModel):
             raise InputError(f"column {self.name!r} is a transform and has no {what}: declare them for the columns it is made of")
 
     def _check_bins(self) -> None:
-        """Raises :class:`InputError` for bins that nobody can make."""
+        """Raises :class:`InputError` for bins that are impossible."""
         require_known("scale", self.scale, SCALES)
         stated = [
             name for name, value in (("scale", self.scale != LINEAR), ("whole", self.whole), ("edges", self.edges)) if value
@@ -190,7 +190,7 @@ class Column(BaseModel):
         more |= {"whole": True} if self.whole else {}
         more |= {"edges": list(self.edges)} if self.edges else {}
         if self.numeric:
-            # What documents do not say is centre, for ever: their digests and encodings stay what they are.
+            # Documents without a rule mean centre, for ever: their digests and encodings stay the same.
             rule = {} if self.missing == CENTRE else {"missing": self.missing}
             since = {"since": self.since} if self.since else {}
             bounds = {"low": self.low, "high": self.high} if {"low", "high"} <= self.model_fields_set else {}

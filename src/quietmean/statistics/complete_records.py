@@ -22,7 +22,7 @@ _RELATION = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OfColumns(Statistic):
-    """Of two columns of numbers or more, all alike."""
+    """A statistic of two or more columns of numbers that play the same part."""
 
     by_place = ("columns",)
     expects = ("correlation",)
@@ -55,14 +55,16 @@ class OfColumns(Statistic):
         return self._terms(pair for pair in pairs if column.name in [self.columns[index] for index in pair])
 
     def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
-        """Of the columns, in their order; None where noise hides whether any record is complete."""
+        """The moments of the columns, in their order; None where noise hides whether any record is complete."""
         return CentredMoments.of(released, self._moments(columns), self._vertices(columns))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Regression(Statistic):
-    """Of an outcome on columns. A column with levels has a vertex for each level but the first; levels that the noise hides are
-    left out of the fit."""
+    """A regression of an outcome on columns.
+
+    A column with levels has a vertex for each level but the first; levels that the noise hides are left out of the fit.
+    """
 
     by_place = ("formula",)
 
@@ -98,6 +100,6 @@ class Regression(Statistic):
         return KnownLevels.of(released, self._moments(columns), self._sides(columns)[1])
 
     def _centred(self, released: Released, columns: Columns, covariates: tuple[Vertex, ...]) -> CentredMoments | None:
-        """Of the covariates and then the outcome; None where noise hides whether any record is complete."""
+        """The moments of the covariates, then the outcome; None where noise hides whether any record is complete."""
         outcome, _ = self._sides(columns)
         return CentredMoments.of(released, self._moments(columns), (*covariates, outcome))

@@ -41,7 +41,7 @@ def counted(estimates: Estimates, statistic: Statistic, released: Released, colu
 
 
 def _level_of(group: str, own: str, levels: Collection[str]) -> str:
-    """Of a term "b 5", "median b" or "b:heart 5": the level b, or "" where it is of no single one."""
+    """The level that a term is about, b of "b 5", "median b" or "b:heart 5"; "" where it is about several or none."""
     exact = next((name for name in (group, own) if name in levels), "")
     return exact or max((level for level in levels if group.startswith(f"{level}:")), key=len, default="")
 

@@ -157,7 +157,7 @@ def _variance(weights: Array, covariance: Array) -> float:
 
 
 def difference_of_means(curves: Curves, term: str) -> Row:
-    """Of two arms, second minus first.
+    """The difference of the restricted means of two arms, second minus first.
 
     The bins move both arms alike. So what they leave open is the distance to where in all bins of both arms events come first or
     last, as where times are heaped, or that to the difference in half as many bins, which is no bound; and at most what they

@@ -83,7 +83,7 @@ def _equalities(
 
 
 def _pseudo_inverse(matrix: Array) -> Array:
-    """Of a symmetric positive semidefinite matrix, without directions that only rounding fills."""
+    """The inverse of a symmetric positive semidefinite matrix outside its null space, as far as rounding shows that."""
     if not len(matrix):
         return matrix
     size = np.sqrt(np.diag(matrix))

@@ -68,7 +68,7 @@ class Drawn:
 
     @property
     def width(self) -> float:
-        """Of the interval of the population, or of the noise where there is none: in the middle study."""
+        """The width of the population's interval, or of the noise's where there is none: the median over studies."""
         return _middle(self.noise if np.isnan(self.population).all() else self.population)
 
     @property

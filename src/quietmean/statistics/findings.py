@@ -96,13 +96,13 @@ def _reason(document: Mapping[str, Any]) -> str:
 
 
 def _first(answer: StatedAnswer) -> str:
-    """Of a kind of others: its first terms."""
+    """The first terms of a statistic from another distribution."""
     terms = answer.all_known[:_MOST_NAMED]
     return "; ".join(f"{term.term or answer.document.get('name', '')}: {with_interval(term)}" for term in terms)
 
 
 def _one(what: str) -> Callable[[StatedAnswer], str]:
-    """Of a statistic that is one number: "The mean is ..."."""
+    """The sentence of a statistic that is one number: "The mean is ..."."""
 
     def says(answer: StatedAnswer) -> str:
         return f"The {what} is {answer.value(WHOLE)}" if answer.known(WHOLE) else ""
@@ -195,7 +195,7 @@ def _correlation(answer: StatedAnswer) -> str:
 
 
 def _covariance(answer: StatedAnswer) -> str:
-    """Of the first two columns that differ: the others are variances."""
+    """The first covariances of different columns: the other terms are variances."""
     covariances = [term for term in answer.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
     return capital(
         "; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in covariances)

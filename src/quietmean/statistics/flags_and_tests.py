@@ -76,7 +76,7 @@ def _one(flags: list[Flag]) -> Flag:
 
 
 def in_part(parts: Collection[float], parties: int) -> Flag:
-    """Of all terms of an answer in which some of the ``parties`` count in part; ``parts``: of those, in 0..1."""
+    """A flag of an answer in which some of the ``parties`` count in part; ``parts``: how far each of these counts, in 0..1."""
     lowest, highest = (percent_text(one) for one in (min(parts), max(parts)))
     by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
     who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")

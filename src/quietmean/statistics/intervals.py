@@ -24,7 +24,7 @@ FEW = "few"
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
-    """Of a sum of variances, of which only ``sampling`` was estimated (Welch and Satterthwaite); infinite without sampling."""
+    """Degrees of freedom of a sum of variances of which only ``sampling`` was estimated (Welch and Satterthwaite)."""
     if sampling <= 0 or math.isinf(degrees):
         return math.inf
     return (noise + sampling) ** 2 / (sampling**2 / max(degrees, 1.0))
@@ -55,7 +55,7 @@ def chi_squared_test(statistic: float, degrees: float, method: str = "chi-square
 
 
 def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
-    """Of a ratio of variances; where the second is known (infinite degrees), the first is that of a chi-squared test."""
+    """The test of a ratio of variances; with infinite second degrees of freedom it is a chi-squared test."""
     ratio = max(statistic, 0.0)
     tail = float(chdtrc(first, first * ratio)) if math.isinf(second) else float(fdtrc(first, second, ratio))
     return HypothesisTest(statistic, (first, second), tail, method, "F")
@@ -100,7 +100,7 @@ def most_of(count: float, error: float, records: float = math.inf) -> int:
 
 
 def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
-    """Of terms that are shown because something is so many times (``ratio``) what noise must leave of it.
+    """Flags of terms that are shown because a quantity is ``ratio`` times the threshold that noise sets.
 
     Just above the threshold, up to 1.5 times, chance decides whether they are shown: those that are lie beyond the truth on
     average, and their intervals hold less often.

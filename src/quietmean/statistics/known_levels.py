@@ -42,7 +42,7 @@ class KnownMargins:
 
     @classmethod
     def of(cls, table: Array, noise: Array, records: float = math.inf) -> KnownMargins:
-        """Of counts (rows, columns), at most of so many ``records``, with noise of this covariance, (cells, cells).
+        """The known rows and columns of counts (rows, columns) of at most ``records``, with noise of covariance (cells, cells).
 
         Who is left out, is left out of all sums.
         """

@@ -222,7 +222,7 @@ def _in_one(messages: Sequence[str]) -> str:
 
 
 def _terms(flags: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Of all of them; none if one is about the whole answer."""
+    """The terms of all flags; none if one flag is about the whole answer."""
     if any(not flag["terms"] for flag in flags):
         return ()
     return tuple(dict.fromkeys(term for flag in flags for term in flag["terms"] if term))

@@ -76,7 +76,7 @@ def paule_mandel(means: Array, variances: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Of k sites: the common means with ``fixed`` and with ``random`` effects, variances of these, Cochran's Q, and tau^2."""
+    """From k sites: the common means with ``fixed`` and with ``random`` effects, variances of these, Cochran's Q, and tau^2."""
 
     sites: int
     fixed: float

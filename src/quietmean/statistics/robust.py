@@ -57,7 +57,7 @@ class Sampling:
         return Sampling(model + own * apart, own * self.uncertainty)
 
     def degrees(self, noise: Array, degrees: float) -> Array:
-        """Of the sum with the noise's own variances (estimates,), which are known (Satterthwaite); ``degrees``: without noise."""
+        """Degrees of freedom of the sum with known variances of ``noise`` (Satterthwaite); ``degrees``: those without noise."""
         with np.errstate(divide="ignore", invalid="ignore"):
             satterthwaite = (noise + self.variances) ** 2 / (self.variances**2 / max(degrees, 1.0) + self.uncertainty / 2)
         return np.where(self.variances > 0, np.maximum(satterthwaite, min(degrees, _LEAST_DEGREES)), math.inf)
@@ -79,7 +79,7 @@ class PairMoments:
         return cls(released.mean(feature), released.covariance(feature), _readers(feature, one, other))
 
     def sampling(self, variances: Variances) -> Sampling:
-        """Of functions of the means: what a record adds."""
+        """The variance that one record adds to functions of the means."""
         root = _root(self.noise)
         here = self._at(variances, self.quantities[None])[0].real
         slopes = self._at(variances, self.quantities + 1j * _TINY * np.eye(len(root))).imag / _TINY
@@ -121,7 +121,7 @@ def _central(means: Means, first: int, second: int) -> NDArray[Any]:
 
 
 def of_line(origin: float) -> Variances:
-    """Of the least squares line of y on x: of its height at the ``origin`` of x, and of its slope."""
+    """Variances for the least squares line of y on x: of its height at the ``origin`` of x, and of its slope."""
 
     def variances(means: Means) -> NDArray[Any]:
         square = _central(means, 2, 0)
@@ -138,7 +138,7 @@ def of_line(origin: float) -> Variances:
 
 
 def of_correlation(means: Means) -> NDArray[Any]:
-    """Of the correlation of x and y."""
+    """The variance for the correlation of x and y."""
     square = {0: _central(means, 2, 0), 1: _central(means, 0, 2)}
     root = np.sqrt(square[0] * square[1])
     value = _central(means, 1, 1) / root

@@ -90,7 +90,7 @@ class Row:
 
     @classmethod
     def unknown(cls, term: str, limits: Interval = _ANYTHING) -> Row:
-        """Of which the noise leaves nothing."""
+        """A row without an estimate, as noise hides it."""
         return cls(term, math.nan, math.inf, math.inf, *limits, limits, limits)
 
     def tested(self, degrees: float = math.inf) -> Row:
@@ -163,7 +163,7 @@ def nothing_present(
 
 
 def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
-    """Of which terms what bins leave open is more than a quarter of the interval, and no bound.
+    """A flag of the terms in which bins account for more than a quarter of the interval, by an estimate and no bound.
 
     Where it is a bound the interval holds wherever in their bins values are, and there is nothing to be warned of.
     """

@@ -235,7 +235,7 @@ def counted(mean: Array, spread: tuple[float, float] | None, drawn: Array) -> Ar
 
 
 def hazards(limit: float, mean: float | None, part: float | None, median: float | None) -> tuple[float, float]:
-    """Of the event, and of leaving before, constant in time, from what is known of times that are observed up to a limit.
+    """The constant hazards of the event and of censoring, from what is expected of times that are observed up to a limit.
 
     ``mean`` of observed times, the ``part`` of records with the event, and the ``median`` time to it. Events are the hazard times
     the time observed; who is observed is left by both hazards.

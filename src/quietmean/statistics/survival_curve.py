@@ -140,7 +140,7 @@ class Curve:
 
     @cached_property
     def slopes(self) -> Array:
-        """Of survival by the counts, (usable, 2 bins + 1)."""
+        """The gradient of survival by the counts, (usable, 2 bins + 1)."""
         count = self.usable
         d, a = self.events[:count], self.at_risk[:count]
         hazards = (d / a**2)[:, None] * self.risk_slopes[:count]
@@ -158,7 +158,7 @@ class Curve:
 
     @cached_property
     def noise_covariance(self) -> Array:
-        """Of the noise of survival, (usable, usable)."""
+        """The covariance of the noise of survival, (usable, usable)."""
         noise: Array = self.slopes @ self.noise @ self.slopes.T
         return noise
 

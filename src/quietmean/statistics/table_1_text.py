@@ -46,7 +46,7 @@ class Table1Text:
 
     @cached_property
     def _below(self) -> dict[str, str]:
-        """Of terms that noise hides, what their counts are below."""
+        """For terms that noise hides, the number that their counts are below."""
         few = [flag for flag in self.flags if flag.code == FEW]
         return {term: f"< {fixed(flag.upper, 0)}" for flag in few if flag.upper for term in flag.terms}
 
@@ -63,7 +63,7 @@ class Table1Text:
         return lines
 
     def _decimals(self, term: str, scale: float = 1.0) -> int:
-        """Of a term in all groups: as the largest standard error allows; where none is known, by the size."""
+        """Decimals of a term in all groups: as the largest standard error allows, or by the size where none is known."""
         rows = [row for group in self.groups if (row := self._known.get((group, term))) and not math.isnan(row.value)]
         errors = [row.error for row in rows if _is_error(row.error)] or [abs(row.value) / 100 for row in rows if row.value]
         return decimals_for(max(errors) * scale) if errors else 0

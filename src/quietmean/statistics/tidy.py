@@ -163,7 +163,7 @@ def _names(document: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
 
 
 def _at(by_term: Any, group: str | None, own: str) -> Any:
-    """Of what is by term, that of one."""
+    """The value of one term, where values are given by term, and by group perhaps."""
     if isinstance(by_term, Mapping) and group is not None:
         by_term = by_term.get(group)
     return by_term.get(own) if isinstance(by_term, Mapping) else by_term

@@ -32,7 +32,7 @@ class TimeBins:
 
     @classmethod
     def of(cls, axis: Axis, edges: int) -> Self:
-        """Of an axis with bins (a, b], whose edges are ``edges`` and, before the last one, that of its own bin."""
+        """From an axis with bins (a, b], whose edges are ``edges`` and, before the last one, that of its own bin."""
         ends = np.array(axis.edges)
         first, last, numbers = ends[:-1], ends[1:], np.full(len(ends) - 1, math.inf)
         if axis.column.whole:

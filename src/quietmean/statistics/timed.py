@@ -66,7 +66,7 @@ def horizon_field() -> float | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Timed(Statistic, ABC):
-    """Of a column of times and a boolean one, whether the event happened then or the record was censored."""
+    """A statistic of a column of times and a boolean one, whether the event happened then or the record was censored."""
 
     by_place = ("time", "event")
     expects = ("median", "hazard-ratio")

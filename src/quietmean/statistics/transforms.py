@@ -74,7 +74,7 @@ class Transform:
         return tuple(names)
 
     def values(self, columns: Mapping[str, Array]) -> Array:
-        """Of records by column, (rows,) each; NaN where one is missing or the expression has no value. A threshold is 0 or 1."""
+        """From columns of (rows,) each; NaN where a value is missing or the expression has none. A threshold is 0 or 1."""
         with np.errstate(all="ignore"):
             tree = self._tree
             if isinstance(tree, ast.Compare):

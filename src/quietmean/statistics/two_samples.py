@@ -46,13 +46,13 @@ class TwoSamples:
 
     @cached_property
     def sizes(self) -> Array:
-        """Of the two samples, (2,)."""
+        """The sizes of the two samples, (2,)."""
         sizes: Array = self.counts.sum(axis=1)
         return sizes
 
     @cached_property
     def _sums(self) -> Array:
-        """What reads the sizes from all counts, (2, 2 cells)."""
+        """The matrix that adds all counts up to the sizes, (2, 2 cells)."""
         return np.asarray(np.kron(np.eye(2), np.ones(self.counts.shape[1])), dtype=np.float64)
 
     @property
@@ -70,7 +70,7 @@ class TwoSamples:
 
     @cached_property
     def area(self) -> float:
-        """Without the noise's own part in the products of counts."""
+        """The area, without the bias of noise in products of counts."""
         first, second = self.counts
         cells = len(first)
         cross = self.noise[:cells, cells:]
@@ -79,7 +79,7 @@ class TwoSamples:
 
     @cached_property
     def slopes(self) -> Array:
-        """Of the area by the counts, (2 cells,)."""
+        """The gradient of the area by the counts, (2 cells,)."""
         first, second = self.counts
         of_first = (self._above @ second / self.sizes[1] - self.area) / self.sizes[0]
         of_second = (first @ self._above / self.sizes[0] - self.area) / self.sizes[1]
@@ -89,13 +89,13 @@ class TwoSamples:
     def tied(self) -> tuple[float, float]:
         """Half of the pairs in one cell, as a part of all, and the variance of its noise.
 
-        So far, either way, may the area of the values themselves be from that of the cells.
+        By so much, either way, the area of the values themselves may differ from that of the cells.
         """
         kept = (~self.single).astype(np.float64)
         (first, second), cells = self.counts * kept, len(kept)
         noise = self.noise * np.outer(np.tile(kept, 2), np.tile(kept, 2))
         pairs = float(first @ second) - float(np.trace(noise[:cells, cells:]))
-        # Of noisy counts, the first order holds the second one twice.
+        # With noisy counts, the first-order variance contains the second-order term twice.
         second_order = float((noise[:cells, :cells] * noise[cells:, cells:]).sum())
         variance = max(spread(np.concatenate([second, first]), noise) - second_order, 0.0)
         every = 2 * float(self.sizes.prod())
@@ -119,7 +119,7 @@ class TwoSamples:
         if not self.known:
             return None
         total = float(self.sizes.sum())
-        # What is tied on average is estimated from pairs, without the noise's own part.
+        # Ties are estimated from sums of cubes of counts, without the bias of the noise.
         together = self.counts.sum(axis=0)
         adds = np.kron(np.ones((1, 2)), np.eye(len(together)))
         own = np.diag(adds @ self.noise @ adds.T)

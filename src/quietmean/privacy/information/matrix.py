@@ -84,7 +84,7 @@ class InformationMatrix:
         return self.basis[:, self.release == 0].T
 
     def with_independent_noise(self, variance: float) -> InformationMatrix:
-        """Of values that each got independent Gaussian noise first: (variance I + Lambda^-1)^-1, without inverting Lambda."""
+        """For values with independent Gaussian noise on each: (variance I + Lambda^-1)^-1, without inverting Lambda."""
         return replace(self, release=self.release + variance)
 
     def scaled(self, factor: float) -> InformationMatrix:

@@ -111,7 +111,7 @@ class ConsensusLossConversion(GridLossConversion):
         return float(self._in_whole_numbers(np.array(worst), prior_sd))
 
     def _given(self, honest: Set[PartyId], prior_sd: float) -> float:
-        """Of the worst of these that told something. Where no edge drops out, the u of silent ones is given away as well."""
+        """Nats of the worst party that is not silent. Where no edge drops out, the u of silent ones is given away as well."""
         members = sorted(honest if self._all_or_none else honest - self._silent)
         hiding = self._hiding & np.isin(self._edges, members).all(axis=1)
         is_visible = ~np.isin(members, sorted(self._silent))
@@ -168,7 +168,7 @@ def connected_without(size: int, edges: NDArray[np.int64], parties: int) -> floa
 
 
 def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> ConsensusLossConversion:
-    """Of an execution."""
+    """The loss of an execution."""
     # Messages of the first round do not depend on a value.
     tells = trace.online[2:].any(axis=0) & Deliveries.of(parameters, schedule, trace).tells()
     silent = frozenset(np.nonzero(~tells)[0].tolist())
@@ -178,5 +178,5 @@ def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: Execu
 
 
 def whatever_happens(parameters: ConsensusParameters, silent: frozenset[PartyId] = frozenset()) -> ConsensusLossConversion:
-    """Of any execution in which all edges have to be open; ``silent``: parties that told nothing of a value."""
+    """The loss of any execution in which all edges have to be open; ``silent``: parties that sent nothing about a value."""
     return ConsensusLossConversion(parameters, np.ones(len(parameters.edges), dtype=np.bool_), silent)

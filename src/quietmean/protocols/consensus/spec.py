@@ -250,7 +250,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
 
     @cached_property
     def deviations(self) -> Array:
-        """Of z^(0) on every edge, shape (m, 2)."""
+        """Standard deviations of z^(0) at both ends of every edge, shape (m, 2)."""
         return np.full((len(self.edges), 2), self.sigma_z) if isinstance(self.sigma_z, float | int) else self.sigma_z
 
     @cached_property

@@ -162,7 +162,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         return _predicted(replace(self, decoder=MeanDecoder.UNBIASED), target)[0]
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
-        """Of the biased decoder: what is left of the noise, and the square of what it may take away from one coordinate."""
+        """The error of the biased decoder: shrunk noise, plus the square of the largest bias in one coordinate."""
         if self.decoder == MeanDecoder.UNBIASED or self.radius is None:
             return None
         counted = self.contributors(schedule, trace)

@@ -102,7 +102,7 @@ def sparse_leakage(own: float, pair: float, parties: int, pairs: NDArray[np.int6
 
 @dataclass(frozen=True, eq=False)
 class _Spectrum:
-    """Of the Laplacian between honest parties: eigenvalues (m,), squared eigenvectors (m, m)."""
+    """The spectrum of the Laplacian between honest parties: eigenvalues (m,), squared eigenvectors (m, m)."""
 
     eigenvalues: Array
     squares: Array

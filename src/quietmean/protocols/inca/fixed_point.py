@@ -117,7 +117,7 @@ def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target)
 
 
 def _deviations(parameters: IncaParameters) -> tuple[float, float, float]:
-    """Of the noise that stays, of the noise that is cancelled, and of the guard; 0 where there is none.
+    """Standard deviations of the noise that stays, of the noise that cancels, and of the guard; 0 where there is none.
 
     With discrete noise those of one portion: so they compare to the step.
     """

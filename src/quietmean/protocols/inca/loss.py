@@ -55,12 +55,12 @@ class IncaLossConversion(GridLossConversion):
 
 
 def whole_loss(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> IncaLossConversion:
-    """Of an execution with discrete noise."""
+    """The loss of an execution with discrete noise."""
     return IncaLossConversion(parameters, schedule.parties, rounding_information(parameters, schedule, trace))
 
 
 def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float) -> IncaLossConversion:
-    """Of an execution in which nobody leaves; with planned ``dropouts``, with what is rounded for leavers besides."""
+    """The loss of an execution in which nobody leaves; with ``dropouts``, plus the rounding that leavers cost."""
     everyone = ExecutionTrace.everyone(parameters.rounds, schedule.parties)
     information = rounding_information(parameters, schedule, everyone)
     if dropouts:
@@ -70,7 +70,7 @@ def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float
 
 
 def own_noise_loss(parameters: IncaParameters, parties: int) -> GridLossConversion:
-    """Of executions that are charged the own noise of each party, whatever happens: a shift that is whole by itself."""
+    """The loss of executions that are charged for the parties' own noise alone, whatever happens: its shift is whole."""
     return GridLossConversion(
         step=parameters.grid,
         dimension=_dimension(parameters),
@@ -86,7 +86,7 @@ def _dimension(parameters: IncaParameters) -> int:
 
 
 class RoundedLossConversion(LossConversion):
-    """Of float64 noise that is rounded to a grid: mu of the protocol in real numbers, widened by what rounding adds at most.
+    """The loss of float64 noise on a grid: mu of the protocol in real numbers, widened by what rounding adds at most.
 
     See :mod:`quietmean.protocols.inca.rounding`.
     """

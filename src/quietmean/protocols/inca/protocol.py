@@ -106,7 +106,7 @@ class IncA(IncaParameters, Mechanism):
         return replace(gridded, **levels)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
-        """Of a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
+        """With a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
         return grid_figures(self, self.draw_schedule(target.parties, Seed.public("figures")), target)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

@@ -312,7 +312,7 @@ class IncaParameters(Configured):
 
     @property
     def portions(self) -> int:
-        """Of how many steps the grid is on which values lie, and the noise that is injected in the same portions."""
+        """The number of steps that values, and noise that is injected in the same portions, are multiples of."""
         return self.injections.portions if self.whole else 1
 
     def require_whole(self) -> None:

@@ -41,7 +41,7 @@ class WholeShift:
 
 
 def whole_shift(parameters: IncaParameters, count: int, *, finishes: bool) -> WholeShift:
-    """Of a party that was online ``count`` times, in the last round among them if it ``finishes``.
+    """The shift of a party that was online ``count`` times, in the last round among them if it ``finishes``.
 
     ``parameters.whole`` must hold. Norms are those of noise in the units of the values, of standard deviation 1 each.
     """

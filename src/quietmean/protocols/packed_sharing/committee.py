@@ -86,7 +86,7 @@ def _sizes(largest: int) -> Iterator[int]:
 
 
 def _committee(target: Target, members: int, failure: float) -> Committee | None:
-    """Of this size, with the least numbers of colluders and of leavers that are planned for; None if there is no result."""
+    """A committee of this size, with the least numbers of colluders and leavers to plan for; None if it has no result."""
     colluding, chance = _least(target.parties, target.colluding, members, failure)
     leaving_members, too_few = _least(target.parties, leaving(target), members, TOO_FEW_MEMBERS)
     secrets = min(members - leaving_members - colluding, target.dimension)

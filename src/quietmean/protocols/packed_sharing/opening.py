@@ -22,7 +22,7 @@ _SLACK = 1e-12
 
 
 def known_share(parameters: PackedSharingParameters, counted: Mask, corrupt: frozenset[PartyId], target: PartyId) -> float:
-    """Of the target's value, what the number holds that the coalition reads: all, or nothing if it is not in the sum."""
+    """The part of the target's value in the number that the coalition reads: all, or none if it is not in the sum."""
     return 1.0 if counted[target] or len(corrupt) >= parameters.threshold else 0.0
 
 

@@ -248,7 +248,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     # --- what is sent ---
 
     def mixing_messages(self, parties: int) -> float:
-        """Of a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
+        """In a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
         return _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
 
     def message_bytes(self, parties: int, dimension: int) -> float:

@@ -97,7 +97,7 @@ def is_usable(key: bytes, own: ExchangeKey) -> bool:
 
 
 def adds(party: PartyId, other: PartyId) -> bool:
-    """Of a pair the smaller number adds the mask and the larger one subtracts it."""
+    """Whether a party adds the mask of a pair: the smaller number adds it and the larger one subtracts it."""
     return party < other
 
 

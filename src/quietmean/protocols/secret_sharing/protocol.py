@@ -145,7 +145,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
 
 
 def most_units(target: Target) -> float:
-    """Of how many units a value may be the sum: there is room for that, and it costs 20 bits a number."""
+    """The most units that a value may be the sum of: room for them costs 20 bits a number."""
     return _MOST_RECORDS if target.unit == PrivacyUnit.RECORD else 1.0
 
 

@@ -47,7 +47,7 @@ class Higher:
         return tuple((frozenset((vertex,)), 1 / len(self.powers)) for vertex, _ in self.powers)
 
     def values(self, columns: Mapping[Vertex, Array]) -> Array:
-        """Of records, less what it equals at the bounds, shape (rows,)."""
+        """The values of the product in records, less the products of lower order, shape (rows,)."""
         values = np.ones_like(columns[self.powers[0][0]])
         for vertex, power in self.powers:
             values = values * columns[vertex] ** power
@@ -57,7 +57,7 @@ class Higher:
 
 
 def _product(vertices: frozenset[Vertex | None], columns: Mapping[Vertex, Array]) -> Array:
-    """Of an edge, or the square of a single vertex."""
+    """The values of the product of an edge's vertices, or the square of a single vertex, shape (rows,)."""
     named = sorted((vertex for vertex in vertices if vertex is not None), key=lambda one: one.name)
     if len(vertices) == 1:
         return columns[named[0]] ** 2

@@ -1,4 +1,4 @@
-"""A table that is read from the first cell on: cumulative distributions and quantiles."""
+"""Tables that are encoded for sums of their first cells: for cumulative distributions and quantiles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PrefixTable(Feature):
 
     @property
     def cells(self) -> int:
-        """Of each group."""
+        """The number of cells in each group."""
         return len(self.axis.labels)
 
     @property
@@ -87,7 +87,7 @@ class PrefixTable(Feature):
     def response(self, scale: float, step: float) -> Array:
         code = self._code()
         if step:
-            # Exactly what a record in each cell was rounded to: nothing that many records would add up.
+            # The exact rounded encoding of each cell: errors of an approximation would add up over records.
             code = self.to_grid(code * scale, scale, step) / scale
         return code.T
 

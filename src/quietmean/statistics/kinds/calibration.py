@@ -68,7 +68,7 @@ class Calibration(Statistic):
         return (self._moments(columns), self._table(columns))
 
     def _moments(self, columns: Columns) -> Moments:
-        """Of those who have both, as in the table."""
+        """The moments of prediction and outcome over the records that have both, as in the table."""
         column = columns.number(self.score).model_copy(update={"missing": "indicator"})
         return moments_of((Vertex(column), Vertex(columns.category(self.outcome), YES)))
 
@@ -140,7 +140,7 @@ class _Cells:
 
     @property
     def distances(self) -> dict[str, Array]:
-        """Of a record in each cell, (2 cells,)."""
+        """The contribution of a record in each cell to each distance, (2 cells,)."""
         squares = np.concatenate([self.predicted**2, (1 - self.predicted) ** 2])
         return {BRIER: squares, LARGE: np.concatenate([-self.predicted, 1 - self.predicted])}
 

@@ -79,7 +79,7 @@ class HazardRatio(Timed):
     summary = "hazard ratios of arms, proportional hazards"
 
     def table(self, columns: Columns) -> CellIndicators:
-        """Of events by arm. Raises :class:`InputError` without arms."""
+        """The table of events by arm. Raises :class:`InputError` without arms."""
         if self.by is None:
             raise InputError(f"{self.text} compares arms: name the column whose levels they are, as in by=arm")
         return super().table(columns)
@@ -123,7 +123,7 @@ def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) 
 
 
 def _logarithms(curves: Curves) -> Array | None:
-    """Of the hazard ratios; None where there are none."""
+    """Logarithms of the hazard ratios; None where there is no estimate."""
     cells = _Cells.of(curves)
     return _fit(cells) if cells.events.size else None
 

@@ -167,7 +167,7 @@ def _of_model(sampling: Array, noise: Array, degrees: float) -> _Sampled:
 
 
 def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array, noise: Array, degrees: float) -> _Sampled:
-    """Of intercept and slope, in the columns' units (HC1)."""
+    """Robust variances of intercept and slope, in the columns' units (HC1)."""
     units = np.array([outcome.half, outcome.half / covariate.half]) ** 2
     own = pair.sampling(of_line(-covariate.centre / covariate.half)).times(units / degrees).drawn_to(np.diag(model))
     freedom = own.degrees(np.maximum(np.diag(noise), 0.0), degrees).tolist()
@@ -175,7 +175,7 @@ def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array,
 
 
 def inverse_of(centred: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
-    """Of the covariates' covariance matrix; None if it is singular without any noise."""
+    """The inverse of the covariates' covariance matrix, with flags; None if it is singular even without noise."""
     eigenvalues, vectors = np.linalg.eigh(centred.covariance[:count, :count])
     error = float(centred.errors[:count, :count].max())
     flags = []

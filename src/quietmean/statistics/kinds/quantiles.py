@@ -70,7 +70,7 @@ def cumulative(released: Released, feature: PrefixTable, group: int = 0) -> Cumu
 def prefix_table(
     column: Column, edges: tuple[float, ...] | None, bins: int | None, by: Column | None = None, usual: int = USUAL_BINS
 ) -> PrefixTable:
-    """Of bins (a, b]: what they add up to are the parts of values of at most each edge; in each level of ``by``."""
+    """The table of bins (a, b], whose prefix sums are the parts of values up to each edge; for each level of ``by``."""
     return PrefixTable(Axis.of(column, edges, bins, usual, closed="right"), None if by is None else Axis(by))
 
 

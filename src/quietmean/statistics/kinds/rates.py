@@ -34,7 +34,7 @@ _CERTAIN, _LEAST_DEGREES = 4.0, 4.0
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Of the records of a group the sums of e, t, e^2, e t and t^2, events and time of each; and the covariance of the noise."""
+    """Sums over the records of a group of e, t, e^2, e t and t^2, events and time of each; and the covariance of the noise."""
 
     sums: Array
     noise: Array
@@ -88,7 +88,7 @@ class _Group:
 
     @property
     def degrees(self) -> float:
-        """Of that variance, by its noise (Satterthwaite)."""
+        """Degrees of freedom of :attr:`sampling`, by its noise (Satterthwaite)."""
         error = self.squares[1]
         return 2 * (self.sampling / error) ** 2 if error > 0 else math.inf
 

@@ -85,7 +85,7 @@ class Table1(Statistic):
         return CellIndicators((Axis(column),) if by is None else (Axis(by), Axis(column)))
 
     def _prefixes(self, column: Column, by: Column | None) -> PrefixTable:
-        """Of as many bins as their noise allows in a group: who asks for more asks for quantiles."""
+        """The table for medians, with as many bins as the noise of a group allows; ``quantiles`` may have more."""
         return prefix_table(column, None, None, by, _BINS)
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class Table1(Statistic):
         )
 
     def _n(self, released: Released, columns: Columns, sizes: dict[str, _Size], rows: list[Row]) -> Array:
-        """Of how many records each row is, and the noise in that, (rows, 2): the present values of its column in its group."""
+        """The number of records of each row and the noise in it, (rows, 2): the present values of its column in its group."""
         by, weight = self._by(columns), released.weight
         counts: dict[tuple[str, str], tuple[float, float]] = {}
         for column in self._rows(columns):

@@ -168,7 +168,7 @@ def _no_table(text: str, location: Location) -> InputError | None:
 
 
 def _names_in(line: str, delimiter: str) -> tuple[str, ...]:
-    """Of the columns, without those that have none at the end."""
+    """The names of the columns, without empty ones at the end."""
     names = [plain_name(cell_text(cell)) for cell in _fields(line, delimiter)[0]]
     while names and not names[-1]:
         names.pop()

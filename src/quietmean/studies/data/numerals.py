@@ -46,7 +46,7 @@ class Numerals:
         return cls(mark, _other(mark) if thousands is None else MARKS.get(thousands, ""))
 
     def value(self, text: str) -> float | None:
-        """Of a text without blanks around it; None if it is no number, or may be one of two."""
+        """The value of a text without blanks around it; None if it is no number, or could be one of two."""
         if text.lower() in _SPECIAL:
             return _SPECIAL[text.lower()]
         text = _BLANKS.sub("", text[: _LONGEST + 1].replace("\u2212", "-"))
@@ -80,7 +80,7 @@ class Numerals:
 
 
 def _last_is_decimal(text: str) -> str | None:
-    """Of a text with both marks."""
+    """The number, with a decimal point, of a text with both marks: the last is decimal."""
     mark = max(",.", key=text.rfind)
     integer, _, rest = text.rpartition(mark)
     other = _other(mark)

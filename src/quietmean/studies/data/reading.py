@@ -87,7 +87,7 @@ def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _
 
 
 def location_of(source: Source) -> Location:
-    """Of a data frame, one of which nothing is said."""
+    """The location of a source; that of a data frame has no settings."""
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
 
 

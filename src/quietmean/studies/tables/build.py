@@ -139,7 +139,7 @@ def _columns(document: Mapping[str, Any], terms: Sequence[Term]) -> dict[str, li
 
 
 def _odds_ratios(terms: Sequence[Term], level: str) -> dict[str, list[str]]:
-    """Of the slopes of a logistic regression, with the intervals that these have."""
+    """Odds ratios from the slopes of a logistic regression, with the intervals of these."""
     ratios, intervals = [], []
     for term in terms:
         ends = term.noise if math.isnan(term.population[0]) else term.population
@@ -211,7 +211,7 @@ def _extent(about: Mapping[str, Any]) -> str:
 
 
 def _about(document: Mapping[str, Any]) -> list[str]:
-    """Of how many records it is, how intervals were made, and why there is none for a population."""
+    """Notes: how many records it is about, how intervals were made, and why there is none for a population."""
     complete, sentences = document.get("completeness"), []
     if complete and complete["present"] is not None:
         lacking = fixed(complete["missing"] or 0.0, 0)

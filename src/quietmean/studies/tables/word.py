@@ -43,7 +43,7 @@ def _add(document: Document, table: ResultTable) -> None:
     grid: Any = document.add_table(rows=1 + len(table.lines), cols=len(table.heads), style="Table Grid")
     grid.rows[0]._tr.get_or_add_trPr().append(OxmlElement(f"w:{_HEAD}"))
     for row, line in zip(grid.rows, (Line(table.heads), *table.lines), strict=True):
-        # The cells of a row are looked up anew each time that they are asked for.
+        # The library searches a row's cells on each access: once a row.
         for index, (cell, text) in enumerate(zip(row.cells, line.cells, strict=True)):
             paragraph = cell.paragraphs[0]
             paragraph.add_run(text).bold = row is grid.rows[0] or line.cells is table.heads
