@@ -50,7 +50,7 @@ def print_json(document: Any) -> None:
 
 def printable(message: str) -> str:
     """The text on one line. Parts may come from a file or a peer, so it contains no control characters for the terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    return "".join(character if character.isprintable() else "?" for character in " ".join(message.split()))
 
 
 def warn(message: str) -> None:

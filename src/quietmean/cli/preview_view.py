@@ -22,7 +22,7 @@ def show_before_yes(data: Path, columns: Columns) -> None:
     try:
         preview = Preview.of(data, columns)
     except InputError:
-        # Whoever reads them says so.
+        # The command that reads the data afterwards reports the error.
         return
     show(preview)
     if preview.proposed:
@@ -40,7 +40,7 @@ def proposal(preview: Preview) -> str:
 
 
 def show(preview: Preview) -> None:
-    """Counts by column, what needs an eye, and the first and last rows."""
+    """Counts by column, what needs attention, and the first and last rows."""
     from rich.table import Table
     from rich.text import Text
 

@@ -102,10 +102,10 @@ def _read(read: Callable[[], Decoded], refuse: Refuse) -> Decoded:
 
 def _depth(raw: bytes) -> int:
     """How deep brackets are in each other, outside of strings."""
-    signs = np.frombuffer(_STRING.sub(b"", raw), dtype=np.uint8)
+    characters = np.frombuffer(_STRING.sub(b"", raw), dtype=np.uint8)
     steps = np.zeros(256, dtype=np.int64)
     steps[[*b"[{"]], steps[[*b"]}"]] = 1, -1
-    return int(np.cumsum(steps[signs]).max(initial=0))
+    return int(np.cumsum(steps[characters]).max(initial=0))
 
 
 def digest(value: Any) -> str:

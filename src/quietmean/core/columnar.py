@@ -108,12 +108,12 @@ def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: 
         # Where a text is no UTF-8, none can be cut before they are handed over.
         cut = _anyway(lambda: series.str.slice(0, LONGEST_CELL))
         series = series if cut is None else cut
-    if (_anyway(lambda: _signs(series, narwhals)) or 0) > MOST_TEXT:
+    if (_anyway(lambda: _text_length(series, narwhals)) or 0) > MOST_TEXT:
         raise TooManyCellsError
     return cells_of(series, narwhals)
 
 
-def _signs(series: Any, narwhals: Any) -> int:
+def _text_length(series: Any, narwhals: Any) -> int:
     """Characters of all texts of a column: a few bytes of a file may repeat a long text any number of times."""
     if isinstance(series.dtype, narwhals.Categorical | narwhals.Enum):
         return len(series) * int(series.unique().cast(narwhals.String).str.len_chars().max() or 0)

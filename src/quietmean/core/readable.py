@@ -158,7 +158,7 @@ def nats_text(nats: float, revealed: float, prior_sd: float, upper: bool) -> str
 
 
 def for_terminal(text: str) -> str:
-    """The text of a number, or a sentence with some, in signs that every terminal has."""
+    """The text of a number, or a sentence with some, in characters that every terminal has."""
     return "unknown" if text == UNKNOWN else text.translate(_PLAIN)
 
 

@@ -1,4 +1,4 @@
-"""The pages, rendered here: no build step, nothing from the internet, and without JavaScript but for what moves."""
+"""The pages, rendered here: no build step, nothing from the internet, and without JavaScript but for live parts."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Desk:
         return await self._node("node.html", request)
 
     async def node_part(self, request: Request) -> Response:
-        """What moves on the page of a node."""
+        """The live part of a node's page."""
         return await self._node("node_part.html", request)
 
     async def board(self, request: Request) -> Response:
@@ -175,7 +175,7 @@ class Desk:
         return await self._page(request, "board.html", self._running)
 
     async def board_part(self, request: Request) -> Response:
-        """What moves on the board."""
+        """The live part of the board."""
         return await self._page(request, "board_part.html", self._running)
 
     def _running(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class Desk:
         def content() -> dict[str, Any]:
             receipt = self.site.receipt(name)
             tables = _tables(receipt)
-            # What stands under every table, as each needs it where it goes alone, is said once here.
+            # Notes that all tables share are shown once here; a table that is used alone has them itself.
             shared = in_all([one.notes for one in tables])
             return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
                 "tables": tables,
@@ -270,7 +270,7 @@ class Desk:
         return self._rendered(request, template, context, status)
 
     def missing(self, request: Request) -> Response:
-        """For a name that no page has."""
+        """The page for an unknown address."""
         return self._rendered(request, "mistake.html", {"mistake": "There is no such page."}, 404)
 
     def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
@@ -281,7 +281,7 @@ class Desk:
 def make_app(desk: Desk) -> ASGIApp:
     """The pages, behind the rule of access."""
     access = desk.access
-    # Behind a proxy that is where people log in, and nobody ends the desk for all.
+    # Behind a proxy, people log in at the proxy, and no visitor can end the desk for all.
     by_link = (
         []
         if not isinstance(access, LinkAccess)
@@ -385,8 +385,10 @@ def _said(value: Any) -> str:
 
 
 def shown(text: object) -> str:
-    """A stranger's text: signs that are not printed, or turn the direction of writing, are shown by their numbers."""
+    """A stranger's text: characters that are not printed, or change the direction of writing, are shown by their code points."""
     return "".join(
-        sign if sign.isprintable() else f"\N{LEFT WHITE SQUARE BRACKET}U+{ord(sign):04X}\N{RIGHT WHITE SQUARE BRACKET}"
-        for sign in str(text)
+        character
+        if character.isprintable()
+        else f"\N{LEFT WHITE SQUARE BRACKET}U+{ord(character):04X}\N{RIGHT WHITE SQUARE BRACKET}"
+        for character in str(text)
     )

@@ -128,7 +128,7 @@ class Certificate(Tabular):
     def a_priori(self) -> APriori | None:
         """What was promised before the start against any coalition of that size; None if messages were intercepted besides.
 
-        Those that the target expected to be are in what was promised.
+        The promise covers those that the target expected to be read.
         """
         if self.adversary.observed - self.terms.eavesdropper.observed or not self.honest:
             return None
@@ -195,7 +195,7 @@ class Certificate(Tabular):
     def nats(self, prior_sd: float) -> Array:
         """What the view tells of each honest party's value, in nats per coordinate, (n_H,): mutual information, at most.
 
-        Of independent normal values of standard deviation ``prior_sd``. It is an average over values and no differential privacy.
+        For independent normal values of standard deviation ``prior_sd``: an average over values and no differential privacy.
         Raises :class:`InputError` where no bound is known.
         """
         if not self.information.exact:

@@ -34,7 +34,7 @@ def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None, *, rob
 
 @dataclass(frozen=True, eq=False)
 class CentredMoments:
-    """Moments of the k vertices, scaled to [-1, 1], over complete records. Gradients by the released quantities have shape (..., q).
+    """Moments of the k vertices, scaled to [-1, 1], over complete records; gradients by the released quantities: (..., q).
 
     ``records``: how many complete records; ``means`` (k,) with ``mean_slopes``; ``covariance`` (k, k), divisor n, without the
     noise's own part, with ``slopes``; ``noise``: the covariance (q, q) of the quantities.

@@ -50,7 +50,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     tolerates_dropouts = False
 
     def resolved(self, parties: int) -> Self:
-        """Complete, for so many parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
+        """Complete, for this number of parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
         self.require_complete()
         placed = replace(self, edges=self.graph_edges(parties), parties=parties, **EDGES_ARE_MADE)
         needed = iterations_needed(placed)

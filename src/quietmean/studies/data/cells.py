@@ -158,7 +158,7 @@ def _days(cells: Cells, column: Column, location: Location) -> NDArray[np.float6
         cell = plain(cell)
         if isinstance(cell, datetime.date):
             return _days_between(cell, start)
-        # A number may be a date without signs between its parts: 20240131.
+        # A number may be a date without separators: 20240131.
         text = text_of_cell(cell)
         return math.nan if text is None else of_text(text)
 

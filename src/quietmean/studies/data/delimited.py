@@ -152,7 +152,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
 
 
 def _no_table(text: str, location: Location) -> InputError | None:
-    """What is no table at all, by its first signs."""
+    """An error for what is no table at all, by its first characters."""
     start = text.lstrip()
     if not start:
         return InputError(f"{location.name} is empty: its first row must hold the names of its columns")

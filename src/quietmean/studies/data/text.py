@@ -1,7 +1,7 @@
 """Files of text as records: compression, byte order marks, encodings.
 
-The end of a record is found in the bytes, wherever they stand, and each record is then text by itself: one that is no text in the
-encoding of its file, or has half a sign too many, says nothing about the next.
+The end of a record is found in the bytes, and each record is then decoded by itself: one that is not valid in the
+encoding of its file, or is cut within a character, does not affect the next.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Encoding:
 
     @classmethod
     def of(cls, start: bytes, location: Location) -> tuple[Encoding, int]:
-        """And how many bytes at the ``start`` of the file are its mark.
+        """The encoding of a file, and how many bytes at its ``start`` are a byte order mark.
 
-        By what was said, else by the mark, else by the first two bytes: UTF-16 has a zero in one of them. Any other text is
+        By its setting, else by the mark, else by the first two bytes: UTF-16 has a zero in one of them. Any other text is
         UTF-8, and a cell of it that is not is Windows-1252 (:func:`cell_text`). Raises :class:`InputError` for an encoding
         that is none.
         """
@@ -66,7 +66,7 @@ class Encoding:
         return cls(_UTF_8, "surrogateescape"), 0
 
     def decode(self, raw: bytes) -> str:
-        """Bytes are never nothing: some encodings have such as only say how others are meant."""
+        """Never an empty text for bytes: in some encodings, bytes may only change the meaning of others."""
         return raw.decode(self.name, self.errors) or ("\N{REPLACEMENT CHARACTER}" if raw else "")
 
     def encode(self, end: str) -> bytes:
@@ -95,7 +95,7 @@ class Encoding:
                 for raw in block.split(between):
                     yield None if len(raw) > MOST_RECORD else self.decode(raw)
             elif self.name == _UTF_8:
-                # No sign of it has an end of line within, so that all may be read at once.
+                # No character of UTF-8 has an end of line in it: all records of a block are decoded at once.
                 yield from self.decode(block).split(end)
             else:
                 yield from map(self.decode, block.split(between))
@@ -122,7 +122,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def too_large(name: str) -> InputError:
-    """What is said of a file that has, or unpacks to, more than is read at once."""
+    """The error for a file that has, or unpacks to, more than is read at once."""
     return InputError(
         f"{name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: unpack it yourself, or "
         "give a Parquet file"
@@ -136,7 +136,7 @@ def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
         complete, separator, after = (rest + chunk).rpartition(between)
         if not separator:
             long = long or len(after) > MOST_RECORD + len(between)
-            # Of a record that is too long no more is kept than may be the beginning of its end.
+            # Of a record that is too long only the bytes are kept that may begin its end.
             rest = after[-len(between) :] if long else after
             continue
         if long:
@@ -152,7 +152,7 @@ def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
 
 
 def _known(encoding: str, location: Location) -> str:
-    """The name of an encoding that was said. Raises :class:`InputError` for one that is none, or has no ends of lines."""
+    """The name of an encoding that was given. Raises :class:`InputError` for one that is none, or has no ends of lines."""
     try:
         name = codecs.lookup(encoding).name
         if name in ("utf-16", "utf-32") or "\n".encode(name) == "\n".encode((_WIDE.get(name) and name) or "ascii"):

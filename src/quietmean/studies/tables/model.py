@@ -15,11 +15,11 @@ _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 
 
 def clean(text: str) -> str:
-    """On one line, without signs that are not seen or that turn others around: names come from study files."""
+    """On one line, without characters that are invisible or change the direction: names come from study files."""
     seen = (
-        " " if sign.isspace() else "\ufffd" if unicodedata.category(sign) in _UNSEEN else sign
-        for sign in text
-        if sign not in _TURNING
+        " " if character.isspace() else "\ufffd" if unicodedata.category(character) in _UNSEEN else character
+        for character in text
+        if character not in _TURNING
     )
     return " ".join("".join(seen).split(" ")).strip()
 
@@ -66,6 +66,6 @@ class ResultTable:
             clean(title),
             tuple(map(clean, heads)),
             tuple(Line(tuple(map(clean, line.cells)), line.marks) for line in lines),
-            tuple((sign, clean(text)) for sign, text in footnotes),
+            tuple((note_mark, clean(text)) for note_mark, text in footnotes),
             tuple(map(clean, notes)),
         )

@@ -22,7 +22,7 @@ def csv_text(tables: Sequence[ResultTable], made_by: str) -> str:
         for line in table.lines:
             name, *cells = line.cells
             writer.writerow(map(_inert, (f"{name} [{line.marked}]" if line.marks else name, *cells)))
-        writer.writerows([_inert(f"[{sign}] {text}" if sign else text)] for sign, text in table.footnotes)
+        writer.writerows([_inert(f"[{mark}] {text}" if mark else text)] for mark, text in table.footnotes)
         writer.writerows([_inert(note)] for note in table.notes)
         writer.writerow([])
     writer.writerow([made_by])

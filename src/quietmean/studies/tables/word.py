@@ -51,12 +51,12 @@ def _add(document: Document, table: ResultTable) -> None:
                 paragraph.add_run(line.marked).font.superscript = True
             if index:
                 paragraph.alignment = WD_ALIGN_PARAGRAPH.RIGHT
-    for sign, text in (*table.footnotes, *(("", note) for note in table.notes)):
+    for mark, text in (*table.footnotes, *(("", note) for note in table.notes)):
         paragraph = document.add_paragraph()
         paragraph.paragraph_format.space_after = Pt(0)
-        if sign:
-            paragraph.add_run(sign).font.superscript = True
-        paragraph.add_run(f" {text}" if sign else text).font.size = Pt(_SMALL)
+        if mark:
+            paragraph.add_run(mark).font.superscript = True
+        paragraph.add_run(f" {text}" if mark else text).font.size = Pt(_SMALL)
     document.add_paragraph()
 
 

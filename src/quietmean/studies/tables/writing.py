@@ -29,8 +29,8 @@ class Format:
     needs: str | None = None
 
 
-def _says(sign: str) -> Recognises:
-    return lambda content: sign.encode() in content
+def _says(mark: str) -> Recognises:
+    return lambda content: mark.encode() in content
 
 
 FORMATS: Mapping[str, Format] = {
