@@ -84,7 +84,7 @@ def _cells(term: Term, has_truth: bool) -> list[str]:
 
 
 def _truth(term: Term) -> str:
-    """Without noise, with the digits of the estimate."""
+    """The value without noise, with the digits of the estimate."""
     from quietmean.statistics.printed import error_of_digits
 
     text = day_text(term.truth, term.since) if term.since else number_text(term.truth, error_of_digits(term))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Saying:
-    """What is said on standard error: ``quiet``, errors only; ``log``, where all but what is private is written, too.
+    """What is written to standard error: ``quiet``, errors only; ``log``, where all but what is private is written, too.
 
     ``json``: an error is a document on standard output as well. ``force``: files of the same kind may be replaced.
     """

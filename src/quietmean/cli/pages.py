@@ -42,7 +42,7 @@ class Pages:
         return [report_at(self.report, whose, saying.force), officer_page_at(self.privacy, whose, saying.force)]
 
     def to_json(self) -> dict[str, str | None]:
-        """For a result, which is printed before they are made; null without the extra for pages."""
+        """The pages' entries in a result, which is printed before they are made; null without the extra for pages."""
         there = can_report()
         return {"report": str(self.report) if there else None, "privacy_page": str(self.privacy) if there else None}
 

@@ -384,7 +384,7 @@ def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: S
 
 
 def _domain(dimension: int, domain: Domain | None, convention: SensitivityConvention | None) -> Any:
-    """In plain data; None where the plan states none. The convention of the table is for a sensitivity that the ball exceeds."""
+    """As plain data; None where the plan states none. The convention of the table is for a sensitivity that the ball exceeds."""
     if domain is None or convention == SensitivityConvention.TABLE_II:
         return None
     return InputDomain.ball(dimension, 1.0).describe()

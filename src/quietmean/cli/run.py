@@ -322,7 +322,7 @@ def _document(local: LocalStudy, pages: Pages, seconds: float) -> dict[str, Any]
 
 
 def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
-    """For the receipt: which software and plan this run belongs to, and when it ended."""
+    """The origin in the receipt: which software and plan this run belongs to, and when it ended."""
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
 

@@ -92,7 +92,7 @@ def _number(cell: Any) -> Any:
 
 
 def _first_that_can(calls: Sequence[Callable[[], Any]]) -> Any:
-    """What the first of them returns that does not fail; as the last one fails if all do."""
+    """The result of the first call that does not fail; if all fail, the error of the last one."""
     for call in calls[:-1]:
         returned = _anyway(call)
         if returned is not None:
@@ -136,7 +136,7 @@ def cells_of(series: Any, narwhals: Any) -> Cells:
 
 
 def _floats(series: Any, narwhals: Any) -> NDArray[np.float64]:
-    """As float64, (rows,), rounded to the nearest; NaN where one is missing."""
+    """A column as float64, (rows,), rounded to the nearest; NaN where a number is missing."""
     return np.asarray(series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
@@ -169,7 +169,7 @@ def _objects(series: Any) -> list[Any]:
 
 
 def _anyway(call: Callable[[], Any]) -> Any:
-    """What it returns, or None if it fails: a panic of Polars is no Exception."""
+    """The result of a call, or None if it fails: a panic of Polars is no Exception."""
     try:
         return call()
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TooManyCellsError):

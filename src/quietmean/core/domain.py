@@ -33,7 +33,7 @@ class Links(StrEnum):
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The text for people."""
         if self == Links.HYBRID:
             return "ML-KEM-768 and X25519 together (hybrid): who records messages now has to break both to read them later"
         return "X25519 alone: who records messages now can read them once it is broken, as large quantum computers would"

@@ -115,7 +115,7 @@ def towards_zero(vector: Vector, step: float) -> Vector:
 
 
 def _clear(*arrays: NDArray[np.float64]) -> None:
-    """What is made of a private value on the way: memory that is given back keeps its bytes until it is used again."""
+    """Clears arrays that were made from a private value: memory that is given back keeps its bytes until it is used again."""
     for array in arrays:
         array.fill(0.0)
 

@@ -223,7 +223,7 @@ class InputDomain:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The domain in words."""
         return "; ".join(part.text for part in self.parts)
 
     def holds(self, vector: Vector, scale: float = 1.0) -> bool:

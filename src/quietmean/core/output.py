@@ -74,7 +74,7 @@ class Output:
             raise self._impossible(reason_of(error)) from None
 
     def write_json(self, document: Any) -> None:
-        """As canonical JSON."""
+        """Writes the document as canonical JSON."""
         self.write(canonical_json(document) + b"\n")
 
     def append(self) -> IO[str]:
@@ -90,7 +90,7 @@ class Output:
             raise self._impossible(reason_of(error)) from None
 
     def _replaced(self, content: bytes | None) -> bytes | None:
-        """What is replaced; None where there is nothing. Raises :class:`InputError` for what stays."""
+        """The content that is replaced; None without a file. Raises :class:`InputError` for a file that must stay."""
         if _is_stream(self.path):
             return None
         try:

@@ -31,7 +31,7 @@ def decimals_for(error: float) -> int:
 
 
 def fixed(value: float, decimals: int, sign: bool = False) -> str:
-    """With thousands separators and a true minus sign; what is not known is a dash. Never a minus sign before zero."""
+    """A number with thousands separators and a true minus sign; an unknown one is a dash. Never a minus sign before zero."""
     if not math.isfinite(value):
         return _not_finite(value)
     rounded = round(value, decimals) if decimals < 0 else value
@@ -42,7 +42,7 @@ def fixed(value: float, decimals: int, sign: bool = False) -> str:
 
 
 def plain(value: float, digits: int = _USUAL_DIGITS) -> str:
-    """As short as it can be: for bounds and targets."""
+    """A number as short as it can be: for bounds and targets."""
     if not math.isfinite(value):
         return _not_finite(value)
     # No minus sign before zero.
@@ -96,14 +96,14 @@ def interval_text(ends: Sequence[float], error: float | None = None) -> str:
 
 
 def p_text(p_value: float) -> str:
-    """As journals print it: "0.034", "< 0.001"."""
+    """A p-value as journals print it: "0.034", "< 0.001"."""
     if math.isnan(p_value):
         return UNKNOWN
     return f"< {_LEAST_P:g}" if p_value < _LEAST_P else f"{p_value:.3f}"
 
 
 def p_phrase(p_value: float) -> str:
-    """In a sentence: "p = 0.034", "p < 0.001"."""
+    """A p-value in a sentence: "p = 0.034", "p < 0.001"."""
     shown = p_text(p_value)
     return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 

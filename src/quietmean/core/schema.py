@@ -60,7 +60,7 @@ def require_number(name: str, value: Any, kind: type) -> None:
 
 
 def number_shown(value: float) -> str:
-    """In a sentence, which a number of hundreds of digits is none in."""
+    """A number for a sentence; of one with hundreds of digits only their count."""
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if abs(value) < 10**_DIGITS else f"a number of {int(math.log10(abs(value))) + 1} digits"
@@ -342,7 +342,7 @@ class Configured:
         }
 
     def filled(self, **defaults: Any) -> Self:
-        """With these values in the fields that are open."""
+        """The same with these values in the fields that are open."""
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is OPEN})
 
     def require_complete(self) -> None:

@@ -95,7 +95,7 @@ class LinkAccess:
 
     @property
     def address(self) -> str:
-        """What is printed. The token is behind #, which no browser sends, so that it is in no log."""
+        """The link that is printed. The token is behind #, which no browser sends, so that it is in no log."""
         return f"{self.origin}/login#{self.link}"
 
     @property
@@ -180,7 +180,7 @@ class Guard:
 
 
 def refusal(access: AccessRule) -> Response:
-    """What everybody gets who may not; the same for every reason."""
+    """The answer to every request that is refused, the same for every reason."""
     advice = "Start quietmean desk again, and open the link that it prints." if access.leaves else "Ask who runs these pages."
     return PlainTextResponse(f"Refused. {advice}\n", 403)
 

@@ -343,7 +343,7 @@ def _title(receipt: dict[str, Any]) -> Any:
 
 
 def _tables(receipt: dict[str, Any]) -> list[ResultTable]:
-    """What was found; nothing for a receipt of a study without a result, and one that somebody has changed."""
+    """The tables of the answers; none for a receipt of a study without a result, and one that somebody has changed."""
     result = receipt.get("result")
     with suppress(InputError):
         return tables_of(result) if isinstance(result, dict) else []
@@ -351,7 +351,7 @@ def _tables(receipt: dict[str, Any]) -> list[ResultTable]:
 
 
 def _field(document: Any, *path: str) -> Any:
-    """What a file says there; None where it does not."""
+    """The field of a document at a path; None where there is none."""
     for part in path:
         document = document.get(part) if isinstance(document, dict) else None
     return document

@@ -72,7 +72,7 @@ class SiteFolder:
         return taken
 
     def answer(self, name: str) -> str:
-        """What who answers for the data has said to a study here, or nothing."""
+        """The answer to a study by the person who answers for the data, or nothing."""
         if self._refusal(name).exists():
             return "refused"
         return "signed" if self._approval(name).exists() else ""

@@ -225,7 +225,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
 
 
 def _within(protocol: Mechanism, target: Target, max_messages: int | None) -> Mechanism:
-    """With no more rounds than there are messages to send."""
+    """The protocol with no more rounds than there are messages to send."""
     if max_messages is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
         return protocol
     template = protocol.template(target)

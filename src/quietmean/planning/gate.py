@@ -319,7 +319,7 @@ class GateTrials:
         return exceed_bound(self.trials, self.refused, choices=self.attempt)
 
     def describe(self) -> dict[str, object]:
-        """For the prediction of a plan."""
+        """The trial as an entry of a plan's prediction."""
         bound = float(f"{self.no_result:.3g}")
         return {
             "no_result_probability": bound,

@@ -64,6 +64,6 @@ def _exposed(
 
 
 def _counterparts(execution: Execution, party: PartyId) -> set[PartyId]:
-    """Who receives from a party in any round, or shares noise with it."""
+    """The parties that receive from a party in any round, or share noise with it."""
     sent = execution.schedule.neighbours[:, party]
     return {int(other) for other in np.unique(sent[sent >= 0])} | set(execution.schedule.partners(party))

@@ -169,7 +169,7 @@ def _columns(answer: Answer, terms: Sequence[Term], exact: Mapping[str, float]) 
 
 
 def _exact(term: Term, value: float) -> str:
-    """With the digits of the estimate, but at least two of its own: a large error does not round it away."""
+    """The true value, with the digits of the estimate, but at least two of its own: a large error does not round it away."""
     if math.isnan(value) or term.since:
         return day_text(value, term.since) if term.since else UNKNOWN
     if term.of_records:
@@ -180,6 +180,6 @@ def _exact(term: Term, value: float) -> str:
 
 
 def _tests(answer: Answer) -> list[str]:
-    """Those with a p-value. Of two groups the analysis of variance says what the t test does."""
+    """Sentences of the tests with a p-value; for two groups the analysis of variance is left out, as it equals the t test."""
     tests = {name: test for name, test in answer.estimates.tests.items() if not math.isnan(test.p_value)}
     return [test.sentence(name) for name, test in tests.items() if not (name == "anova" and "t-test" in tests)]

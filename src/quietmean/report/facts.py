@@ -88,7 +88,7 @@ def _in_brackets(shown: str) -> str:
 
 
 def _extent(summary: Any) -> Facts:
-    """Up to when arms are compared, from which events."""
+    """Facts about a comparison of arms: up to when, and from which events."""
     if not isinstance(summary, Mapping):
         return []
     until, events = _number(summary.get("until")), summary.get("events")

@@ -55,7 +55,7 @@ def _shown(answer: Answer) -> NDArray[np.bool_]:
 
 
 def _drawable(estimates: Estimates) -> Estimates:
-    """What cannot be drawn is not known: numbers without an end, and so large that their distances overflow."""
+    """The estimates with NaN for what cannot be drawn: infinite numbers, and ones whose distances overflow."""
 
     def known(values: Array) -> Array:
         return np.where(np.abs(values) < LARGEST, values, np.nan)

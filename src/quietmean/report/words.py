@@ -29,7 +29,7 @@ def rounded_up(value: float, digits: int = 3) -> str:
 
 
 def factor_up(value: float) -> str:
-    """As :func:`rounded_up`; of what nobody reads in digits by its power of ten: "4.86 × 10⁸"."""
+    """As :func:`rounded_up`; large numbers with a power of ten: "4.86 × 10⁸"."""
     if not 1e6 <= value < math.inf:
         return rounded_up(value)
     exponent = math.floor(math.log10(value))

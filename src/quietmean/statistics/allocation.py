@@ -82,7 +82,7 @@ def _relation(statistic: Statistic) -> float:
 
 
 def noise_over_sampling(estimates: Estimates) -> Array:
-    """By term, (terms,); infinite where there is no sampling error or noise hides the term."""
+    """Noise over sampling error of each term, (terms,); infinite without a sampling error, or where noise hides the term."""
     if estimates.population is None:
         return np.full(len(estimates.terms), math.inf)
     with np.errstate(all="ignore"):

@@ -32,7 +32,7 @@ class Curves:
 
     @property
     def bins(self) -> TimeBins:
-        """Those of each arm."""
+        """The bins that the arms have in common."""
         return self.each[0].bins
 
     def _joined(self, bins: TimeBins, join: Array) -> Curves:
@@ -44,7 +44,7 @@ class Curves:
         return self._joined(*in_half_as_many(self.bins))
 
     def compared(self) -> Curves:
-        """As long as noise leaves enough at risk in each arm; None of the bins where it never does."""
+        """The curves up to the last bin in which noise leaves enough at risk in each arm; no bins where it never does."""
         return self._joined(*up_to(self.bins, min(curve.bins_with(_LEAST_DEVIATIONS) for curve in self.each)))
 
     @property

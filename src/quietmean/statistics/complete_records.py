@@ -51,7 +51,7 @@ class OfColumns(Statistic):
         return tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
 
     def _terms_with(self, column: Column, pairs: Iterable[tuple[int, int]]) -> tuple[str, ...]:
-        """Those that have this column in them."""
+        """The terms of the pairs that this column is in."""
         return self._terms(pair for pair in pairs if column.name in [self.columns[index] for index in pair])
 
     def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:

@@ -137,7 +137,7 @@ class Expectation:
 
     @cached_property
     def hopeless(self) -> tuple[Expected, ...]:
-        """Those that are: with fewer studies drawn."""
+        """The expectations that are hopeless, from fewer studies."""
         return tuple(self._of(statistic, _FOR_HOPE) for statistic in self.workload.statistics if self._is_hopeless(statistic))
 
     def needed(self, statistic: Statistic, enough: Callable[[Drawn], bool]) -> tuple[float, float]:

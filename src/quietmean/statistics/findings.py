@@ -26,18 +26,18 @@ _COMPARED = ("difference", "smd")
 
 @dataclass(frozen=True, eq=False)
 class StatedAnswer:
-    """An answer to tell of: the entry of 'statistics' in a result."""
+    """An answer that a finding is about: the entry of 'statistics' in a result."""
 
     document: Mapping[str, Any]
 
     @cached_property
     def terms(self) -> dict[str, Term]:
-        """By their labels."""
+        """The terms by their labels."""
         return {term.term: term for term in terms_of(self.document)}
 
     @cached_property
     def tests(self) -> dict[str, HypothesisTest]:
-        """Those with a p-value."""
+        """The tests that have a p-value, by name."""
         tests = {name: HypothesisTest.of_json(raw) for name, raw in self.document.get("tests", {}).items()}
         return {name: test for name, test in tests.items() if not math.isnan(test.p_value)}
 

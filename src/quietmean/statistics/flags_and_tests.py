@@ -103,7 +103,7 @@ class HypothesisTest:
     about: str = ""
 
     def sentence(self, name: str) -> str:
-        """In one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
+        """The test in one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
         shown = outcome_text(self.method or name, self.symbol, self.statistic, self.degrees, self.p_value)
         return f"{self.about}: {shown}" if self.about else shown
 

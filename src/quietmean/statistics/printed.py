@@ -86,7 +86,7 @@ def _below(term: Term) -> str:
 
 
 def _interval(term: Term, ends: Interval, digits: float) -> str:
-    """With the digits of that error, or of its width where that leaves fewer, or no error is known."""
+    """The text of an interval, with the digits of its error, or of its width where these are fewer or no error is known."""
     if math.isnan(term.estimate) and not set(term.flags) & set(_BOUNDED):
         return UNKNOWN
     return days_text(ends, term.since) if term.since else interval_text(ends, max(digits, _quarter(ends)) or None)

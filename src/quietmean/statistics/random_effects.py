@@ -197,7 +197,7 @@ class Means:
         return self.block.groups // self.count
 
     def of(self, group: int = 0) -> list[Site]:
-        """Those of one group."""
+        """The sites' means in one group."""
         summaries = [summary(self.released, self.block, group * self.sites + site) for site in range(self.sites)]
         rounding = _ROUNDING * self.block.column.width**2
         # Of a variance that is no more than rounding nothing can be said.

@@ -111,7 +111,7 @@ class Row:
 
 
 def exp_or_infinite(power: float) -> float:
-    """What is beyond floats is infinite: an end of an interval where the noise hides nearly all."""
+    """The exponential, or infinity beyond float64: an end of an interval where noise hides nearly all."""
     return math.exp(power) if power < _LARGEST_POWER else math.inf
 
 

@@ -111,7 +111,7 @@ class Supposed:
         return indicator
 
     def unit(self, values: Array) -> Array:
-        """With mean 0 and deviation 1."""
+        """The values moved and scaled to mean 0 and standard deviation 1."""
         spread = float(values.std())
         standardised: Array = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
         return standardised

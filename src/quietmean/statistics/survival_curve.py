@@ -43,7 +43,7 @@ class Curve:
 
     @cached_property
     def entering(self) -> Array:
-        """Who is observed when a bin begins, (bins,)."""
+        """How many are observed when each bin begins, (bins,)."""
         left = self.events + self.censored
         entering: Array = self.after + np.cumsum(left[::-1])[::-1]
         return entering
@@ -57,7 +57,7 @@ class Curve:
 
     @cached_property
     def at_risk(self) -> Array:
-        """By bin, (bins,)."""
+        """How many are at risk in each bin, (bins,)."""
         at_risk: Array = self.risk_slopes @ self.counts
         return at_risk
 
@@ -69,7 +69,7 @@ class Curve:
         return deviations
 
     def bins_with(self, deviations: float) -> int:
-        """In how many bins, from the first, so many deviations of its noise are at risk."""
+        """The number of first bins in which at least this many noise deviations are at risk."""
         fewest = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
         # Without noise all may have the event: then nobody is at risk in the next bin.
         enough = (self.at_risk >= fewest) & (self.at_risk > self.events - fewest)
@@ -77,7 +77,7 @@ class Curve:
 
     @cached_property
     def usable(self) -> int:
-        """In how many bins, from the first, enough are at risk."""
+        """The number of first bins in which enough are at risk."""
         return self.bins_with(_LEAST_DEVIATIONS)
 
     @cached_property
@@ -100,7 +100,7 @@ class Curve:
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """Between which the curve of the same records without bins is at the end of each usable bin, but for noise.
+        """The limits of the curve of the same records without bins, at the end of each usable bin, but for noise.
 
         The lower one if all who are censored in a bin left before its events, the upper one if after.
         """
@@ -207,7 +207,7 @@ class Curve:
         return inside
 
     def joined(self, bins: TimeBins, join: Array) -> Curve:
-        """In other bins, with the matrix that makes their counts from these."""
+        """The same curve in other bins; ``join``: the matrix that makes their counts from these."""
         counts, own = join @ self.counts, len(bins)
         return Curve(bins, counts[:own], counts[own:-1], float(counts[-1]), join @ self.noise @ join.T)
 

@@ -140,7 +140,7 @@ def _mean(mean: Row, deviation: Row, decimals: int, since: str) -> str:
 
 
 def _median(rows: Sequence[Row], decimals: int, since: str) -> str:
-    """With its quartiles, as the median's standard error allows."""
+    """The median with its quartiles, rounded as the median's standard error allows."""
     if any(math.isnan(row.value) for row in rows):
         return HIDDEN
     median, low, high = (day_text(row.value, since) if since else fixed(row.value, decimals) for row in rows)

@@ -98,7 +98,7 @@ class Term:
         return any(max(math.ceil(end - _ROUNDING), 1) == self.upper for end in ends)
 
     def row(self) -> dict[str, Any]:
-        """With the names of broom."""
+        """The term as a row, with the column names of broom."""
         numbers = (self.estimate, self.error, *self.population, self.statistic, self.p_value, self.n)
         noise = (self.noise_error, *self.noise)
         values = (self.name, self.term, *map(known_number, numbers), ", ".join(self.flags) or None, *map(known_number, noise))

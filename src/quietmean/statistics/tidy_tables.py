@@ -25,7 +25,7 @@ class TidyTests(TableFile):
         return [_test_row(statistic, name, test) for statistic, name, test in self._tests()]
 
     def _tests(self) -> Iterator[tuple[str, str, HypothesisTest]]:
-        """In the order of their names, as receipts have them."""
+        """The tests of all answers, in the order of their names, as receipts have them."""
         for document in self.documents:
             for name, raw in sorted(document.get("tests", {}).items()):
                 yield str(document.get("name", "")), name, HypothesisTest.of_json(raw)

@@ -52,11 +52,11 @@ class Entries(NamedTuple):
         return Entries(self.row, self.column, weight, self.single)
 
     def taken(self, index: Ints) -> Entries:
-        """Those at places in rising order."""
+        """The entries at these indices, in rising order."""
         return Entries(self.row[index], self.column[index], self.weight[index], self.single)
 
     def moved(self, flow: Flow) -> Entries:
-        """Those of the product with the flow."""
+        """The entries of the product with the flow."""
         size, to, source, weight = flow.shape[1], flow.to, flow.source, flow.weight
         if self.single and self.row.size == size:
             return Entries(to, self.column[source], weight * self.weight[source])

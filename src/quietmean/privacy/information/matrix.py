@@ -88,7 +88,7 @@ class InformationMatrix:
         return replace(self, release=self.release + variance)
 
     def scaled(self, factor: float) -> InformationMatrix:
-        """For noise of a variance ``1 / factor`` times as large throughout."""
+        """The information with noise of ``1 / factor`` times the variance throughout."""
         return replace(self, release=self.release / factor, release_error=self.release_error / factor)
 
     @property

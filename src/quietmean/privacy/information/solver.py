@@ -97,12 +97,12 @@ class ViewSolver:
         return self.sparse(adversary) if structured is None else structured
 
     def by_rounds(self, adversary: Adversary) -> InformationMatrix | None:
-        """By the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
+        """Solved by the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
         information = None if self.structure is None else recursive_information(self.structure, adversary)
         return information if information is not None and information.relative_error <= _DOUBTFUL else None
 
     def sparse(self, adversary: Adversary) -> InformationMatrix:
-        """By one sparse system for the whole execution, refined. If that fails, by slower solvers, and at last by a bound."""
+        """By one sparse system for the whole execution, refined; if that fails, by slower solvers, and at last by a bound."""
         for solve in (_quick, direct_information, _stable):
             try:
                 information = self._solved_by(adversary, solve)

@@ -100,7 +100,7 @@ class Dynamics:
 
     @property
     def rho_is_exact(self) -> bool:
-        """Up to 300 parties, and where all have the same number of neighbours."""
+        """Is ``rho`` exact? It is for up to 300 parties, and where all have the same number of neighbours."""
         return self.parties <= _DENSE or bool((self.links.degree == self.links.degree[0]).all())
 
     def _dense_rho(self) -> float:

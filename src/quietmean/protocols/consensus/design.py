@@ -69,7 +69,7 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
 
 
 def completed(asked: Settings, target: Target) -> Settings:
-    """Without an open field; with ``bits`` "auto" not quantised at all where that sends less.
+    """The parameters without an open field; with ``bits`` "auto" not quantised at all where that sends less.
 
     Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
     """

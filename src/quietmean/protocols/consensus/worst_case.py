@@ -82,7 +82,7 @@ def promise(parameters: ConsensusParameters, size: int, sensitivity: float) -> A
 
 
 def complete_bound(parameters: ConsensusParameters, sensitivity: float, size: int) -> CoalitionBound:
-    """If no edge drops out."""
+    """The bound if no edge drops out."""
     own, shared = parameters.sigma_local**2, _shared(parameters)
     near: list[list[float]] = [[] for _ in range(parameters.parties)]
     for (low, high), pair in zip(parameters.edges.tolist(), shared.tolist(), strict=True):

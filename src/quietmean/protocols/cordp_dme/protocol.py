@@ -88,7 +88,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         return Design(levels, noise, lost, certificate)
 
     def _with_grid(self, target: Target) -> Self:
-        """On a grid, with so much more noise as whole numbers need."""
+        """The parameters on a grid, with as much more noise as whole numbers need."""
         from quietmean.privacy import GridLossConversion, mu_of_budget
         from quietmean.protocols.cordp_dme.loss import grid_bound
 
@@ -101,7 +101,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         return replace(gridded, sigma_own=round_up(gridded.sigma_own * more), sigma_pair=round_up(gridded.sigma_pair * more))
 
     def _levels(self, target: Target, unit: float) -> tuple[Self, str]:
-        """With the noise of the least error, and how it is certified; ``unit`` is s, the variance of the Gaussian mechanism."""
+        """The noise of the least error, and how it is certified; ``unit`` is s, the variance of the Gaussian mechanism."""
         responding = target.responding
         if self.partners is None:
             design = optimal_design(target.parties, responding, target.colluding, unit)

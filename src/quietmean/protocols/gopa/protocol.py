@@ -200,7 +200,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         return Design(parameters, noise, target.dropout_bias(target.responding), certificate)
 
     def finalize(self, target: Target) -> Self:
-        """On a grid, with so much more noise as whole numbers need."""
+        """The parameters on a grid, with as much more noise as whole numbers need."""
         from quietmean.privacy import GridLossConversion, mu_of_budget
 
         gridded = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))

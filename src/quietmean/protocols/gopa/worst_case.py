@@ -20,7 +20,7 @@ _PROOF = "the star of a party's partners, or the connectivity of the graph of th
 def worst_coalition(
     parameters: GopaParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
 ) -> CoalitionBound:
-    """For every coalition of ``size``."""
+    """The bound for every coalition of ``size``."""
     program = _of_published if parameters.aggregator is None else _of_collected
     return program(parameters, schedule, trace, sensitivity, size)
 

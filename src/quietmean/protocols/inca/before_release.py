@@ -69,7 +69,7 @@ def _of_whole_numbers(parameters: IncaParameters, square: float) -> float:
 
 
 def guarded(parameters: Parameters, variance: float) -> Parameters:
-    """With the least guard for :func:`hidden_variance` to be at least ``variance``; rounded up."""
+    """The parameters with the least guard for :func:`hidden_variance` to be at least ``variance``; rounded up."""
     # A little more, so that rounding cannot leave it short.
     missing = variance * (1 + 1e-9) - hidden_variance(replace(parameters, sigma_guard=0.0))
     return replace(parameters, sigma_guard=round_up(math.sqrt(missing)) if missing > 0 else 0.0)

@@ -86,7 +86,7 @@ class IncA(IncaParameters, Mechanism):
         return guarded(self, variance)
 
     def finalize(self, target: Target) -> Self:
-        """On a grid, with so much more noise as whole numbers need."""
+        """The parameters on a grid, with as much more noise as whole numbers need."""
         if self.noise == NoiseKind.INSECURE_FLOAT64:
             if self.value_bits == 64:
                 return self

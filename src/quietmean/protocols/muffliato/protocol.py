@@ -110,7 +110,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         return float(np.mean(squares)), float(np.mean(bias))
 
     def _rounds_to(self, accuracy: float, parties: int) -> int:
-        """So many rounds that no party's estimate differs from the mean by more than ``accuracy`` of the length of all values."""
+        """Rounds until no party's estimate differs from the mean by more than ``accuracy`` of the length of all values."""
         everyone = _probes(parties, Seed.public("muffliato rounds", parties))
 
         def error(rounds: int) -> float:

@@ -73,7 +73,7 @@ class MuffliatoParameters(DiscreteNoise):
         return float(self.momentum)
 
     def on_graph(self, parties: int) -> Self:
-        """With graph and momentum filled in for so many parties."""
+        """The parameters with graph and momentum filled in for this number of parties."""
         graph = self.filled(schedule=default_graph(parties))
         graph = graph.filled(out_degree=default_degree(graph.schedule, parties), momentum=1.0)
         if graph.momentum != ACCELERATED:

@@ -107,7 +107,7 @@ def ballots_needed(members: int, gone: int) -> int:
 
 
 def is_valid(rules: BallotRules, proposal: BallotProposal) -> bool:
-    """What every voter checks by itself: enough inputs for privacy, enough members for a result, a ballot that exists."""
+    """Has a proposal enough inputs for privacy, enough members for a result, and a ballot that exists?"""
     enough = unpack(proposal.inputs).bit_count() >= rules.least and unpack(proposal.members).bit_count() >= rules.threshold
     return enough and 1 <= proposal.ballot <= rules.ballots
 

@@ -98,7 +98,7 @@ class _Run:
 
 
 class _Said:
-    """What all members tell in a round, for whoever it reaches."""
+    """What all members send in a round, by receiver."""
 
     def __init__(self, rules: BallotRules, round_: int, states: list[MemberState]) -> None:
         self._round = round_

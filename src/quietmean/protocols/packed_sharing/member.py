@@ -42,7 +42,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What arrived in a round: ``holds`` of members that told it, ``votes`` by what they are for, and the leader's ``proposal``.
+    """What arrived in a round: ``holds`` of members that reported it, ``votes`` by proposal, and the leader's ``proposal``.
 
     ``reached``: whether the own proposal, if there was one, is known to have reached anybody.
     """
@@ -93,11 +93,11 @@ class CommitteeMember:
         )
 
     def miss_round(self, state: MemberState) -> MemberState:
-        """What it was to propose it did not: it learns nothing, votes for nothing, and the next leader proposes."""
+        """The state after a round that the member missed: it proposes, learns and votes nothing."""
         return replace(state, round=state.round + 1, proposal=None)
 
     def concluded(self, state: MemberState, inputs: bytes) -> MemberState:
-        """With the result over ``inputs``: so many members published that the set is decided, whatever votes came here."""
+        """The state once the result over ``inputs`` is known: sums of enough members show that the set was decided."""
         return replace(state, decided=inputs, votes=(), proposal=None)
 
     def leads(self, round_: int) -> int:

@@ -34,7 +34,7 @@ _FLAGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a member tells after the first round. Either ``holds``, or, once it has decided, the set ``decided``.
+    """The content of a member's message after the first round. Either ``holds``, or, once it has decided, the set ``decided``.
 
     ``share``: its sum over that set, as bytes; None if it lacks a share.
     """

@@ -54,7 +54,7 @@ class ShareReader:
         return len(self.corrupt) >= self.parameters.threshold
 
     def read(self, sent: Sequence[Sent], size: int) -> Vector | None:
-        """In the units of the values, shape (size,), without the centre; None if too little reached them."""
+        """What the coalition reads, in the units of the values, shape (size,), without the centre; None if it cannot."""
         stretched = replace(self.parameters, dimension=size)
         codec = Codec.of(stretched, stretched.rules(stretched.members))
         shares = self._shares(sent, codec) if self.opens_shares else self._sums(sent, codec)

@@ -1,6 +1,6 @@
-"""The state machine of one party: it deals, and as a member it tells, votes, adds up, publishes and concludes.
+"""The state machine of one party: it deals, and as a member it reports, votes, adds up, publishes and concludes.
 
-Round 1 deals, round 2 tells who holds what, ballot b proposes in round 2b + 1. Rounds are communication-closed. All that must
+Round 1 deals, round 2 reports who holds what, ballot b proposes in round 2b + 1. Rounds are communication-closed. All that must
 not be forgotten is in the state, which is durable before anything that follows from it is sent: all dealt messages before the
 first of them, and the vote.
 """
@@ -165,7 +165,7 @@ class PackedSharingParty:
         return replace(state, member=member, shares=shares, weights=weights)
 
     def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, Said]:
-        """What each sender said; what cannot be read has not arrived."""
+        """The contents by sender; a message that cannot be read counts as not arrived."""
         statements = {}
         for message in sorted(arrived, key=lambda one: one.sender):
             try:
@@ -217,7 +217,7 @@ class PackedSharingParty:
         return self._codec.read_share(content)
 
     def _concluded(self, state: PackedSharingState) -> PackedSharingState:
-        """With the result, once there are enough sums over one set: T of them are more than liars can make."""
+        """The state with the result, once there are enough sums over one set: T of them are more than liars can make."""
         counts = Counter(one.inputs for one in state.sums.values())
         inputs = next((inputs for inputs, count in counts.items() if count >= self._rules.sums_needed), None)
         if state.has_result or inputs is None:

@@ -125,7 +125,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return dict(figures(self, target))
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
-        """With as many coordinates as the plan has: some left out, or all repeated."""
+        """Values with as many coordinates as the plan has: some left out, or all repeated."""
         return values[:, np.arange(self.dimension) % values.shape[1]]
 
     # --- what happens ---

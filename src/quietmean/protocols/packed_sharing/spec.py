@@ -158,7 +158,7 @@ class PackedSharingParameters(Configured):
         return math.ceil(self.largest_weight * self.clip / self.step)
 
     def rules(self, parties: int) -> BallotRules:
-        """What members decide by, for n = ``parties``."""
+        """The rules of the ballots, for n = ``parties``."""
         return BallotRules(
             parties=parties,
             colluding=self.colluding_members,

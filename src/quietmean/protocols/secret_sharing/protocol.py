@@ -72,7 +72,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         return bound if self.edges is not OPEN else {**bound, "graph": "geometric"}
 
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """With a bound for as many units as a party may have, where that is more."""
+        """The parameters with a bound for as many units as a party may have, where that is more."""
         needed = domain.largest * most_units(target)
         if self.bound >= needed:
             return self

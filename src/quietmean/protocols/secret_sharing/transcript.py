@@ -1,4 +1,4 @@
-"""What is told in secret-sharing consensus: masked values, and nothing else."""
+"""What messages of secret-sharing consensus disclose: masked values, and nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: Executi
 
 
 def _whole(schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-    """The parties that got a share from every neighbour and whose own all arrived, shape (n,): the others tell nothing."""
+    """The parties that got a share from every neighbour and whose own all arrived, shape (n,): others send no values."""
     sent = schedule.neighbours[0] >= 0
     lost = sent & ~trace.delivered(schedule)[0]
     complete: NDArray[np.bool_] = trace.online[1] & ~lost.any(axis=1)

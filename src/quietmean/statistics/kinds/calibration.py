@@ -145,7 +145,7 @@ class _Cells:
         return {BRIER: squares, LARGE: np.concatenate([-self.predicted, 1 - self.predicted])}
 
     def within(self) -> _Cells:
-        """Those between which nearly all records are, as far as noise allows to know.
+        """The cells between which nearly all records are, as far as noise allows to know.
 
         Beyond are log odds that next to nobody has: they would weigh most, and hold little but noise. Which predictions are
         looked at does not change what the outcome has to do with them.
@@ -207,7 +207,7 @@ class _Cells:
 
 
 def _some(counts: Array, noise: Array) -> int:
-    """Up to which cell, from the first, there are as many as noise does not hide."""
+    """The first cell up to which the counts add up to more than noise hides."""
     enough = np.cumsum(counts) > _LEAST_BEYOND * np.sqrt(np.maximum(np.diag(noise.cumsum(axis=0).cumsum(axis=1)), 0.0))
     return int(np.argmax(enough)) if enough.any() else len(counts)
 

@@ -111,7 +111,7 @@ class _Row:
         return t_quantile(self.degrees) * self.both
 
     def robust(self, own: Sampling, records: float) -> _Row:
-        """With errors whatever the distribution."""
+        """The same with errors that hold for any distribution."""
         degrees = max(records - 3, 1.0)
         drawn = own.times(1 / degrees).drawn_to(np.array([self.both**2 - self.noise**2]))
         both = math.sqrt(self.noise**2 + float(drawn.variances[0]))
@@ -133,7 +133,7 @@ def _clearance(centred: CentredMoments | None, i: int, j: int) -> float:
 
 
 def _correlation(centred: CentredMoments | None, i: int, j: int) -> _Row:
-    """With the errors that a normal distribution has."""
+    """The correlation of columns i and j, with the errors of a normal distribution."""
     nothing = _Row(math.nan, math.inf, math.inf)
     if centred is None:
         return nothing

@@ -153,7 +153,7 @@ class _Incidence:
         return rows + [Row.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
 
     def _limits(self, own: Array, values: Array) -> tuple[Array, Array]:
-        """Between which the incidence of one event, (usable,), is for the same records without bins, but for noise.
+        """The limits between which the incidence of one event, (usable,), is for the same records without bins, but for noise.
 
         The lower one if it came first in each bin, then the others and the censored; the upper one if it came last.
         """

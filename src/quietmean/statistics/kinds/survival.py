@@ -112,7 +112,7 @@ def _compared(curves: Curves) -> tuple[dict[str, HypothesisTest], list[Flag]]:
 
 
 def _about_test(arms: list[str], curves: Curves) -> dict[str, Any]:
-    """What the log-rank test is of, and how far its statistic is from that of half as many bins."""
+    """What the log-rank test compares, and how far its statistic is from that of half as many bins."""
     used = curves.compared()
     if curves.coarse or not len(used.bins):
         return extent(arms, curves, used)

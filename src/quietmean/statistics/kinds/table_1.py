@@ -366,7 +366,7 @@ def _difference(column: Column, cells: Array, covariance: Array, flags: list[Fla
 
 
 def _gaps(cells: Array) -> Array:
-    """By how much the proportions of all levels but the first are larger in the second group."""
+    """The differences of the proportions of all levels but the first, second group minus first."""
     first, second = cells.reshape(2, -1)
     gaps: Array = (second / second.sum() - first / first.sum())[1:]
     return gaps

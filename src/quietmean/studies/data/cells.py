@@ -91,7 +91,7 @@ def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> l
 
 
 def text_of_cell(cell: Any) -> str | None:
-    """As it is compared with levels and names of parties; None if it is empty.
+    """The text of a cell for comparison with levels and names of parties; None if it is empty.
 
     A number has as many decimals as its value, whatever type its column has: 1, not 1.0, and 0.00001.
     """

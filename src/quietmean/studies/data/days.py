@@ -22,7 +22,7 @@ _LAST_OF_THIS_CENTURY = 68
 
 
 def order_said(location: Location) -> str:
-    """What was said of the order of day and month, or nothing."""
+    """The setting of the order of day and month, or nothing."""
     return location.said.get("dates", "")
 
 

@@ -100,7 +100,7 @@ def is_plain(path: Path) -> bool:
 
 
 def short_bytes(path: Path) -> bytes:
-    """What a person wrote into a file. Raises :class:`OSError` for one that is longer than anybody writes, or is none."""
+    """The content of a short file that a person wrote. Raises :class:`OSError` for a longer one, and for no plain file."""
     if not is_plain(path):
         raise OSError
     with path.open("rb") as file:

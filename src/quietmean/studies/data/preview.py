@@ -100,7 +100,7 @@ class Preview:
 
     @property
     def sentences(self) -> list[str]:
-        """What needs an eye, worst first."""
+        """Sentences about what needs attention, worst first."""
         numbers = "numbers (three digits after a mark that nobody said to be decimal)"
         unclear = [
             f"column {column.name!r}: {_counted(column.unclear)} may be two "

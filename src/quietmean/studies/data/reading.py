@@ -118,7 +118,7 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody)
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """What is another one when a file was written to or replaced."""
+    """A state of a file that differs once it was written to or replaced."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 

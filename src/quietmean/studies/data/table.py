@@ -88,7 +88,7 @@ def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -
 
 
 def too_many_cells(source: str) -> InputError:
-    """What is said of a source that has more than are read."""
+    """The error for a source with more cells than are read."""
     return InputError(
         f"{source} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
         "that chooses columns and rows"

@@ -182,7 +182,7 @@ class _Footnotes:
 
     @property
     def all(self) -> list[tuple[str, str]]:
-        """Those with a mark, and then the others without one."""
+        """The footnotes with a mark, and then the others without one."""
         others = [index for index in range(len(self._notes)) if index not in self._marks]
         return [
             (self._marks.get(index, ""), f"{capital(self._notes[index].text, self._names)}.") for index in (*self._marks, *others)
@@ -203,7 +203,7 @@ def _facts(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _extent(about: Mapping[str, Any]) -> str:
-    """Up to when arms are compared, from which events, and what was left out."""
+    """A note on a comparison of arms: up to when, from which events, and what was left out."""
     events = ", ".join(f"{arm} {fixed(number_of(count), 0)}" for arm, count in about["events"].items())
     bins, records = int(about.get("bins_left_out", 0)), number_of(about.get("records_left_out", 0.0))
     more = f"; left out: {bins} later {'bin' if bins == 1 else 'bins'} with about {fixed(records, 0)} records" if bins else ""

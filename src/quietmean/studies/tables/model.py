@@ -61,7 +61,7 @@ class ResultTable:
         footnotes: Iterable[tuple[str, str]] = (),
         notes: Iterable[str] = (),
     ) -> Self:
-        """With all texts :func:`clean`."""
+        """A table with all texts cleaned by :func:`clean`."""
         return cls(
             clean(title),
             tuple(map(clean, heads)),

@@ -13,7 +13,7 @@ _FORMULAS = ("=", "+", "-", "@")
 
 
 def csv_text(tables: Sequence[ResultTable], made_by: str) -> str:
-    """With a mark for UTF-8, which spreadsheets need; nothing in it is a formula."""
+    """The tables as CSV, with the mark for UTF-8 that spreadsheets need; no cell is a formula."""
     file = io.StringIO()
     writer = csv.writer(file)
     for table in tables:

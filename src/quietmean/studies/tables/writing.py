@@ -42,7 +42,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """By the end of the name. Raises :class:`InputError` for another one, and where the library is not installed."""
+    """The format by the end of the name. Raises :class:`InputError` for an unknown one, and without its library."""
     chosen = FORMATS.get(path.suffix.lower())
     if chosen is None:
         raise InputError(f"tables cannot be written to {path.name}: let its name end with {_any_of(FORMATS)}")
