@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from quietmean.core.codec import digest
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
@@ -37,13 +37,15 @@ _TERMS = tuple(field.name for field in fields(SessionTerms))
 class Agreement:
     """``identities``: the clients' public keys, which number the parties. ``clip``: the L2 norm that an update is shortened to.
 
-    ``instance``: random text, so that the same terms agreed again are another session.
+    ``instance``: random text, so that the same terms agreed again are another session. ``links``: which keys frames between two
+    clients are sealed by; X25519 in agreements of before.
     """
 
     terms: SessionTerms
     clip: float
     identities: tuple[str, ...]
     instance: str
+    links: Links = Links.X25519
 
     @classmethod
     def make(
@@ -78,7 +80,7 @@ class Agreement:
         # Planned now, so that nobody is asked to agree to what cannot be kept.
         terms.plan  # noqa: B018
         instance = base64.b64encode(fresh_bytes(32)).decode()
-        return cls(terms, _length(clip), _distinct(sorted(identities)), instance)
+        return cls(terms, _length(clip), _distinct(sorted(identities)), instance, Links.HYBRID)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -90,7 +92,7 @@ class Agreement:
             stated = {name: raw["terms"][name] for name in _TERMS}
             terms = SessionTerms(**{**stated, "unit": PrivacyUnit(stated["unit"])})
             plan = Plan.from_json(raw["plan"])
-            found = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]))
+            found = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]), _links(raw))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}): ask for the agreement again") from None
         _require_kept(terms, plan, found.identities)
@@ -112,6 +114,7 @@ class Agreement:
             "clip": self.clip,
             "identities": list(self.identities),
             "instance": self.instance,
+            **({} if self.links == Links.X25519 else {"links": str(self.links)}),
         }
 
     @cached_property
@@ -155,6 +158,10 @@ def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
     if len(set(found)) < len(found) or list(found) != sorted(found):
         raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
     return found
+
+
+def _links(raw: Mapping[str, Any]) -> Links:
+    return Links(raw.get("links", Links.X25519))
 
 
 def _length(clip: Any) -> float:

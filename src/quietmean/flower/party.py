@@ -19,8 +19,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_request, write
-from quietmean.flower.sealing import Seals, read_hello, signed_hello
-from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
+from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
 from quietmean.sessions.clipping import clipped_vector
 
@@ -82,7 +82,7 @@ class StarParty:
 
     def _answer(self, request: Request, update: Update) -> bytes:
         if isinstance(request, AskHello):
-            return write(ToldRequest(hello=signed_hello(self._agreement, self._home.identity, self._key.public)))
+            return write(ToldRequest(hello=signed_hello(self._agreement, self._home.identity, self._keys.public)))
         if isinstance(request, BeginRequest):
             return self._begin(request, update)
         if request.round != self._stored.round:
@@ -163,12 +163,12 @@ class StarParty:
     # --- what it has ---
 
     @cached_property
-    def _key(self) -> ExchangeKey:
-        return ExchangeKey(Seed(self._stored.seed))
+    def _keys(self) -> ClientKeys:
+        return ClientKeys(Seed(self._stored.seed), self._agreement.links)
 
     @cached_property
     def _seals(self) -> Seals:
-        return Seals(self._agreement, self._party, self._key, self._peer)
+        return Seals(self._agreement, self._party, self._keys, self._peer)
 
     def _peer(self, other: PartyId) -> bytes | None:
         return self._stored.peers.get(other)

@@ -1,7 +1,9 @@
 """Frames between two clients that only they can read, through a server that may do anything with them.
 
-Each client signs one exchange key for the session with its identity key. A frame is sealed with AES-256-GCM under a key that only
-sender and recipient can derive, and is bound to agreement, round, step, sender and recipient: anywhere else it does not open.
+Each client signs one exchange key for the session with its identity key, with hybrid links an ML-KEM-768 key behind it. A frame
+is sealed with AES-256-GCM under a key that only sender and recipient can derive, and is bound to agreement, round, step, sender
+and recipient: anywhere else it does not open. With hybrid links each frame begins with what its sender encapsulated for it alone:
+nothing has to be sent before, and its key rests on both.
 """
 
 from __future__ import annotations
@@ -11,21 +13,24 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from quietmean.core.codec import canonical_json, decode
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId
 from quietmean.flower.agreement import Agreement
-from quietmean.node.net import Identity, Purpose, is_signed
-from quietmean.randomness import ExchangeKey, fresh_bytes
+from quietmean.node.net import KEM_CIPHERTEXT_BYTES, KEM_KEY_BYTES, Identity, Purpose, is_signed
+from quietmean.randomness import Encapsulated, ExchangeKey, Seed, fresh_bytes
 
 _NONCE = 12
+_X25519 = 32
 _PREFIX = "quietmean flower 1"
 
 
 class SealedHello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client's exchange key for one session, signed."""
+    """A client's exchange key for one session, signed; with hybrid links its ML-KEM-768 key behind it."""
 
     party: int
     exchange: bytes
@@ -51,7 +56,8 @@ def read_hello(agreement: Agreement, raw: bytes) -> SealedHello | None:
         hello = decode(raw, SealedHello, InputError)
     except InputError:
         return None
-    if not 0 <= hello.party < agreement.parties or len(hello.exchange) != 32 or len(hello.signature) != 64:
+    size = _X25519 + (KEM_KEY_BYTES if agreement.links == Links.HYBRID else 0)
+    if not 0 <= hello.party < agreement.parties or len(hello.exchange) != size or len(hello.signature) != 64:
         return None
     content = _signed_bytes(agreement, hello.party, hello.exchange)
     return hello if is_signed(agreement.identities[hello.party], Purpose.HELLO, content, hello.signature) else None
@@ -61,26 +67,46 @@ def _signed_bytes(agreement: Agreement, party: PartyId, exchange: bytes) -> byte
     return canonical_json({"agreement": agreement.digest, "party": party, "exchange": exchange.hex()})
 
 
-class Seals:
-    """Seals what one party sends and opens what it gets. ``peers``: exchange keys of the others, by party."""
+class ClientKeys:
+    """One client's keys for one session, from its secret ``seed``; ``public``: what its hello tells."""
 
-    def __init__(self, agreement: Agreement, party: PartyId, key: ExchangeKey, peers: Callable[[PartyId], bytes | None]) -> None:
-        self._agreement, self._party, self._key, self._peers = agreement, party, key, peers
+    def __init__(self, seed: Seed, links: Links) -> None:
+        self.exchange = ExchangeKey(seed)
+        self.encapsulation: MLKEM768PrivateKey | None = None
+        self.public = self.exchange.public
+        if links == Links.HYBRID:
+            halves = (seed.derive("encapsulation key", half).secret for half in range(2))
+            self.encapsulation = MLKEM768PrivateKey.from_seed_bytes(b"".join(halves))
+            self.public += self.encapsulation.public_key().public_bytes_raw()
+
+
+class Seals:
+    """Seals what one party sends and opens what it gets. ``peers``: public keys of the others, by party."""
+
+    def __init__(self, agreement: Agreement, party: PartyId, keys: ClientKeys, peers: Callable[[PartyId], bytes | None]) -> None:
+        self._agreement, self._party, self._keys, self._peers = agreement, party, keys, peers
 
     def seal(self, round_: int, step: int, other: PartyId, messages: Sequence[Message]) -> bytes | None:
         """One frame with all messages to ``other`` of this step of a round, or None as long as its key is not known."""
-        cipher = self._cipher(self._party, other)
+        encapsulated = self._encapsulated(other)
+        cipher = self._cipher(self._party, other, encapsulated)
         if cipher is None:
             return None
         parts = [_Content(one.weight, one.vector.astype("<f8").tobytes(), bytes(one.content)) for one in messages]
         # Random, so that a store that was set back never seals two contents under one nonce.
         nonce = fresh_bytes(_NONCE)
         sealed = cipher.encrypt(nonce, msgspec.msgpack.encode(parts), self._place(round_, step, self._party, other))
-        return nonce + sealed
+        return (encapsulated.ciphertext if encapsulated else b"") + nonce + sealed
 
     def open(self, round_: int, step: int, other: PartyId, frame: bytes) -> list[Message] | None:
         """The messages of a frame that ``other`` sealed for this party, this step and this round; None for anything else."""
-        cipher = self._cipher(other, self._party)
+        encapsulated = None
+        if self._keys.encapsulation is not None:
+            ciphertext, frame = frame[:KEM_CIPHERTEXT_BYTES], frame[KEM_CIPHERTEXT_BYTES:]
+            if len(ciphertext) < KEM_CIPHERTEXT_BYTES:
+                return None
+            encapsulated = Encapsulated(self._keys.encapsulation.decapsulate(ciphertext), ciphertext)
+        cipher = self._cipher(other, self._party, encapsulated)
         if cipher is None or len(frame) <= _NONCE:
             return None
         try:
@@ -96,13 +122,24 @@ class Seals:
             for part, vector in zip(parts, vectors, strict=True)
         ]
 
-    def _cipher(self, sender: PartyId, recipient: PartyId) -> AESGCM | None:
-        other = recipient if sender == self._party else sender
-        public = None if other == self._party else self._peers(other)
-        if public is None:
+    def _encapsulated(self, other: PartyId) -> Encapsulated | None:
+        """For one frame to ``other``; None where its key is not known, or links are not hybrid."""
+        public = self._peers(other)
+        if self._keys.encapsulation is None or public is None:
             return None
         try:
-            shared = self._key.shared_seed(public, f"{_PREFIX} {self._agreement.digest}")
+            return Encapsulated(*MLKEM768PublicKey.from_public_bytes(public[_X25519:]).encapsulate())
+        except ValueError:
+            return None
+
+    def _cipher(self, sender: PartyId, recipient: PartyId, encapsulated: Encapsulated | None) -> AESGCM | None:
+        other = recipient if sender == self._party else sender
+        public = None if other == self._party else self._peers(other)
+        if public is None or (encapsulated is None) != (self._keys.encapsulation is None):
+            return None
+        try:
+            context = f"{_PREFIX} {self._agreement.digest}"
+            shared = self._keys.exchange.shared_seed(public[:_X25519], context, encapsulated)
         except ValueError:
             return None
         return AESGCM(shared.derive("frames", sender, recipient).secret)

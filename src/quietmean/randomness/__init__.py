@@ -1,12 +1,13 @@
 """The only source of randomness. Everything is drawn from 32-byte seeds by labelled derivation."""
 
-from quietmean.randomness.exchange import ExchangeKey
+from quietmean.randomness.exchange import Encapsulated, ExchangeKey
 from quietmean.randomness.noise import SecureNoise
 from quietmean.randomness.seed import Seed, fresh_bytes
 from quietmean.randomness.stream import BitStream
 
 __all__ = [
     "BitStream",
+    "Encapsulated",
     "ExchangeKey",
     "SecureNoise",
     "Seed",

@@ -37,6 +37,8 @@ from quietmean.node.net.transport import Connection, Endpoint, Traffic, printabl
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.wire import (
     ACCEPTED,
+    KEM_CIPHERTEXT_BYTES,
+    KEM_KEY_BYTES,
     REFUSED,
     VERSION,
     Answer,
@@ -69,6 +71,8 @@ from quietmean.node.net.wire import (
 
 __all__ = [
     "ACCEPTED",
+    "KEM_CIPHERTEXT_BYTES",
+    "KEM_KEY_BYTES",
     "KEY_PREFIX",
     "NOT_A_PARTY",
     "ONLY_CHECKS",
