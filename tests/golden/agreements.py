@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.sessions.agreed import SessionContract, SessionStudy
+from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import Study
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.party import Contract, OwnerApproval, Policy
 from quietmean.studies.sealed import Sealed
+from quietmean.studies.session_study import SessionStudy
 from quietmean.studies.signed import Signed
 from quietmean.studies.study_keys import StudyKeys
 
@@ -53,7 +54,7 @@ def made(folder: Path) -> dict[str, Any]:
             for name, identity in zip(NAMES, identities, strict=True)
         ]
         seals[kind] = Sealed.make(invitation, [one.entry for one in keys], identities[0]).signed.to_file().decode()
-    contract = SessionContract(SessionStudy.parse(SESSIONS["of parties"]), roster, 0)
+    contract = SessionContract.for_party("north", (SessionStudy.parse(SESSIONS["of parties"]), roster))
     approval = OwnerApproval.sign(contract, Policy(), "wards", date(2999, 1, 1), identities[1])
     return {"roster": roster.to_toml(), "seals": seals, "approval": approval.signed.to_file().decode()}
 
@@ -80,7 +81,7 @@ def stated(documents: dict[str, Any], folder: Path) -> dict[str, Any]:
             "conveners": list(sealed.roster.conveners),
         }
     for kind, fields in SESSIONS.items():
-        agreed = SessionContract(SessionStudy.parse(fields), roster, 1)
+        agreed = SessionContract.for_party("south", (SessionStudy.parse(fields), roster))
         found["sessions"][kind] = {"contract": agreed.digest, "plan": agreed.plan.digest, "terms": agreed.terms.digest}
     path = folder / "wards.approval"
     path.write_text(documents["approval"])

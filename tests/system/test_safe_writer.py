@@ -23,7 +23,7 @@ from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
 from quietmean.node import Identity
 from quietmean.sessions.account import SessionAccount
-from quietmean.sessions.terms import SessionTerms
+from quietmean.studies.session_terms import SessionTerms
 from support.outcomes import finished
 from support.site_policy import write_policy
 from support.smallest_study import STUDY

@@ -21,7 +21,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
+from quietmean.studies.party import Asked, Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -121,12 +121,11 @@ async def joined(
     plan_of: Callable[[Files], Choice],
 ) -> Finished:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
-    show = Show(lambda event: None if report is None else report(event_json(event)))
 
     def make_ready() -> Prepared:
         files = make_files()
-        person = Person(_Nobody(), warn, warn, _tell_owner, show)
-        preparation = Preparation(files, options, _account(data, options.account, options.no_ledger), person)
+        account = _account(data, options.account, options.no_ledger)
+        preparation = Preparation(files, options, account, silent_person(report))
         asked = preparation.agree(plan_of(files))
         ready = preparation.prepare(data)
         for sentence in budget_warnings(asked.plan.target):
@@ -157,7 +156,7 @@ class _Nobody:
     def can_ask(self) -> bool:
         return False
 
-    def show(self, contract: Contract) -> None:
+    def show(self, contract: Asked) -> None:
         """Nobody sees it."""
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
@@ -209,6 +208,12 @@ def path_of(given: str | Path | None) -> Path | None:
 
 def warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
+
+
+def silent_person(report: Callable[[dict[str, Any]], None] | None) -> Person:
+    """Who is asked nothing, as every answer is an argument; ``report`` gets each event as a dictionary."""
+    show = Show(lambda event: None if report is None else report(event_json(event)))
+    return Person(_Nobody(), warn, warn, _tell_owner, show)
 
 
 def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -14,18 +14,16 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
-from quietmean.api.joining import identity_at, path_of, warn
+from quietmean.api.joining import identity_at, path_of, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import Roster
-from quietmean.node.monitor import event_json
-from quietmean.sessions.agreed import SessionContract, SessionStudy
-from quietmean.sessions.joined import JoinedSession, Ready, give_up, prepare
+from quietmean.node import Identity
+from quietmean.sessions.agreed import SessionContract
+from quietmean.sessions.joined import JoinedSession, Ready, SessionFiles, SessionPreparation, give_up
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.distrust import Distrusted
-from quietmean.studies.party import file_name
+from quietmean.studies.session_study import SessionStudy
 
 Result = TypeVar("Result")
 Kind = type[BaseException] | None
@@ -133,103 +131,16 @@ def _wait(work: Future[Result]) -> Result:
         raise
 
 
-class session:  # noqa: N801 - it is called, like qm.join
-    """One party's part in a session between machines: many means of vectors under one agreement and one budget.
+class Opened:
+    """A session that runs for this party, in a thread of its own, for as long as a ``with`` or an ``async with`` statement."""
 
-    To be used in a ``with`` statement, whose ``mean`` blocks, or an ``async with`` statement, whose ``mean`` is awaited::
-
-        with qm.session("session.toml", "roster.toml", "north.key", account="wards") as rounds:
-            while not rounds.over:
-                update = rounds.mean(train(update))
-
-    ``session``: a session file, or the fields of its table [session]. ``accept``: the digest of its contract, which
-    ``.contract`` shows before anything is sent. ``most``: take part in so many rounds, and pay for no more. ``records``: how many
-    this party has, which is public, where records are protected. The other options are those of :func:`quietmean.join`: policy,
-    charge and store work alike. All rounds are charged before the first; the normal end of the statement is the end of this
-    party's part for good, gives back what was reserved for rounds that it never began, and writes the ``receipt``. After Ctrl-C,
-    a crash or another exception the same call continues; rounds that the others had in the meantime are missed. Raises
-    :class:`InputError` before anything is sent.
-    """
-
-    @refuses_unknown_keywords
-    def __init__(
-        self,
-        session: str | Path | Mapping[str, Any],
-        roster: str | Path,
-        key: str | Path = "quietmean.key",
-        *,
-        accept: str | None = None,
-        yes: bool = False,
-        approvals: Sequence[str | Path] = (),
-        most: int | None = None,
-        records: int | None = None,
-        policy: str | Path | None = None,
-        ledger: str | Path | None = None,
-        no_ledger: bool = False,
-        account: str | None = None,
-        group: int | None = None,
-        store: str | Path | None = None,
-        receipt: str | Path | None = None,
-        listen: str | None = None,
-        listen_through: str | Path | None = None,
-        passphrase: str | None = None,
-        report: Callable[[dict[str, Any]], None] | None = None,
-    ) -> None:
-        named = None if isinstance(session, Mapping) else Path(session)
-        self._study = SessionStudy.parse(session) if isinstance(session, Mapping) else SessionStudy.load(Path(session))
-        self._roster = Roster.load(Path(roster))
-        Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in self._roster.entries)
-        self._identity = identity_at(Path(key), passphrase)
-        self.contract = SessionContract(self._study, self._roster, self._roster.find(self._identity))
-        folder, stem = (Path(), file_name(self._study.name)) if named is None else (named.parent, named.stem)
-        base = f"{stem}-{file_name(self.contract.own.name)}"
-        self._store = folder / f"{base}.store" if store is None else Path(store)
-        self._receipt = folder / f"{base}.receipt.json" if receipt is None else Path(receipt)
-        self._options = SiteOptions(
-            policy=path_of(policy),
-            ledger=path_of(ledger),
-            no_ledger=no_ledger,
-            account=account,
-            group=group,
-            accept=accept,
-            yes=yes,
-            approval=[Path(approval) for approval in approvals],
-            listen=listen,
-            listen_through=path_of(listen_through),
-        )
-        self._most, self._records, self._report = most, records, report
+    def __init__(self) -> None:
         self._running: tuple[_Loop, JoinedSession] | None = None
 
-    @cached_property
-    def _ready(self) -> Ready:
-        ready = prepare(
-            self.contract,
-            self._identity,
-            self._options,
-            warn,
-            store=self._store,
-            receipt=self._receipt,
-            most=self._most,
-            records=self._records,
-        )
-        report = self._report
-        if report is None:
-            return ready
-        return replace(ready, settings=replace(ready.settings, report=lambda event: report(event_json(event))))
-
     @property
-    def store(self) -> Path:
-        """Where this party keeps its state."""
-        return self._store
-
-    def give_up(self) -> Account | None:
-        """End this party's part for good without another round; nothing is sent.
-
-        What was reserved for rounds that it never began is given back, and the receipt is written: for a session that never
-        started, or whose others are gone. Returns the ledger's account. Raises :class:`InputError` if another process of this
-        party runs.
-        """
-        return give_up(self._ready)
+    @abstractmethod
+    def _ready(self) -> Ready:
+        """The yes and the charge, once."""
 
     def _enter(self) -> tuple[_Loop, JoinedSession]:
         if self._running is not None:
@@ -273,3 +184,98 @@ class session:  # noqa: N801 - it is called, like qm.join
                 await asyncio.wrap_future(loop.start(joined.__aexit__(kind, error, trace)))
             finally:
                 await asyncio.to_thread(loop.close)
+
+
+class session(Opened):  # noqa: N801 - it is called, like qm.join
+    """One party's part in a session between machines: many means of vectors under one agreement and one budget.
+
+    To be used in a ``with`` statement, whose ``mean`` blocks, or an ``async with`` statement, whose ``mean`` is awaited::
+
+        with qm.session("session.toml", "roster.toml", "north.key", account="wards") as rounds:
+            while not rounds.over:
+                update = rounds.mean(train(update))
+
+    ``session``: a sealed session, or together with a ``roster`` a session file or the fields of its table [session]. ``accept``:
+    the digest of its contract, which ``.contract`` shows before anything is sent. ``compared``: with whom the words of a sealed
+    session were compared. ``most``: take part in so many rounds, and pay for no more. ``records``: how many
+    this party has, which is public, where records are protected. The other options are those of :func:`quietmean.join`: policy,
+    charge and store work alike. All rounds are charged before the first; the normal end of the statement is the end of this
+    party's part for good, gives back what was reserved for rounds that it never began, and writes the ``receipt``. After Ctrl-C,
+    a crash or another exception the same call continues; rounds that the others had in the meantime are missed. Raises
+    :class:`InputError` before anything is sent.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        session: str | Path | Mapping[str, Any],
+        roster: str | Path | None = None,
+        key: str | Path = "quietmean.key",
+        *,
+        accept: str | None = None,
+        yes: bool = False,
+        approvals: Sequence[str | Path] = (),
+        compared: Sequence[str] = (),
+        most: int | None = None,
+        records: int | None = None,
+        policy: str | Path | None = None,
+        ledger: str | Path | None = None,
+        no_ledger: bool = False,
+        account: str | None = None,
+        group: int | None = None,
+        store: str | Path | None = None,
+        receipt: str | Path | None = None,
+        listen: str | None = None,
+        listen_through: str | Path | None = None,
+        passphrase: str | None = None,
+        report: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__()
+
+        def unlock(path: Path) -> Identity:
+            return identity_at(path, passphrase)
+
+        store_at = path_of(store)
+        if not isinstance(session, Mapping):
+            files = SessionFiles.load(Path(session), path_of(roster), Path(key), unlock, store_at)
+        elif roster is None:
+            raise InputError("this session does not say who takes part: give the roster with names, addresses and keys")
+        else:
+            files = SessionFiles.of(SessionStudy.parse(session), Path(roster), Path(key), unlock)
+        self._files, self.contract = files, files.contract
+        self._options = SiteOptions(
+            policy=path_of(policy),
+            ledger=path_of(ledger),
+            no_ledger=no_ledger,
+            account=account,
+            group=group,
+            accept=accept,
+            yes=yes,
+            approval=[Path(approval) for approval in approvals],
+            compared=compared,
+            store=store_at,
+            receipt=path_of(receipt),
+            listen=listen,
+            listen_through=path_of(listen_through),
+        )
+        self._most, self._records, self._report = most, records, report
+
+    @cached_property
+    def _ready(self) -> Ready:
+        preparation = SessionPreparation(self._files, self._options, silent_person(self._report))
+        preparation.agree()
+        return preparation.prepare(self._most, self._records)
+
+    @property
+    def store(self) -> Path:
+        """Where this party keeps its state."""
+        return self._files.store(self._options.store)
+
+    def give_up(self) -> Account | None:
+        """End this party's part for good without another round; nothing is sent.
+
+        What was reserved for rounds that it never began is given back, and the receipt is written: for a session that never
+        started, or whose others are gone. Returns the ledger's account. Raises :class:`InputError` if another process of this
+        party runs.
+        """
+        return give_up(self._ready)

@@ -108,9 +108,14 @@ def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:
 
 
 def _summary(asked: Invitation) -> str:
-    study = asked.study
-    columns = ", ".join(column.name for column in study.columns)
+    from quietmean.studies.session_study import SessionStudy
+
+    study = asked.asked
+    if isinstance(study, SessionStudy):
+        kind, about = "session", f"{study.rounds} means of vectors of {study.dimension} coordinates"
+    else:
+        kind, about = "study", ", ".join(column.name for column in study.columns)
     return (
-        f"study {printable(study.name)!r}: {printable(columns)}; {study.asked} for one "
+        f"{kind} {printable(study.name)!r}: {printable(about)}; {study.asked} for one "
         f"{study.unit}, {study.protocol}; convened by {asked.convener}"
     )

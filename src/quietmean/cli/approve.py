@@ -56,18 +56,16 @@ def command(
     from quietmean.cli.asking import AtTerminal, show_contract
     from quietmean.cli.identity import load_identity
     from quietmean.node.net import Purpose
-    from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
-    from quietmean.studies.sealed import Sealed
+    from quietmean.sessions.agreed import contract_for
+    from quietmean.studies.party import OwnerApproval, Policy, agreed_terms, require_digest
     from quietmean.studies.signed import is_document
 
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))
     rules, owner = Policy.load(policy), load_identity(owner_key)
     agreed = agreed_terms(study, roster)
-    asked, parties = (agreed.study, len(agreed.entries)) if isinstance(agreed, Sealed) else (agreed[0], len(agreed[1]))
     with progress("calibrating the noise"):
-        choice = asked.choice(parties)
-    contract = Contract.for_party(party, agreed, choice)
+        contract = contract_for(party, agreed)
     rules.refuse(contract)
     if owner.public_key not in rules.rules.approvers:
         raise InputError(f"{owner.public_key} is no approver of {rules.place}: add it there, or give the right --owner-key")

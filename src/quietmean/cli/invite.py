@@ -26,7 +26,7 @@ def command(
     Parameters
     ----------
     study
-        The study file.
+        The study file, or the session file.
     key
         The convener's private key, from quietmean keygen.
     after
@@ -40,7 +40,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.node.net import Purpose
-    from quietmean.studies import Study
+    from quietmean.studies.any_study import load_any
     from quietmean.studies.invitation import Invitation
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.signed import is_document
@@ -55,7 +55,7 @@ def command(
             )
         version, previous = before.invitation.version + 1, before.digest
     output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
-    invitation = Invitation.make(Study.load(study), identity, version, previous)
+    invitation = Invitation.make(load_any(study), identity, version, previous)
     if output_file is not None:
         output_file.write(invitation.signed.to_file())
     if json:
@@ -64,4 +64,4 @@ def command(
     elif line:
         out.print(invitation.signed.to_line(), markup=False)
     else:
-        out.print(f"{path} invites to {invitation.study.name!r}: send it to all parties", markup=False)
+        out.print(f"{path} invites to {invitation.asked.name!r}: send it to all parties", markup=False)

@@ -37,12 +37,14 @@ def plan_study(
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
     from quietmean.studies import Study
+    from quietmean.studies.any_study import require_study
     from quietmean.studies.forecast import Forecast
     from quietmean.studies.party import agreed_files
     from quietmean.studies.signed import is_signed_document
 
     if parties is None or roster is not None or is_signed_document(path):
-        study, members, _ = agreed_files(path, roster)
+        asked, members, _ = agreed_files(path, roster)
+        study = require_study(asked)
         if parties not in (None, len(members)):
             raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
         count = len(members)

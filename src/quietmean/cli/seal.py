@@ -65,7 +65,7 @@ def about(sealed: Sealed) -> dict[str, Any]:
     with progress("computing the words"):
         print_ = fingerprint(sealed.digest)
     return {
-        "study": sealed.study.name,
+        "study": sealed.asked.name,
         "version": sealed.invitation.version,
         "previous": sealed.invitation.previous,
         "convener": sealed.invitation.convener,

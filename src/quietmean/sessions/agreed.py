@@ -1,32 +1,29 @@
-"""The session file: what the parties of a session between machines agree on, but who they are; and what a party says yes to."""
+"""What a party of a session between machines says yes to."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
-from quietmean.core.assumptions import Assumption, assumptions_json, usual_colluders
-from quietmean.core.codec import canonical_json, digest, to_plain
-from quietmean.core.domain import Links, PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.assumptions import Assumption, assumptions_json
+from quietmean.core.codec import canonical_json, digest
+from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
-from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
-from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
-from quietmean.sessions.terms import SessionTerms
 from quietmean.statistics import Column
-from quietmean.studies.party import Signatory, relays_of
+from quietmean.studies.any_study import AnyStudy, require_session
+from quietmean.studies.party import Contract, Signatory, place_of, relays_of, signatories, without_ml_kem
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.session_terms import SessionTerms
 
 # What a site's policy calls the question of every round.
 KIND = "vector-mean"
@@ -40,96 +37,28 @@ OWN_PROGRAM = Assumption(
 )
 
 
-class SessionStudy(BaseModel):
-    """At most ``rounds`` means of vectors of ``dimension`` coordinates under one budget: ``epsilon``, ``delta`` of one ``unit``.
-
-    ``clip``: each vector is shortened to this L2 norm, unless a round says another one. ``round_timeout``: so many seconds the
-    others wait for who is late in a round; ``start_timeout``: for the agreement before the first. ``purpose``: what else all
-    parties have to do alike, in plain data, such as an estimator with its parameters.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = "session"
-    dimension: int = Field(ge=1)
-    rounds: int = Field(ge=1)
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    unit: PrivacyUnit = PrivacyUnit.PARTY
-    colluding: int | None = None
-    dropouts: float = 0.0
-    protocol: str = AUTO
-    options: dict[str, Any] = Field(default_factory=dict)
-    round_timeout: float = Field(default=10.0, ge=1e-3)
-    start_timeout: float = Field(default=60.0, ge=1e-3)
-    purpose: dict[str, Any] = Field(default_factory=dict)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain JSON data, which the digest of a contract is of; sessions of before there were purposes have the same."""
-        return self.model_dump(mode="json", exclude=set() if self.purpose else {"purpose"})
-
-    @field_validator("purpose")
-    @classmethod
-    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Any] = to_plain(given)
-        try:
-            canonical_json(plain)
-        except TypeError:
-            raise ValueError("no plain data") from None
-        return plain
-
-    @classmethod
-    def load(cls, path: Path) -> SessionStudy:
-        """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
-        raw = read_tables(path, "session file")
-        if set(raw) != {"session"} or not isinstance(raw["session"], Mapping):
-            raise InputError(f"session file {path.name} must have one table, [session], and nothing else: mend it")
-        return cls.parse(raw["session"])
-
-    @classmethod
-    def parse(cls, raw: Mapping[str, Any]) -> SessionStudy:
-        """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
-        try:
-            return cls.model_validate(dict(raw))
-        except ValidationError as error:
-            faults = "; ".join(_fault(one["loc"], one["type"], one["msg"]) for one in error.errors())
-            raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
-
-    def terms(self, parties: int) -> SessionTerms:
-        """For so many parties. Raises :class:`InputError` for terms that nobody can keep."""
-        return SessionTerms(
-            parties=parties,
-            dimension=self.dimension,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rounds=self.rounds,
-            unit=self.unit,
-            colluding=usual_colluders(parties) if self.colluding is None else self.colluding,
-            dropouts=self.dropouts,
-            protocol=self.protocol,
-            options=self.options,
-        )
-
-
-def _fault(place: Place, kind: str, message: str) -> str:
-    return f"{'.'.join(map(str, place))} is missing" if kind == "missing" else fault(place, kind, message, SessionStudy)
-
-
 @dataclass(frozen=True, eq=False)
 class SessionContract:
-    """What ``party`` of the roster says yes to, once for all rounds; the same for all parties, but for who they are.
+    """What ``party`` of the ``parties`` says yes to, once for all rounds; the same for all parties, but for who they are.
 
-    It has what a site's policy looks at, see :class:`quietmean.studies.party.Asked`.
+    ``sealed``: where session and parties came sealed by a convener. It has what a site's policy looks at, see
+    :class:`quietmean.studies.party.Asked`.
     """
 
     study: SessionStudy
-    roster: Roster
+    parties: tuple[Signatory, ...]
     party: PartyId
+    sealed: Sealed | None = None
+
+    @classmethod
+    def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Self:
+        """For the party of this name. Raises :class:`InputError` if there is none, and where a study is agreed on."""
+        asked, parties, sealed = signatories(agreed)
+        return cls(require_session(asked), parties, place_of(name, parties), sealed)
 
     @cached_property
     def terms(self) -> SessionTerms:
-        return self.study.terms(len(self.roster))
+        return self.study.terms(len(self.parties))
 
     @property
     def name(self) -> str:
@@ -137,23 +66,27 @@ class SessionContract:
 
     @cached_property
     def digest(self) -> str:
-        """What a yes is about, SHA-256, hexadecimal: of the session file, names and keys of all parties, a round's plan."""
-        parties = [[entry.name, entry.public_key] for entry in self.roster.entries]
+        """What a yes is about, SHA-256, hexadecimal: the seal's; else of session file, names and keys of all parties, and plan of
+        a round."""
+        if self.sealed is not None:
+            return self.sealed.digest
+        parties = [[party.name, party.key] for party in self.parties]
         agreed = {"session": self.study.describe(), "parties": parties, "plan": self.plan.digest}
         return digest({"format": "quietmean-session-contract-1", **agreed})
 
     @property
-    def sealed(self) -> None:
-        return None
+    def links(self) -> Links:
+        return self.study.keyed_by
 
     @property
     def keys(self) -> str:
-        """What protects what parties tell each other: they have a roster and no seal, so no keys of ML-KEM-768."""
-        return Links.X25519.text
+        """What protects what parties tell each other, and noise that they share, in words."""
+        return "; ".join((self.links.text, *without_ml_kem(self.plan)))
 
     @property
     def post_quantum(self) -> bool:
-        return False
+        """Whether all of it rests on ML-KEM-768 besides X25519."""
+        return self.links == Links.HYBRID and not without_ml_kem(self.plan)
 
     @property
     def plan(self) -> Plan:
@@ -182,11 +115,7 @@ class SessionContract:
     @property
     def fewest(self) -> int:
         """All parties agree before the first round."""
-        return len(self.roster)
-
-    @cached_property
-    def parties(self) -> tuple[Signatory, ...]:
-        return tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in self.roster.entries)
+        return len(self.parties)
 
     @property
     def own(self) -> Signatory:
@@ -238,16 +167,20 @@ class SessionContract:
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
             "relays": relays_of(self.parties),
-            "links": str(Links.X25519),
+            "links": str(self.links),
             "post_quantum": self.post_quantum,
             "assumptions": assumptions_json(self.assumptions),
         }
 
     def __str__(self) -> str:
         """For who says yes: a line for each thing."""
+        return "\n".join(f"{name}: {text}" for name, text in self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What it is about, and what it says: for people."""
         study, target, others = self.study, self.target, self.everybody_else(self.study.rounds)
         at = f"at delta {study.delta:g}"
-        lines = [
+        return [
             ("session", study.name),
             *((("for", canonical_json(study.purpose).decode()),) if study.purpose else ()),
             ("asks for", f"at most {study.rounds} means of vectors of {study.dimension} coordinates, of L2 norm {study.clip:g}"),
@@ -265,4 +198,16 @@ class SessionContract:
             *(("taken for granted", str(one)) for one in self.assumptions),
             ("digest", self.digest),
         ]
-        return "\n".join(f"{name}: {text}" for name, text in lines)
+
+
+def contract_for(
+    name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], no_privacy: bool = False
+) -> Contract | SessionContract:
+    """What the party of this name says yes to, with the plan that every party makes. Raises :class:`InputError` if there is none,
+    and for a study without privacy unless ``no_privacy`` agrees to that."""
+    asked, parties, _ = signatories(agreed)
+    if isinstance(asked, SessionStudy):
+        contract = SessionContract.for_party(name, agreed)
+        contract.plan  # noqa: B018 - computed once, here
+        return contract
+    return Contract.for_party(name, agreed, asked.choice(len(parties)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,31 +17,21 @@ from numpy.typing import ArrayLike
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.output import Output, json_object, require_apart
+from quietmean.core.output import Output, json_object
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
+from quietmean.node import NodeSettings, Roster, RoundEnd, Series, Standing
 from quietmean.node.monitor import status_at, status_path
-from quietmean.node.net import Address, Seal, listening_place
+from quietmean.node.net import Seal, listening_place
 from quietmean.node.preflight import package_version
 from quietmean.planning import Admitted
 from quietmean.privacy import Charge
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.round_mean import RoundMean
+from quietmean.studies.any_study import AnyStudy, require_session
 from quietmean.studies.audit import Auditor, Event
-from quietmean.studies.party import (
-    Answer,
-    ChargedStudy,
-    Policy,
-    account_of,
-    charge_of,
-    execution_id,
-    payer_for,
-    require_approvals,
-    require_digest,
-    require_unattended,
-)
+from quietmean.studies.party import ChargedStudy, PartyFiles, PartyPreparation, Person, ended, require_places
 
 FORMAT = "quietmean-session-receipt-1"
 
@@ -55,103 +46,90 @@ class Ready:
     approval: Mapping[str, Any]
     charge: ChargedStudy | None
     auditor: Auditor
-    receipt: Path
+    receipt: Output
+    files: SessionFiles
 
 
-def prepare(
-    contract: SessionContract,
-    identity: Identity,
-    options: SiteOptions,
-    warn: Callable[[str], None],
-    *,
-    store: Path,
-    receipt: Path,
-    most: int | None = None,
-    records: int | None = None,
-) -> Ready:
-    """The yes, and the charge for all rounds, before anything leaves this machine.
+class SessionFiles(PartyFiles):
+    """Session, roster and key of one party."""
 
-    ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
-    records are protected. Raises :class:`InputError` without a yes, for a session that the policy or the budget does not allow.
-    """
-    policy, account = Policy.load(options.policy), options.account
-    if account is None and not options.no_ledger:
-        raise InputError(
-            "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
+    @classmethod
+    def _require(cls, asked: AnyStudy) -> None:
+        require_session(asked)
+
+    @cached_property
+    def contract(self) -> SessionContract:
+        """What this party says yes to."""
+        return SessionContract.for_party(self.name, self.sealed or (self.asked, self.roster))
+
+    def settings(self, options: SiteOptions, records: int | None) -> NodeSettings:
+        """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected.
+
+        Raises :class:`InputError` where they are not, and without any where they are.
+        """
+        contract, study, store = self.contract, self.contract.study, self.store(options.store)
+        if study.unit == PrivacyUnit.RECORD:
+            if records is None or records < 1:
+                raise InputError("this session protects records: give records, how many this party has in every round")
+        elif records is not None:
+            raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
+        # With the digest of all that was agreed on in every label.
+        seal = Seal(contract.digest, tuple(range(len(self.roster))))
+        return NodeSettings(
+            identity=self.identity,
+            roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),
+            plan=contract.plan,
+            value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
+            store=store,
+            round_timeout=study.round_timeout,
+            start_timeout=study.start_timeout,
+            # A party whose process has ended comes back in a later round.
+            gone_timeout=study.round_timeout / 10,
+            status=status_path(store),
+            listen=listening_place(options.listen, options.listen_through),
+            links=study.keyed_by,
         )
-    payer = payer_for(policy, contract.study.unit, account or "", options, warn)
-    places = [receipt_at(receipt, contract), status_at(store)]
-    require_apart(places, store)
-    for place in places:
-        place.require_free()
-    auditor = Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
-    begun = store.exists() and store.stat().st_size > 0
-    data_set = account_of(payer, "", options)
-    with auditor.refusals():
-        approval = _agree(contract, policy, Answer.of(options), data_set, begun, auditor)
-    rounds = contract.study.rounds
-    most = rounds if most is None else most
-    if not 1 <= most <= rounds:
-        raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-    settings = _settings(contract, identity, store, records, listening_place(options.listen, options.listen_through))
-    if approvals := approval.get("approvals", ()):
-        auditor.use(approvals, execution_id(settings))
-    charge = None
-    if payer is not None:
+
+
+class SessionPreparation(PartyPreparation):
+    """One party's way into a session: :meth:`agree`, then :meth:`prepare`."""
+
+    def __init__(self, files: SessionFiles, options: SiteOptions, person: Person) -> None:
+        if options.account is None and not options.no_ledger:
+            raise InputError(
+                "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
+            )
+        if options.folder is not None or options.once:
+            raise InputError("the parties of a session connect: leave --folder and --once out")
+        super().__init__(files, options, "", person)
+        self._files = files
+
+    def agree(self) -> SessionContract:
+        """The yes. Raises :class:`InputError` without one, and for a session that the policy does not allow."""
+        contract, options = self._files.contract, self._options
+        receipt, store = self._files.receipt(options.receipt), self._files.store(options.store)
+        self._receipt = receipt_at(receipt, contract)
+        require_places([self._receipt, status_at(store)], store)
+        self._consent(contract)
+        return contract
+
+    def prepare(self, most: int | None = None, records: int | None = None) -> Ready:
+        """The charge for all rounds, before anything leaves this machine.
+
+        ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
+        records are protected. Raises :class:`InputError` for a session that the budget does not allow.
+        """
+        contract, rounds = self._files.contract, self._files.contract.study.rounds
+        most = rounds if most is None else most
+        if not 1 <= most <= rounds:
+            raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
+        settings = self._files.settings(self._options, records)
+        settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.terms.charge(most)
-        charge = payer.reserve(contract.name, settings, whole, refund=True)
-        auditor.write(Event.CHARGED, charge_of(contract.plan, payer, whole.epsilon(contract.study.delta)))
-    said = {"contract": contract.digest, "policy": policy.digest, **approval}
-    return Ready(contract, settings, most, said, charge, auditor, receipt)
-
-
-def _agree(
-    contract: SessionContract, policy: Policy, answer: Answer, data_set: str, begun: bool, auditor: Auditor
-) -> dict[str, list[str]]:
-    policy.refuse(contract)
-    if answer.accept is not None:
-        require_digest(answer.accept, contract)
-    if answer.yes:
-        require_unattended(policy)
-    approvers = require_approvals(answer.approvals, contract, policy, data_set, begun=begun)
-    if policy.path is not None and not (begun or approvers or answer.accept or answer.yes):
-        raise InputError(
-            f"nobody said yes to this session, nothing has left this machine: give accept={contract.digest[:32]!r} after you "
-            "read its contract"
-        )
-    by = "approvers" if approvers else "the digest of the contract" if answer.accept else "who gave session file and roster"
-    auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": data_set})
-    return approvers
-
-
-def _settings(
-    contract: SessionContract,
-    identity: Identity,
-    store: Path,
-    records: int | None,
-    listen: Address | Path | None,
-) -> NodeSettings:
-    study, roster = contract.study, contract.roster
-    if study.unit == PrivacyUnit.RECORD:
-        if records is None or records < 1:
-            raise InputError("this session protects records: give records, how many this party has in every round")
-    elif records is not None:
-        raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
-    return NodeSettings(
-        identity=identity,
-        # With the digest of all that was agreed on in every label.
-        roster=Roster(roster.entries, Seal(contract.digest, tuple(range(len(roster))))),
-        plan=contract.plan,
-        value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
-        store=store,
-        round_timeout=study.round_timeout,
-        start_timeout=study.start_timeout,
-        # A party whose process has ended comes back in a later round.
-        gone_timeout=study.round_timeout / 10,
-        status=status_path(store),
-        listen=listen,
-    )
+        charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
+        said = {**self.approval["approval"], **{name: of for name, of in self.approval.items() if name != "approval"}}
+        return Ready(contract, settings, most, said, charge, self._auditor, self._receipt, self._files)
 
 
 class JoinedSession:
@@ -163,7 +141,7 @@ class JoinedSession:
 
     def __init__(self, ready: Ready) -> None:
         self.contract = ready.contract
-        self.receipt = ready.receipt
+        self.receipt = ready.receipt.path
         self.account: Account | None = None
         self._ready = ready
         self._series = Series(ready.settings, ready.contract.study.rounds, ready.most)
@@ -293,12 +271,9 @@ def conclude(ready: Ready, standing: Standing) -> Account | None:
         note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
         account = ready.charge.settle_rounds(spent, note)
     end = {"result": standing.results > 0, "rounds": standing.begun}
-    try:
-        audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
-    except InputError as error:
-        audit = {"not_written": str(error)}
-    document = _receipt(ready.contract, standing, spent, {**ready.approval, "audit": audit})
-    receipt_at(ready.receipt, ready.contract).write_json(document)
+    document = _receipt(ready.contract, standing, spent, ended(ready.auditor, ready.approval, **end))
+    ready.receipt.write_json(document)
+    ready.files.forget_opening_keys()
     return account
 
 

@@ -13,6 +13,7 @@ import msgspec
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.randomness import fresh_bytes
+from quietmean.studies.any_study import AnyStudy, any_of_tables, require_study
 from quietmean.studies.signed import Signed, decode_base64, read_signed
 from quietmean.studies.study import Study
 
@@ -37,14 +38,14 @@ class Invitation:
     """
 
     signed: Signed
-    study: Study
+    asked: AnyStudy
     convener: str
     version: int
     previous: str | None
     nonce: str
 
     @classmethod
-    def make(cls, study: Study, convener: Identity, version: int = 1, previous: str | None = None) -> Invitation:
+    def make(cls, study: AnyStudy, convener: Identity, version: int = 1, previous: str | None = None) -> Invitation:
         """A new invitation to ``study``, with hybrid links unless it says others. Raises :class:`InputError` for an impossible
         version."""
         nonce = base64.b64encode(fresh_bytes(NONCE_BYTES)).decode()
@@ -69,8 +70,8 @@ class Invitation:
             raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener anew")
         if body.previous is not None and not is_digest(body.previous):
             raise InputError("the previous seal that the invitation names is no digest: ask the convener for another")
-        study = Study.from_tables(body.study, "the study of the invitation")
-        return cls(signed, study, body.convener, body.version, body.previous, body.nonce)
+        asked = any_of_tables(body.study, "the study of the invitation")
+        return cls(signed, asked, body.convener, body.version, body.previous, body.nonce)
 
     @cached_property
     def digest(self) -> str:
@@ -78,12 +79,17 @@ class Invitation:
         return self.signed.digest
 
     @property
+    def study(self) -> Study:
+        """Raises :class:`InputError` where it is a session."""
+        return require_study(self.asked)
+
+    @property
     def convener_bytes(self) -> bytes:
         return public_key_bytes(self.convener)
 
     def fields(self) -> dict[str, Any]:
         """All that it says, in plain data."""
-        return {**self.study.tables(), "convener": self.convener, "version": self.version, "previous": self.previous or ""}
+        return {**self.asked.tables(), "convener": self.convener, "version": self.version, "previous": self.previous or ""}
 
 
 def is_digest(text: str) -> bool:

@@ -16,6 +16,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.randomness import fresh_bytes
+from quietmean.studies.any_study import AnyStudy
 from quietmean.studies.entry import Entry
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.signed import Signed, decode_base64, from_parts, read_signed
@@ -102,7 +103,12 @@ class Sealed:
         return digest({"format": _FORMAT, "invitation": self.invitation.digest, **self._own_fields()})
 
     @property
+    def asked(self) -> AnyStudy:
+        return self.invitation.asked
+
+    @property
     def study(self) -> Study:
+        """Raises :class:`InputError` where it is a session."""
         return self.invitation.study
 
     @cached_property
@@ -110,7 +116,7 @@ class Sealed:
         """Its parties, to be dialled unless messages are files. Raises :class:`InputError` if one gave no address for that."""
         places = {entry.identity: place for place, entry in enumerate(self.entries)}
         seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
-        folder = self.study.by_folder
+        folder = self.asked.by_folder
         return Roster(tuple(entry.in_roster(place if folder else None) for place, entry in enumerate(self.entries)), seal)
 
     def fields(self) -> dict[str, Any]:
@@ -160,7 +166,7 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
     for what in ("identity", "name", "exchange", "mailbox", "nonce"):
         _require_unique(what, entries)
     _require_unique("encapsulation", [entry for entry in entries if entry.encapsulation])
-    if invitation.study.keyed_by == Links.HYBRID:
+    if invitation.asked.keyed_by == Links.HYBRID:
         for entry in entries:
             if not entry.encapsulation:
                 raise InputError(

@@ -28,6 +28,7 @@ from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.studies.deadlines import Deadlines, time_with_offset
+from quietmean.studies.links import require_sealed
 from quietmean.studies.quorum import for_quorum, minimum_of
 
 # Room for so many records of each party where their number is private.
@@ -92,11 +93,7 @@ class Study(BaseModel):
 
     def require_sealed(self) -> None:
         """Raises :class:`InputError` for a study that cannot be done with a roster alone."""
-        if self.keyed_by == Links.HYBRID:
-            raise InputError(
-                'a study with links = "hybrid" has to be sealed, as the ML-KEM keys of its parties are in their entries: use '
-                'invite, accept and seal, or give links = "x25519"'
-            )
+        require_sealed(self.keyed_by, "study")
 
     @property
     def starts_with_quorum(self) -> bool:
@@ -132,7 +129,8 @@ class Study(BaseModel):
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
             raise InputError(
-                f"{place} is that of a session, of many means of vectors: take part in it from Python, with qm.session"
+                f"{place} is that of a session, of many means of vectors: take part in it with quietmean join FILE --program "
+                "PROGRAM, or from Python with qm.session"
             )
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))

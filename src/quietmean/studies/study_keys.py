@@ -108,7 +108,7 @@ class StudyKeys:
                 )
         exchange = X25519PrivateKey.generate()
         mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
-        encapsulation = MLKEM768PrivateKey.generate() if invitation.study.keyed_by == Links.HYBRID else None
+        encapsulation = MLKEM768PrivateKey.generate() if invitation.asked.keyed_by == Links.HYBRID else None
         entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before)
         keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation)
         keys._write()

@@ -1,14 +1,23 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
 from quietmean.studies.party.approval import Answer, Questions, approve, require_digest, require_unattended
-from quietmean.studies.party.contract import Asked, Contract, Signatory, relays_of
-from quietmean.studies.party.ending import notes_of
-from quietmean.studies.party.files import Files, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
+from quietmean.studies.party.contract import Asked, Contract, Signatory, place_of, relays_of, signatories, without_ml_kem
+from quietmean.studies.party.ending import ended, notes_of
+from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Person, Preparation, Prepared, auditor_for, brought, charge_of
+from quietmean.studies.party.preparing import (
+    PartyPreparation,
+    Person,
+    Preparation,
+    Prepared,
+    auditor_for,
+    brought,
+    charge_of,
+    require_places,
+)
 
 __all__ = [
     "Answer",
@@ -18,6 +27,8 @@ __all__ = [
     "Files",
     "Finished",
     "OwnerApproval",
+    "PartyFiles",
+    "PartyPreparation",
     "Payer",
     "Person",
     "Policy",
@@ -33,16 +44,21 @@ __all__ = [
     "auditor_for",
     "brought",
     "charge_of",
+    "ended",
     "execution_id",
     "file_name",
     "notes_of",
     "own_keys",
     "payer_for",
+    "place_of",
     "relays_of",
     "require_approvals",
     "require_digest",
+    "require_places",
     "require_unattended",
+    "signatories",
     "start_request",
     "take_part",
     "twins_text",
+    "without_ml_kem",
 ]

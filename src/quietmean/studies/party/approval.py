@@ -11,7 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
-from quietmean.studies.party.contract import Asked, Contract
+from quietmean.studies.party.contract import Asked
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.study_keys import StudyKeys
@@ -25,7 +25,7 @@ class Questions(Protocol):
 
     def can_ask(self) -> bool: ...
 
-    def show(self, contract: Contract) -> None: ...
+    def show(self, contract: Asked) -> None: ...
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
         """Which of the ``others`` read the same words."""
@@ -58,7 +58,7 @@ class Answer:
 
 
 def approve(
-    contract: Contract,
+    contract: Asked,
     policy: Policy,
     answer: Answer,
     questions: Questions,
@@ -81,7 +81,7 @@ def approve(
 
 
 def _approve(
-    contract: Contract,
+    contract: Asked,
     policy: Policy,
     answer: Answer,
     questions: Questions,
@@ -126,7 +126,7 @@ def _said_before(answer: Answer, begun: bool) -> str:
 
 
 def _compare(
-    contract: Contract,
+    contract: Asked,
     policy: Policy,
     answer: Answer,
     keys: StudyKeys | None,
@@ -173,7 +173,7 @@ def require_unattended(policy: Policy) -> None:
         )
 
 
-def _somebody_to_ask(contract: Contract, policy: Policy, questions: Questions) -> bool:
+def _somebody_to_ask(contract: Asked, policy: Policy, questions: Questions) -> bool:
     """Raises :class:`InputError` where a yes is needed and nobody can be asked.
 
     Who gives a study file and a roster of their own to a command that nobody watches has read them; not so for what a convener

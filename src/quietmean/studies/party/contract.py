@@ -24,6 +24,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
+from quietmean.studies.any_study import AnyStudy, require_study
 from quietmean.studies.deadlines import in_hours, in_words
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.party.files import Files
@@ -54,6 +55,7 @@ class Asked(Protocol):
     each other, and noise that they share; ``post_quantum``: whether all of it rests on ML-KEM-768 besides X25519.
     """
 
+    def lines(self) -> Sequence[tuple[str, str]]: ...
     @property
     def name(self) -> str: ...
     @property
@@ -118,18 +120,10 @@ class Contract:
         return replace(cls.for_party(own, sealed, choice), contributes=True)
 
     @classmethod
-    def for_party(cls, name: str | None, agreed: Sealed | tuple[Study, Roster], choice: Choice) -> Self:
+    def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], choice: Choice) -> Self:
         """For the party of this name, by somebody without its key. Raises :class:`InputError` if there is none."""
-        if isinstance(agreed, Sealed):
-            study, sealed = agreed.study, agreed
-            parties = tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries)
-        else:
-            study, sealed = agreed[0], None
-            parties = tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in agreed[1].entries)
-        names = [party.name for party in parties]
-        if name not in names:
-            raise InputError(f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with --party NAME")
-        return cls(study, parties, names.index(name), choice, sealed)
+        asked, parties, sealed = signatories(agreed)
+        return cls(require_study(asked), parties, place_of(name, parties), choice, sealed)
 
     @property
     def own(self) -> Signatory:
@@ -189,22 +183,12 @@ class Contract:
     @property
     def keys(self) -> str:
         """What protects what parties tell each other, and noise that they share, in words."""
-        return "; ".join((self.links.text, *self._without_ml_kem()))
+        return "; ".join((self.links.text, *without_ml_kem(self.plan, self.contributes)))
 
     @property
     def post_quantum(self) -> bool:
         """Whether all of it rests on ML-KEM-768 besides X25519."""
-        return self.links == Links.HYBRID and not self._without_ml_kem()
-
-    def _without_ml_kem(self) -> list[str]:
-        """What rests on X25519 alone in any study of this kind."""
-        protocol = self.plan.protocol
-        found = []
-        if self.contributes and protocol.shares_noise:
-            found.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
-        if protocol.agrees_on_keys:
-            found.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
-        return found
+        return self.links == Links.HYBRID and not without_ml_kem(self.plan, self.contributes)
 
     @property
     def epsilon_a_priori(self) -> float:
@@ -396,6 +380,32 @@ class Contract:
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]
+
+
+def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
+    """What rests on X25519 alone with any links; ``contributes``: by file, where parties tell each other nothing before."""
+    protocol, found = plan.protocol, []
+    if contributes and protocol.shares_noise:
+        found.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
+    if protocol.agrees_on_keys:
+        found.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
+    return found
+
+
+def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tuple[Signatory, ...], Sealed | None]:
+    """What is agreed on, its parties, and the seal where it has one."""
+    if isinstance(agreed, Sealed):
+        return agreed.asked, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
+    asked, roster = agreed
+    return asked, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
+
+
+def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
+    """Of the party of this name. Raises :class:`InputError` if there is none."""
+    names = [party.name for party in parties]
+    if name not in names:
+        raise InputError(f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with --party NAME")
+    return names.index(name)
 
 
 def relays_of(parties: Sequence[Signatory]) -> list[str]:

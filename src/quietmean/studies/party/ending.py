@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from quietmean.core.errors import InputError
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
-from quietmean.studies.audit import LogHead
+from quietmean.studies.audit import Auditor, Event, LogHead
 from quietmean.studies.party.files import Files
+
+
+def ended(auditor: Auditor, approval: Mapping[str, Any], **end: Any) -> dict[str, Any]:
+    """Write the end into the audit log: what a receipt says of the yes, and how far the log has come.
+
+    A result is not lost to a log that cannot be written: its receipt says so instead.
+    """
+    try:
+        audit: dict[str, Any] = auditor.write(Event.ENDED, end).to_json()
+    except InputError as error:
+        audit = {"not_written": str(error)}
+    return {**approval, "audit": audit}
 
 
 def loose_ends(result: NodeResult) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from quietmean.node.net import listening_place
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
+from quietmean.studies.any_study import AnyStudy, load_any, require_study
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.forecast import Forecast
@@ -32,8 +34,8 @@ from quietmean.studies.study import Study
 from quietmean.studies.study_keys import StudyKeys, keys_path
 
 
-def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[Study, Roster]:
-    """A sealed study, or a study file with a roster; no key in them is distrusted here.
+def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, Roster]:
+    """A sealed study or session, or the file of one with a roster; no key in them is distrusted here.
 
     Raises :class:`InputError` that names the file and what to do.
     """
@@ -43,7 +45,7 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[Study, Rost
         sealed = Sealed.load(study)
         Distrusted().refuse(sealed.holders())
         return sealed
-    agreed = Study.load(study)
+    agreed = load_any(study)
     if roster is None:
         raise InputError(f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study")
     agreed.require_sealed()
@@ -52,28 +54,28 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[Study, Rost
     return agreed, members
 
 
-def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Sealed | None]:
+def agreed_files(study: Path, roster: Path | None) -> tuple[AnyStudy, Roster, Sealed | None]:
     """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
     found = agreed_terms(study, roster)
-    return (found.study, found.roster, found) if isinstance(found, Sealed) else (*found, None)
+    return (found.asked, found.roster, found) if isinstance(found, Sealed) else (*found, None)
 
 
 # A process that is to end soon waits for the next file so long (s).
 _QUIET = 3.0
 
 
-@dataclass(frozen=True)
-class Files:
-    """Study, roster and key of one party: ``party`` is its place in the roster.
+@dataclass(frozen=True, kw_only=True)
+class PartyFiles:
+    """Roster and key of one party: ``party`` is its place in the roster, ``asked`` what all agree on.
 
-    ``sealed`` and ``keys``, of this party for this study, where study and roster came sealed.
+    ``sealed`` and ``keys``, of this party for this study, where study and roster came sealed. ``stem``: default path of the files
+    of this party and study, without their ending.
     """
 
-    study: Study
+    asked: AnyStudy
     roster: Roster
     identity: Identity
     party: PartyId
-    # Default path of the files of this party and study, without their ending.
     stem: Path
     sealed: Sealed | None = None
     keys: StudyKeys | None = None
@@ -83,12 +85,13 @@ class Files:
     @classmethod
     def load(
         cls, study: Path, roster: Path | None, key: Path, unlock: Callable[[Path], Identity], store: Path | None = None
-    ) -> Files:
+    ) -> Self:
         """``unlock`` opens the file ``key``. ``store``: this party's state, or the folder with it and its keys for this study.
 
         Raises :class:`InputError` that names the file and what to do.
         """
         agreed, members, sealed = agreed_files(study, roster)
+        cls._require(agreed)
         identity = unlock(key)
         party = members.find(identity)
         keys = None if sealed is None else own_keys(sealed, key, store)
@@ -97,25 +100,27 @@ class Files:
                 f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew"
             )
         stem = study.parent / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
-        return cls(agreed, members, identity, party, stem, sealed, keys)
+        return cls(asked=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys)
 
     @classmethod
-    def of(cls, study: Study, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Files:
+    def of(cls, asked: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
         """For a study that is in no file: its other files are named after it, in the folder where the process is."""
-        study.require_sealed()
+        cls._require(asked)
+        asked.require_sealed()
         members = Roster.load(roster)
         Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
         identity = unlock(key)
         party = members.find(identity)
-        return cls(study, members, identity, party, Path(f"{file_name(study.name)}-{file_name(members.name(party))}"))
+        stem = Path(f"{file_name(asked.name)}-{file_name(members.name(party))}")
+        return cls(asked=asked, roster=members, identity=identity, party=party, stem=stem)
+
+    @classmethod
+    def _require(cls, asked: AnyStudy) -> None:
+        """Raises :class:`InputError` for what these are no files of."""
 
     @property
     def name(self) -> str:
         return self.roster.name(self.party)
-
-    @property
-    def workload(self) -> Workload:
-        return self.study.workload
 
     def store(self, given: Path | None) -> Path:
         if given is not None and given.is_dir():
@@ -124,6 +129,35 @@ class Files:
 
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
+
+    def begun(self, given: Path | None) -> bool:
+        """Whether this party has a store, with which it continues."""
+        store = self.store(given)
+        return store.exists() and store.stat().st_size > 0
+
+    def forget_opening_keys(self) -> None:
+        """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
+        if self.keys is None:
+            return
+        opens = self.keys.encapsulation is not None or (self.asked.by_folder and self.keys.mailbox is not None)
+        if opens:
+            StudyKeys.load(self.keys.path).without_opening()
+
+
+class Files(PartyFiles):
+    """Study, roster and key of one party."""
+
+    @classmethod
+    def _require(cls, asked: AnyStudy) -> None:
+        require_study(asked)
+
+    @property
+    def study(self) -> Study:
+        return require_study(self.asked)
+
+    @property
+    def workload(self) -> Workload:
+        return self.study.workload
 
     def records(self, data: Source) -> NDArray[np.float64]:
         """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
@@ -203,14 +237,6 @@ class Files:
             quorum=quorum,
             links=self.study.keyed_by,
         )
-
-    def forget_opening_keys(self) -> None:
-        """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
-        if self.keys is None:
-            return
-        opens = self.keys.encapsulation is not None or (self.study.by_folder and self.keys.mailbox is not None)
-        if opens:
-            StudyKeys.load(self.keys.path).without_opening()
 
     def require_folder(self, options: SiteOptions, usual: str | None) -> None:
         """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.

@@ -17,7 +17,7 @@ from quietmean.node.quorum import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.studies.audit import Event
 from quietmean.studies.outcome import StudyOutcome, conclude, save_refusal
-from quietmean.studies.party.ending import loose_ends, notes_of, origin_of
+from quietmean.studies.party.ending import ended, loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared
 
@@ -160,12 +160,4 @@ def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
 
 
 def _with_log(ready: Prepared, **end: Any) -> Mapping[str, Any]:
-    """Write the end into the audit log: what a receipt says of the yes, and how far the log has come.
-
-    A result is not lost to a log that cannot be written: its receipt says so instead.
-    """
-    try:
-        audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
-    except InputError as error:
-        audit = {"not_written": str(error)}
-    return {**ready.approval, "audit": audit}
+    return ended(ready.auditor, ready.approval, **end)

@@ -19,17 +19,20 @@ from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.automatic import Choice
+from quietmean.privacy import Charge
 from quietmean.statistics import Encoded
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.outcome import receipt_at
 from quietmean.studies.party.approval import Answer, Questions, approve
-from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.contract import Asked, Contract
 from quietmean.studies.party.ending import origin_of
-from quietmean.studies.party.files import Files, Show
+from quietmean.studies.party.files import Files, PartyFiles, Show
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,39 +66,65 @@ class Person:
     show: Show
 
 
-class Preparation:
-    """One party's way into a study: rules and payer are known at once, then :meth:`agree`, then :meth:`prepare`.
+class PartyPreparation:
+    """One party's way into what was agreed on: rules and payer are known at once; then the yes, then the charge.
 
     ``data_name``: what the ledger calls the data by default. Raises :class:`InputError` for a policy or a ledger that cannot be.
     """
 
-    def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
-        self._files, self._options, self._person = files, options, person
+    def __init__(self, files: PartyFiles, options: SiteOptions, data_name: str, person: Person) -> None:
+        self._own, self._options, self._person = files, options, person
         self._policy = Policy.load(options.policy)
-        self.payer = payer_for(self._policy, files.study.unit, data_name, options, person.note)
+        self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
         self._account = account_of(self.payer, data_name, options)
+
+    def _consent(self, contract: Asked) -> None:
+        """The yes. Raises :class:`InputError` without one, and as :func:`approve` does."""
+        own = self._own
+        if own.keys is not None and own.keys.given is not None:
+            raise InputError(f"{own.name} contributed to this study by file: a second time would tell more than was agreed")
+        self._auditor = auditor_for(self._policy, own.identity, contract)
+        self.approval = approve(
+            contract,
+            self._policy,
+            Answer.of(self._options),
+            self._person.questions,
+            self._person.warn,
+            account=self._account,
+            keys=own.keys,
+            begun=own.begun(self._options.store),
+            auditor=self._auditor,
+        )
+
+    def _pay(
+        self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
+    ) -> ChargedStudy | None:
+        """The charge, before anything leaves. Raises :class:`InputError` if the budget forbids it."""
+        # Before the charge: an approval that was used up pays nothing.
+        if approvals := self.approval.get("approval", {}).get("approvals", ()):
+            self._auditor.use(approvals, execution_id(settings))
+        if self.payer is None:
+            return None
+        payer = self.payer if inputs is None else self.payer.of(inputs)
+        charged = payer.reserve(self._own.asked.name, settings, charge, refund)
+        self._auditor.write(Event.CHARGED, charge_of(settings.plan, payer, epsilon))
+        return charged
+
+
+class Preparation(PartyPreparation):
+    """One party's way into a study: :meth:`agree`, then :meth:`prepare`."""
+
+    def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
+        super().__init__(files, options, data_name, person)
+        self._files = files
 
     def agree(self, choice: Choice) -> Contract:
         """The yes to a study in which parties connect, by this plan.
 
         Raises :class:`InputError` without one, and as :func:`approve` does.
         """
-        files, store = self._files, self._files.store(self._options.store)
-        if files.keys is not None and files.keys.given is not None:
-            raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
-        self._contract = Contract.of(files, choice)
-        self._auditor = auditor_for(self._policy, files.identity, self._contract)
-        self.approval = approve(
-            self._contract,
-            self._policy,
-            Answer.of(self._options),
-            self._person.questions,
-            self._person.warn,
-            account=self._account,
-            keys=files.keys,
-            begun=store.exists() and store.stat().st_size > 0,
-            auditor=self._auditor,
-        )
+        self._contract = Contract.of(self._files, choice)
+        self._consent(self._contract)
         return self._contract
 
     def prepare(self, data: Source, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> Prepared:
@@ -119,25 +148,14 @@ class Preparation:
         settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
-        _require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
-        charge = self._charge(settings, records)
+        require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
+        charge = self._pay(settings, contract.charge, contract.epsilon_a_priori, records)
         if charge is not None:
             settings = _bound_in_ledger(settings, charge)
         return Prepared(files, settings, forecast, self.approval, charge, self._auditor, receipt)
 
-    def _charge(self, settings: NodeSettings, records: NDArray[np.float64]) -> ChargedStudy | None:
-        # Before the charge: an approval that was used up pays nothing.
-        if approvals := self.approval.get("approval", {}).get("approvals", ()):
-            self._auditor.use(approvals, execution_id(settings))
-        if self.payer is None:
-            return None
-        contract = self._contract
-        charge = self.payer.of(records).reserve(self._files.study.name, settings, contract.charge)
-        self._auditor.write(Event.CHARGED, charge_of(contract.plan, self.payer, contract.epsilon_a_priori))
-        return charge
 
-
-def _require_places(places: Sequence[Output], store: Path) -> None:
+def require_places(places: Sequence[Output], store: Path) -> None:
     """Before the charge: what it is paid for has to be kept."""
     require_apart(places, store)
     require_store(store)
@@ -162,9 +180,9 @@ def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettin
     return replace(settings, quorum=replace(settings.quorum, before_bound=charge.bind))
 
 
-def auditor_for(policy: Policy, identity: Identity, contract: Contract) -> Auditor:
+def auditor_for(policy: Policy, identity: Identity, contract: Asked) -> Auditor:
     """Writes what this party does about a contract to the audit log of its site."""
-    return Auditor(policy.audit_log, identity, contract.own.name, contract.study.name, contract.digest)
+    return Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
 
 
 def charge_of(plan: Plan, payer: Payer, epsilon: float | None = None) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""What parties can agree on: a study, one release of statistics, or a session, many means of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from quietmean.core.errors import InputError
+from quietmean.core.toml_files import read_tables
+from quietmean.studies.session_study import TABLE, SessionStudy
+from quietmean.studies.study import Study
+
+AnyStudy: TypeAlias = Study | SessionStudy
+
+
+def load_any(path: Path) -> AnyStudy:
+    """From a study file or a session file. Raises :class:`InputError` if it cannot be read or is not right."""
+    raw = read_tables(path, "study file")
+    return any_of_tables(raw, f"{'session' if TABLE in raw else 'study'} file {path.name}")
+
+
+def any_of_tables(raw: Mapping[str, Any], place: str) -> AnyStudy:
+    """From the tables of such a file, which is at ``place``. Raises :class:`InputError` for what is not right."""
+    return (SessionStudy if TABLE in raw else Study).from_tables(raw, place)
+
+
+def require_study(asked: AnyStudy) -> Study:
+    """Raises :class:`InputError` for a session, whose vectors are in no file of data."""
+    if isinstance(asked, SessionStudy):
+        raise InputError(
+            f"{asked.name!r} is a session, of many means of vectors that a program makes: quietmean join FILE --program PROGRAM, "
+            "or qm.session from Python, take part in it"
+        )
+    return asked
+
+
+def require_session(asked: AnyStudy) -> SessionStudy:
+    """Raises :class:`InputError` for a study."""
+    if isinstance(asked, Study):
+        raise InputError(f"{asked.name!r} is a study of statistics and no session: quietmean join FILE --data FILE, or qm.join")
+    return asked

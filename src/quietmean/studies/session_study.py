@@ -1,0 +1,130 @@
+"""The session file: what the parties of many means of vectors agree on, but who they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from quietmean.core.assumptions import usual_colluders
+from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.domain import Links, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.toml_files import Place, fault, read_tables
+from quietmean.planning.automatic import AUTO
+from quietmean.studies.links import require_sealed
+from quietmean.studies.session_terms import SessionTerms
+
+TABLE = "session"
+
+
+class SessionStudy(BaseModel):
+    """At most ``rounds`` means of vectors of ``dimension`` coordinates under one budget: ``epsilon``, ``delta`` of one ``unit``.
+
+    ``clip``: each vector is shortened to this L2 norm, unless a round says another one. ``round_timeout``: so many seconds the
+    others wait for who is late in a round; ``start_timeout``: for the agreement before the first. ``purpose``: what else all
+    parties have to do alike, in plain data, such as an estimator with its parameters.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "session"
+    dimension: int = Field(ge=1)
+    rounds: int = Field(ge=1)
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    unit: PrivacyUnit = PrivacyUnit.PARTY
+    colluding: int | None = None
+    dropouts: float = 0.0
+    protocol: str = AUTO
+    options: dict[str, Any] = Field(default_factory=dict)
+    round_timeout: float = Field(default=10.0, ge=1e-3)
+    start_timeout: float = Field(default=60.0, ge=1e-3)
+    purpose: dict[str, Any] = Field(default_factory=dict)
+    # Which keys protect what the parties tell each other. A new sealed session says hybrid; without it, it is X25519 alone.
+    links: Links | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON data, which the digest of a contract is of; the same of sessions of before there were purposes or links."""
+        unsaid = {"purpose": not self.purpose, "links": self.keyed_by == Links.X25519}
+        return self.model_dump(mode="json", exclude={name for name, left_out in unsaid.items() if left_out})
+
+    @property
+    def keyed_by(self) -> Links:
+        """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
+        return self.links or Links.X25519
+
+    def sealable(self) -> SessionStudy:
+        """The session as it is sealed: with hybrid links, unless it says something else."""
+        return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
+
+    def require_sealed(self) -> None:
+        """Raises :class:`InputError` for a session that cannot be done with a roster alone."""
+        require_sealed(self.keyed_by, "session")
+
+    @field_validator("purpose")
+    @classmethod
+    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = to_plain(given)
+        try:
+            canonical_json(plain)
+        except TypeError:
+            raise ValueError("no plain data") from None
+        return plain
+
+    @classmethod
+    def load(cls, path: Path) -> SessionStudy:
+        """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
+        return cls.from_tables(read_tables(path, "session file"), f"session file {path.name}")
+
+    @classmethod
+    def from_tables(cls, raw: Mapping[str, Any], place: str) -> SessionStudy:
+        """From the tables of a session file, which is at ``place``. Raises :class:`InputError` for what is not right."""
+        if set(raw) != {TABLE} or not isinstance(raw[TABLE], Mapping):
+            raise InputError(f"{place} must have one table, [{TABLE}], and nothing else: mend it")
+        return cls.parse(raw[TABLE])
+
+    def tables(self) -> dict[str, Any]:
+        """The tables of its session file in plain data, with every default: what :meth:`from_tables` reads."""
+        return {TABLE: {name: value for name, value in self.describe().items() if value is not None}}
+
+    @property
+    def by_folder(self) -> bool:
+        """Whether messages are files in a folder: its parties connect."""
+        return False
+
+    @property
+    def asked(self) -> str:
+        """What is asked for, in words."""
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g}"
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> SessionStudy:
+        """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
+        try:
+            return cls.model_validate(dict(raw))
+        except ValidationError as error:
+            faults = "; ".join(_fault(one["loc"], one["type"], one["msg"]) for one in error.errors())
+            raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
+
+    def terms(self, parties: int) -> SessionTerms:
+        """For so many parties. Raises :class:`InputError` for terms that nobody can keep."""
+        return SessionTerms(
+            parties=parties,
+            dimension=self.dimension,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rounds=self.rounds,
+            unit=self.unit,
+            colluding=usual_colluders(parties) if self.colluding is None else self.colluding,
+            dropouts=self.dropouts,
+            protocol=self.protocol,
+            options=self.options,
+        )
+
+
+def _fault(place: Place, kind: str, message: str) -> str:
+    return f"{'.'.join(map(str, place))} is missing" if kind == "missing" else fault(place, kind, message, SessionStudy)
