@@ -444,6 +444,7 @@ WRITERS = {
     "node/net/tls.py": "a key for the library, overwritten and removed",
     "studies/distrust.py": "refused keys, read before they are written again",
     "studies/study_keys.py": "keys of a study, read before they are written again",
+    "learning/estimators/centres.py": "into memory",
     "learning/shared.py": "into memory",
     "report/style.py": "into memory",
 }
