@@ -20,13 +20,10 @@ from resumed import resumed
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
-from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import Target, configure
-from quietmean.randomness import Seed
 
 # Simulated histories on which a gate is tried where the default plan has none. They decide the noise to a few percent; of the
 # chance of no result they show next to nothing.
@@ -72,13 +69,9 @@ def promised(target: Target, name: str, folder: Path | None = None) -> Promised:
     noisy = Promised(usual, _with_more_noise(usual, folder), BY_NOISE)
     if not usual.protocol.gated or target.parties > MOST_GATED:
         return noisy
-    if error(usual) * _excess(usual) >= error(noisy.kept):
-        return noisy
-    try:
-        gated = Promised(usual, planned(target, name, TRIALS, folder), BY_GATE)
-    except InputError:
-        return noisy
-    return min(gated, noisy, key=lambda one: error(one.kept))
+    # By a gate, or by own noise alone where that costs less.
+    tried = planned(target, name, TRIALS, folder)
+    return min(Promised(usual, tried, BY_GATE if tried.gated else BY_NOISE), noisy, key=lambda one: error(one.kept))
 
 
 def error(plan: Plan) -> float:
@@ -105,13 +98,6 @@ def planned(
 
 def _keeps(plan: Plan, target: Target) -> bool:
     return plan.epsilon_a_priori <= target.epsilon * (1 + _ROUNDED)
-
-
-def _excess(plan: Plan) -> float:
-    """By how much the variance of all noise is too small for a gate, in one simulated history; in the worst of many more."""
-    target = plan.target
-    found = decide(target, draw_execution(target, plan.protocol, Seed.public("one history"), target.dropouts))
-    return (found.mu / found.limit) ** 2
 
 
 def _with_more_noise(plan: Plan, folder: Path | None) -> Plan:

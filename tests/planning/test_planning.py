@@ -24,7 +24,7 @@ from quietmean.planning.explain import why_first
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import Mechanism, get_protocol
+from quietmean.protocols import Mechanism, configure, get_protocol
 from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.inca import IncA
@@ -289,3 +289,16 @@ def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
 def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float) -> None:
     with contextlib.suppress(InputError):
         assert qm.plan(parties=10, epsilon=epsilon, delta=delta, protocol=protocol).epsilon_a_priori <= epsilon
+
+
+@pytest.mark.parametrize(("parties", "colluding", "dropouts"), [(3, 2, 0.0), (4, 2, 0.3), (6, 3, 0.3), (8, 4, 0.2), (6, 1, 0.3)])
+def test_a_promise_of_inca_never_costs_more_than_local_privacy(parties: int, colluding: int, dropouts: float) -> None:
+    target = Target(parties=parties, colluding=colluding, dropouts=dropouts, epsilon=1.0, delta=1e-6)
+    plan, local = (calibrate(target, configure(name, {})) for name in ("inca", "local-dp"))
+    # Predicted from some hundred histories, in which others leave than in those of local privacy.
+    assert plan.prediction["mse_noise"] <= 1.1 * local.prediction["mse_noise"]
+    assert plan.epsilon_a_priori <= target.epsilon * (1 + 1e-9)
+    assert plan.promises_target
+    # Either there is a gate, or there is nothing that it would have to watch over.
+    assert plan.gated == (plan.protocol.sigma_delta > 0)
+    assert plan.gated == plan.protocol.needs_gate

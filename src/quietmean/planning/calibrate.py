@@ -62,6 +62,7 @@ _UNFORESEEN = (
     "no gate before the release: nobody knows which messages are read; what happened is certified after it for those that the "
     "public seed draws, and a priori only own noise counts"
 )
+_OWN_NOISE = "own noise alone keeps the target, whoever colludes and whatever happens: no gate is needed"
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM, _MODEL = 600, 300
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
@@ -135,7 +136,7 @@ def _calibrated(
         tried = gate_trials(target, levels.apply(template), seed) if trials is None else trials
         gated = protocol.gated and calibration == CalibrationMethod.EXACT and tried > 0
         if gated:
-            levels = _passing(target, template, levels, tried, seed.derive("gate"))
+            levels, gated = _least_kept(target, template, levels, tried, seed.derive("gate"))
         elif protocol.gated and calibration == CalibrationMethod.EXACT:
             why = _UNFORESEEN if is_random(target.eavesdropping) else _NO_GATE
             levels = replace(levels, certified={**levels.certified, "gate": why})
@@ -207,6 +208,21 @@ def _levels(target: Target, template: Mechanism, calibration: CalibrationMethod,
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
     choices = len(_RATIOS) if delta and calibration == CalibrationMethod.EXACT else 1
     return _Levels(star, delta, guards.variance if guards else 0.0, estimates, _certified(target, scenarios, choices))
+
+
+def _least_kept(target: Target, template: Mechanism, levels: _Levels, trials: int, seed: Seed) -> tuple[_Levels, bool]:
+    """What keeps the target whatever happens at the least error, and whether by a gate: else by own noise, as local privacy does.
+
+    Where half of the parties collude and some leave, noise that is cancelled can cost more than it hides.
+    """
+    star = round_up(target.sensitivity / mu_of_budget(target.epsilon, target.delta))
+    own = replace(levels, star=star, delta=0.0, hidden=0.0, certified={"certificate": _OWN_NOISE, "gate": _OWN_NOISE})
+    try:
+        passing = _passing(target, template, levels, trials, seed)
+    except InputError:
+        return own, False
+    by_gate, by_noise = (_predicted_error(target, template, kept)["mse_noise"] for kept in (passing, own))
+    return (own, False) if by_noise < by_gate else (passing, True)
 
 
 def _passing(target: Target, template: Mechanism, levels: _Levels, trials: int, seed: Seed) -> _Levels:

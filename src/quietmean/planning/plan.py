@@ -329,7 +329,7 @@ class Plan:
     def promises_target(self) -> bool:
         """Does it promise :attr:`epsilon_a_priori` of at most the target's epsilon?"""
         protocol = self.protocol
-        return protocol.is_private and protocol.promises and (self.gated or not protocol.gated)
+        return protocol.is_private and protocol.promises and (self.gated or not protocol.needs_gate)
 
     @property
     def grid(self) -> float:

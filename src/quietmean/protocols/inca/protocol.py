@@ -28,7 +28,7 @@ from quietmean.randomness import Seed
 from quietmean.transcript.numbers import Arithmetic, divisible_rows
 
 if TYPE_CHECKING:
-    from quietmean.privacy import LossConversion
+    from quietmean.privacy import GridLossConversion, LossConversion
 
 
 # Certificates of more parties take far longer with noise that is all injected at once: its terms last over all rounds.
@@ -67,8 +67,8 @@ class IncA(IncaParameters, Mechanism):
         if isinstance(given, Injection) and discrete and not given.portions:
             replace(self, rounds=given.rounds).require_whole()
         # In whole numbers values that are injected at once need no finer steps than the noise.
-        # But a party that leaves then takes more uncancelled noise along.
-        early = discrete and target.parties <= MOST_EARLY and not target.dropouts
+        # But a party that leaves then takes more uncancelled noise along; and of few honest parties some cannot pass it all on.
+        early = discrete and target.parties <= MOST_EARLY and not target.dropouts and 2 * target.colluding < target.parties
         usual = "early" if early else "incremental"
         own = default_rounds(target.parties, target.eavesdropping)
         return {"rounds": given.rounds if isinstance(given, Injection) else own, "injection": usual}
@@ -78,6 +78,11 @@ class IncA(IncaParameters, Mechanism):
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
+
+    @property
+    def needs_gate(self) -> bool:
+        # Without noise that is cancelled there is only that of each party's own, which is calibrated for itself.
+        return bool(self.sigma_delta)
 
     def variance_before_release(self) -> float:
         return hidden_variance(self)
@@ -95,10 +100,14 @@ class IncA(IncaParameters, Mechanism):
         if not self.is_private:
             return self
         from quietmean.privacy import mu_of_budget
-        from quietmean.protocols.inca.loss import planned_loss
+        from quietmean.protocols.inca.loss import own_noise_loss, planned_loss
 
         gridded = replace(self, **whole_grid(self, target))
-        loss = planned_loss(gridded, gridded.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
+        loss: GridLossConversion
+        if not gridded.sigma_delta:
+            loss = own_noise_loss(gridded, target.parties)
+        else:
+            loss = planned_loss(gridded, gridded.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
         more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
         levels: dict[str, Any] = {
             name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")

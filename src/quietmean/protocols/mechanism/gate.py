@@ -14,6 +14,11 @@ class CanBeGated:
 
     gated: ClassVar[bool] = False
 
+    @property
+    def needs_gate(self) -> bool:
+        """:attr:`gated`, where it depends on the parameters: does a plan promise its target by a gate only?"""
+        return self.gated
+
     def variance_before_release(self) -> float:
         """The variance of the noise on a value in all that every other party together can know of it before its owner's release.
 
