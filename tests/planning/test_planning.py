@@ -300,5 +300,6 @@ def test_a_promise_of_inca_never_costs_more_than_local_privacy(parties: int, col
     assert plan.epsilon_a_priori <= target.epsilon * (1 + 1e-9)
     assert plan.promises_target
     # Either there is a gate, or there is nothing that it would have to watch over.
+    assert isinstance(plan.protocol, IncA)
     assert plan.gated == (plan.protocol.sigma_delta > 0)
     assert plan.gated == plan.protocol.needs_gate
