@@ -79,7 +79,10 @@ def decode_toml(raw: bytes, refuse: Refuse) -> dict[str, Any]:
     level: list[Any] = [table]
     for _ in range(_DEEPEST):
         level = [
-            item for one in level if isinstance(one, dict | list) for item in (one.values() if isinstance(one, dict) else one)
+            item
+            for parent in level
+            if isinstance(parent, dict | list)
+            for item in (parent.values() if isinstance(parent, dict) else parent)
         ]
     if level:
         raise refuse(f"tables and lists in each other, more than {_DEEPEST} deep")

@@ -47,7 +47,7 @@ Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
 Content: TypeAlias = tuple[list[str], dict[int, Cells]]
 
 
-def packed(kind: str, path: str, most: int, wanted: Collection[str]) -> bytes:
+def packed(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> bytes:
     """The :data:`Content` of a file, packed: without columns where not all that are ``wanted`` are there, or two have one name.
 
     Raises :class:`TooManyCellsError`, and whatever a library raises for a file.
@@ -61,7 +61,7 @@ def packed(kind: str, path: str, most: int, wanted: Collection[str]) -> bytes:
         for index in [names.index(name) for name in wanted] or [0]:
             # Each column by itself: a library that cannot read one of them says nothing about the next.
             cells = _first_that_can([partial(_column, read, Path(path), kind, heading[index]) for _, read in libraries])
-            if len(cells) * max(len(wanted), 1) > most:
+            if len(cells) * max(len(wanted), 1) > max_cells:
                 raise TooManyCellsError
             columns[index] = cells.tobytes() if isinstance(cells, np.ndarray) else [_packable(cell) for cell in cells]
     return msgspec.msgpack.encode((heading, columns))
@@ -228,13 +228,13 @@ _LIBRARIES: Mapping[str, tuple[Callable[[Path, str], list[str]], Callable[[Path,
 }
 
 
-def main(kind: str, path: str, most: int, wanted: Sequence[str]) -> None:
+def main(kind: str, path: str, max_cells: int, wanted: Sequence[str]) -> None:
     """What the process does."""
     # Each thread of a library takes room for itself, beforehand.
     os.environ |= {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "4", "MALLOC_ARENA_MAX": "4"}
     limit_memory(MOST_MEMORY)
     try:
-        content = packed(kind, path, most, wanted)
+        content = packed(kind, path, max_cells, wanted)
     except (MemoryError, TooManyCellsError):
         sys.exit(TOO_LARGE)
     # The library's message is dropped: it may quote a cell.

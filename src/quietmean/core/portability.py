@@ -92,15 +92,15 @@ class TooManyCellsError(Exception):
     """A file has more cells than memory is for, and than are to be read."""
 
 
-def limit_memory(most: int) -> None:
-    """This process gets no more than ``most`` bytes, or what it had to be content with before; not limited on Windows.
+def limit_memory(limit: int) -> None:
+    """This process gets no more than ``limit`` bytes, or what it had to be content with before; not limited on Windows.
 
     Nor does it write an image of itself where it ends.
     """
     if sys.platform != "win32":
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

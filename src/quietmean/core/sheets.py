@@ -32,9 +32,9 @@ _MOST_ROWS, _MOST_COLUMNS = 2**20, 2**14
 _COLUMN = re.compile(r"[A-Z]{1,3}")
 
 
-def packed(kind: str, path: str, most: int) -> bytes:
+def packed(kind: str, path: str, max_cells: int) -> bytes:
     """Names and rows of all sheets, packed. Raises :class:`TooManyCellsError`, and whatever a library raises for a file."""
-    budget = most
+    budget = max_cells
     sheets: list[tuple[str, list[Row]]] = []
     for name, rows in _of_excel(path) if kind == EXCEL else _of_others(path):
         filled: list[Row] = []
@@ -146,11 +146,11 @@ def _cell(parser: Any, element: Any) -> tuple[int, Any]:
         return parser.col_counter, _STRANGE
 
 
-def main(kind: str, path: str, most: int) -> None:
+def main(kind: str, path: str, max_cells: int) -> None:
     """What the process does."""
     limit_memory(MOST_MEMORY)
     try:
-        content = packed(kind, path, most)
+        content = packed(kind, path, max_cells)
     except (MemoryError, TooManyCellsError):
         sys.exit(TOO_LARGE)
     except Exception as error:

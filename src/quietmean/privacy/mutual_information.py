@@ -20,12 +20,12 @@ def revealed_variance(nats: ArrayLike) -> Array:
     return -np.expm1(-2.0 * np.asarray(nats, dtype=np.float64))
 
 
-def summary(target: float, most: float, prior_sd: float, a_priori: float = math.inf) -> dict[str, float]:
-    """What is said of a ``target`` in nats: ``most`` is an upper bound for the worst party, a coordinate.
+def summary(target: float, upper: float, prior_sd: float, a_priori: float = math.inf) -> dict[str, float]:
+    """What is said of a ``target`` in nats: ``upper`` is an upper bound for the worst party, a coordinate.
 
     ``a_priori``: of every execution, known before the start; left out where there is none.
     """
-    document = {"target": target, "most": most, "revealed_variance": float(revealed_variance(most)), "prior_sd": prior_sd}
+    document = {"target": target, "most": upper, "revealed_variance": float(revealed_variance(upper)), "prior_sd": prior_sd}
     return document if math.isinf(a_priori) else {**document, "a_priori": a_priori}
 
 

@@ -273,8 +273,8 @@ def roc_figure(false_positives: Array, sensitivity: Array, ends: Array) -> Figur
         x = np.maximum.accumulate(np.concatenate([[0.0], false_positives, [1.0]]))
         y = np.maximum.accumulate(np.concatenate([[0.0], sensitivity, [1.0]]))
         low, high = (
-            np.maximum.accumulate(np.concatenate([[edge], np.nan_to_num(one), [1.0]]))
-            for edge, one in zip((0.0, 0.0), ends.T, strict=True)
+            np.maximum.accumulate(np.concatenate([[edge], np.nan_to_num(column), [1.0]]))
+            for edge, column in zip((0.0, 0.0), ends.T, strict=True)
         )
         axes.plot([0, 1], [0, 1], color=RULE, linewidth=1.0)
         axes.fill_between(x, low, np.minimum(high, 1.0), color=ESTIMATE, alpha=_PALE, linewidth=0)

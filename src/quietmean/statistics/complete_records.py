@@ -33,8 +33,8 @@ class OfColumns(Statistic):
     def suppose(self, made: Supposed) -> None:
         usual = _RELATION if self.asks_for_relations else 0.0
         correlation = made.expected("correlation")
-        for one, other in pairwise(self.columns):
-            made.correlate(other, [made.normal(one)], [usual if correlation is None else correlation])
+        for first, second in pairwise(self.columns):
+            made.correlate(second, [made.normal(first)], [usual if correlation is None else correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns),)

@@ -202,10 +202,10 @@ class Means:
         rounding = _ROUNDING * self.block.column.width**2
         # Of a variance that is no more than rounding nothing can be said.
         return [
-            Site(one.mean, one.noise_of_mean, one.sampling_of_mean)
-            if one is not None and one.noise_of_mean + one.sampling_of_mean > rounding
+            Site(site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean)
+            if site_summary is not None and site_summary.noise_of_mean + site_summary.sampling_of_mean > rounding
             else UNKNOWN_SITE
-            for one in summaries
+            for site_summary in summaries
         ]
 
     def noise(self, groups: Sequence[int], known_sites: Sequence[int]) -> Array:

@@ -75,8 +75,8 @@ class PairMoments:
     readers: Mapping[tuple[int, int], Array]
 
     @classmethod
-    def of(cls, released: Released, feature: Moments, one: Vertex, other: Vertex) -> PairMoments:
-        return cls(released.mean(feature), released.covariance(feature), _readers(feature, one, other))
+    def of(cls, released: Released, feature: Moments, x: Vertex, y: Vertex) -> PairMoments:
+        return cls(released.mean(feature), released.covariance(feature), _readers(feature, x, y))
 
     def sampling(self, variances: Variances) -> Sampling:
         """The variance that one record adds to functions of the means."""
@@ -99,11 +99,11 @@ def _root(noise: Array) -> Array:
     return root
 
 
-def _readers(feature: Moments, one: Vertex, other: Vertex) -> dict[tuple[int, int], Array]:
+def _readers(feature: Moments, x: Vertex, y: Vertex) -> dict[tuple[int, int], Array]:
     """Which quantity is the mean of which powers of both, those of a level being 1 or the level itself."""
     readers = {}
     for first, second in product(range(5), repeat=2):
-        powers = {one: first % 2 if one.level is not None else first, other: second}
+        powers = {x: first % 2 if x.level is not None else first, y: second}
         index = feature.place_of({vertex: power for vertex, power in powers.items() if power})
         if first + second <= _MOST_POWERS and index is not None:
             readers[first, second] = np.eye(feature.size)[index]

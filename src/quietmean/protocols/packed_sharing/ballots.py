@@ -95,13 +95,13 @@ def members_of(mask: Mask) -> tuple[PartyId, ...]:
     return tuple(party for party in range(mask.bit_length()) if mask >> party & 1)
 
 
-def ballots_needed(members: int, gone: int) -> int:
-    """B, the least number of ballots, at least 3, whose leaders are all gone with probability 1e-5 at most.
+def ballots_needed(members: int, leaving: int) -> int:
+    """B, the least number of ballots, at least 3, whose leaders all leave with probability 1e-5 at most.
 
-    ``gone`` of ``members`` are gone, and leaders are drawn among all.
+    ``leaving`` of ``members`` leave, and leaders are drawn among all.
     """
     ballots = LEAST_BALLOTS
-    while math.comb(gone, ballots) > LEADERLESS * math.comb(members, ballots):
+    while math.comb(leaving, ballots) > LEADERLESS * math.comb(members, ballots):
         ballots += 1
     return ballots
 

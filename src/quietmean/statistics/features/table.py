@@ -149,12 +149,12 @@ class Axis:
 
     def _up_to(self, edge: float, last: bool) -> Hashable | None:
         """The event of a value in the cells before an edge; None for the last of [a, b), which no other table need agree with."""
-        whole, name = self.column.whole, self.column.name
+        is_whole, name = self.column.whole, self.column.name
         if self.closed == "right":
-            return ("not above", name, math.floor(edge) if whole else edge)
-        if last and not (whole and edge != math.floor(edge)):
+            return ("not above", name, math.floor(edge) if is_whole else edge)
+        if last and not (is_whole and edge != math.floor(edge)):
             return None
-        return ("not above", name, math.ceil(edge) - 1) if whole else ("below", name, edge)
+        return ("not above", name, math.ceil(edge) - 1) if is_whole else ("below", name, edge)
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,8 @@ def _entry(count: int, i: int, j: int) -> Array:
     return gradient
 
 
-def _symmetric(one: Array, other: Array) -> Array:
-    symmetric: Array = (np.outer(one, other) + np.outer(other, one)) / 2
+def _symmetric(first: Array, second: Array) -> Array:
+    symmetric: Array = (np.outer(first, second) + np.outer(second, first)) / 2
     return symmetric
 
 

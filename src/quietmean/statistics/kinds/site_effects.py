@@ -64,16 +64,20 @@ class SiteEffects(Statistic):
         sites = columns.category(self.by).categories
         summaries = [summary(released, block, index) for index in range(len(sites))]
         limits = (block.column.low, block.column.high)
-        rows = [_mean(site, one, limits) for site, one in zip(sites, summaries, strict=True)]
+        rows = [_mean(site, site_summary, limits) for site, site_summary in zip(sites, summaries, strict=True)]
         flags = [Flag("sites-seen", SEEN)]
         flags += [
             Flag.shared(
                 "group-left-out", f"site {site}", "too few for its noise, or all the same: left out of what sites have in common"
             )
-            for site, one in zip(sites, summaries, strict=True)
-            if not _varies(one, block.column)
+            for site, site_summary in zip(sites, summaries, strict=True)
+            if not _varies(site_summary, block.column)
         ]
-        usable = {index: one for index, one in enumerate(summaries) if one is not None and _varies(one, block.column)}
+        usable = {
+            index: site_summary
+            for index, site_summary in enumerate(summaries)
+            if site_summary is not None and _varies(site_summary, block.column)
+        }
         if len(usable) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
             rows += [Row.unknown(term, limits) for term in (FIXED, RANDOM)]

@@ -83,10 +83,10 @@ class Location:
     def skip(self) -> int:
         return int(self.said.get("skip", "0"))
 
-    def only(self, kind: str, known: Collection[str]) -> None:
+    def only(self, kind: str, allowed: Collection[str]) -> None:
         """Raises :class:`InputError` if something was said that has no meaning for this ``kind`` of source."""
         for name in self.said:
-            if name not in {*known, "decimal", "thousands", "dates"}:
+            if name not in {*allowed, "decimal", "thousands", "dates"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
 
 

@@ -55,8 +55,10 @@ class ColumnPreview:
     @property
     def ends(self) -> tuple[str, str]:
         """The least and the most as they are shown; empty where there is no value."""
-        least, most = ("" if end is None else end if isinstance(end, str) else f"{end:.6g}" for end in (self.least, self.most))
-        return least, most
+        lowest, highest = (
+            "" if end is None else end if isinstance(end, str) else f"{end:.6g}" for end in (self.least, self.most)
+        )
+        return lowest, highest
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "spellings": [list(pair) for pair in self.spellings]}
@@ -192,11 +194,11 @@ def _proposal(
 def _names_of_rows(location: Location, columns: Sequence[Column], understood: int) -> tuple[dict[str, str], int]:
     """Whether rows begin with their names, where more cells are understood then; and how many more."""
     gains = {}
-    for said in ("true", "false"):
-        other = replace(location, said={**location.said, "rownames": said})
+    for choice in ("true", "false"):
+        other = replace(location, said={**location.said, "rownames": choice})
         table = read_file(other, [column.name for column in columns])
-        gains[said] = sum(_understood(table, columns, other)) - understood
-    best = max(gains, key=lambda said: gains[said])
+        gains[choice] = sum(_understood(table, columns, other)) - understood
+    best = max(gains, key=lambda choice: gains[choice])
     return ({"rownames": best}, gains[best]) if gains[best] > 0 else ({}, 0)
 
 

@@ -73,8 +73,8 @@ class Encoding:
         """The bytes of an end of line."""
         return end.encode(self.name)
 
-    def lines(self, head: bytes, whole: bool) -> Iterator[tuple[str, str, int]]:
-        """What each line at the beginning of a text, or the ``whole`` of it, holds, how it ends, where the next one begins."""
+    def lines(self, head: bytes, complete: bool) -> Iterator[tuple[str, str, int]]:
+        """What each line at the beginning of a text, or of a ``complete`` one, holds, how it ends, where the next one begins."""
         width = _WIDE.get(self.name, 1)
         ends = {self.encode(end): end for end in ("\r\n", "\n", "\r")}
         start = 0
@@ -82,7 +82,7 @@ class Encoding:
             if matched.start() % width == 0 and matched.start() >= start:
                 yield self.decode(head[start : matched.start()]), ends[matched[0]], matched.end()
                 start = matched.end()
-        if whole and start < len(head):
+        if complete and start < len(head):
             yield self.decode(head[start:]), "\n", len(head)
 
     def records(self, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:
