@@ -34,7 +34,7 @@ class AtTerminal:
 
 
 def show_contract(contract: Asked, console: Console) -> None:
-    """What is agreed to, in two columns."""
+    """The contract or terms that are agreed to, in two columns."""
     from rich.table import Table
     from rich.text import Text
 

@@ -127,7 +127,7 @@ class WholeNumbers(Numbers):
         self.step = step
 
     def value(self, value: Vector) -> Vector:
-        # No further copy of what is on the grid since it was admitted: that one is wiped when it is no longer needed.
+        # A value on the grid is not copied: the caller wipes the one copy when it is no longer needed.
         return value if on_grid(value, self.value_step) else towards_zero(value, self.value_step)
 
     def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
@@ -172,7 +172,7 @@ class WholeNumbers(Numbers):
 
 
 class PortionedNumbers(WholeNumbers):
-    """Values, and noise that is injected along with them, on a grid of ``portions`` steps: each of so many portions is whole.
+    """Values, and noise that is injected along with them, on a grid of ``portions`` steps: each portion is in whole steps.
 
     All other noise is on the grid itself.
     """

@@ -95,7 +95,7 @@ class LedgerDatabase:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                # After some errors SQLite has done so itself, and others end that, too.
+                # After some errors SQLite has rolled back itself.
                 if self._database.in_transaction:
                     with contextlib.suppress(sqlite3.OperationalError):
                         self._database.execute("ROLLBACK")
@@ -135,7 +135,7 @@ class LedgerDatabase:
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or attempt == _ATTEMPTS - 1:
                     raise
-                # This switch does not wait for others by itself; a transaction does.
+                # Changing the journal mode does not wait for other processes by itself; a transaction does.
                 with self.transaction("IMMEDIATE"):
                     continue
             if mode != "wal":
@@ -165,7 +165,7 @@ def _make_file(path: Path, create: bool) -> None:
     try:
         # SQLite gives its side files the rights of the main file.
         os.close(open_private(path, os.O_RDWR | (os.O_CREAT if create else 0)))
-        # A name that is not on disk would take the file with it.
+        # The folder's entry must be on disk too, or a crash could lose the file.
         sync_folder(path.parent)
     except OSError as error:
         refuse_outage(error, path)

@@ -49,7 +49,7 @@ _FEWEST, _MOST = 4, 100
 _PREDICTIONS = 20_000
 # Noise is raised so often at most for the gate to let all simulated histories pass.
 _ATTEMPTS = 6
-# What trying a gate may cost by default: so many coalitions whatever they cost, or more, in multiplications; and on how many
+# What trying a gate may cost by default: this many coalitions whatever they cost, or more, in multiplications; and on how many
 # histories it is tried at most.
 _GATE_COALITIONS, _GATE_EFFORT, _MOST_TRIALS = 6000, 3e11, 59
 # At the gate a mu that equals the target's to 6 digits does not pass. Of a party that left all may be known that a guard leaves.

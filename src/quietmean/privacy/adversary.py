@@ -61,7 +61,7 @@ class Adversary:
         return cls(observed=frozenset((int(i), int(t) - 1) for i, t in zip(senders, rounds, strict=True)))
 
     def honest(self, parties: int) -> list[PartyId]:
-        """The honest ones of so many ``parties``, in order. Raises :class:`InputError` if a corrupt party does not exist."""
+        """The honest ones of all ``parties``, in order. Raises :class:`InputError` if a corrupt party does not exist."""
         unknown = [party for party in self.corrupt if not 0 <= party < parties]
         if unknown:
             raise InputError(f"corrupt party {min(unknown)} does not exist: parties are numbered 0..{parties - 1}")

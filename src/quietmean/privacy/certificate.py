@@ -24,7 +24,7 @@ from quietmean.privacy.mutual_information import revealed_variance
 
 Array = NDArray[np.float64]
 
-# What was promised against so many colluders, or against named ones, before an execution started; None where nothing was.
+# What was promised before the start against a number of colluders, or against named ones; None where nothing was.
 Promise = Callable[[int, frozenset[PartyId]], APriori | None]
 
 

@@ -212,7 +212,7 @@ def _group_delta(epsilon: float, delta: float, members: int) -> float:
 
 
 def require_members(members: int) -> None:
-    """Raises :class:`InputError` unless so many units can change together."""
+    """Raises :class:`InputError` unless this number of units can change together."""
     if members < 1:
         raise InputError(f"a group of {members} is none: choose a whole number >= 1")
     require_usual("group", members)

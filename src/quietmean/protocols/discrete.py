@@ -165,7 +165,7 @@ class DiscreteNoise(Configured, ABC):
 
 
 def cube(dimension: int, largest: float) -> Box:
-    """All vectors of so many coordinates whose absolute values are at most ``largest``."""
+    """All vectors of this many coordinates whose absolute values are at most ``largest``."""
     largest = min(largest, LARGEST_COORDINATE)
     return Box(size=dimension, low=-largest, high=largest)
 

@@ -95,7 +95,7 @@ def dates_below(axes: Axes, since: str) -> None:
 
 
 def _dates_between(low: float, high: float, since: datetime.date) -> list[tuple[float, str]]:
-    """Where round dates are, and their texts: the first of every so many months, else every so many days."""
+    """Where round dates are, and their texts: the first of every k-th month, else every k-th day."""
     first, last = (_within(since, days) for days in (low, high))
     for months, length in _STEPS:
         begin = (12 * first.year + first.month - 1) // months * months

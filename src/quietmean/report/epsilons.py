@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Up to here every bar bears its party's name.
+# Up to this many bars have their party's name.
 MOST_NAMES = 40
-# Up to here the numbers in the bars lie level.
+# Up to this many bars have horizontal numbers.
 _MOST_LEVEL = 24
 _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 _ROW = 0.24
 # The part of the axis that a horizontal bar needs to have room for its number.
 _SHORT_BAR = 0.25
 # Inches of a character of a name.
-_SIGN = 0.068
+_CHARACTER = 0.068
 
 
 def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
@@ -56,7 +56,7 @@ def epsilons_figure(report: StudyReport) -> Figure:
 
 
 def narrow_epsilons_figure(report: StudyReport) -> Figure:
-    """The same for a telephone: lying bars, and of many parties those with the largest epsilon."""
+    """The same for a telephone: horizontal bars; of many parties those with the largest epsilon."""
     from matplotlib.figure import Figure as NewFigure
 
     epsilons = party_epsilons(report)
@@ -111,16 +111,16 @@ def narrow_epsilons_figure(report: StudyReport) -> Figure:
 
 def names_height(labels: Sequence[str]) -> float:
     """Inches under the bars of parties: of one line where their names stand beside each other, else of the longest one."""
-    return 2 * _SIGN if _level(labels) else _SIGN * max(map(len, labels))
+    return 2 * _CHARACTER if _level(labels) else _CHARACTER * max(map(len, labels))
 
 
 def name_bars(axes: Axes, labels: Sequence[str]) -> None:
-    """The names of parties under their bars, upright where they have no place beside each other."""
+    """The names of parties under their bars, vertical where they do not fit beside each other."""
     axes.set_xticks(range(len(labels)), labels, rotation=0 if _level(labels) else 90, size=8)
 
 
 def _level(labels: Sequence[str]) -> bool:
-    return (max(map(len, labels), default=0) + 1) * _SIGN * len(labels) < WIDTH - _LEFT - _RIGHT
+    return (max(map(len, labels), default=0) + 1) * _CHARACTER * len(labels) < WIDTH - _LEFT - _RIGHT
 
 
 def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:

@@ -342,7 +342,7 @@ class _View:
 
 
 def _for_coordinates(execution: Execution, count: int) -> Execution:
-    """The same for values of so many coordinates, all of which are treated alike: on a grid a plan says how many there are."""
+    """The same for values of this many coordinates, all of which are treated alike: on a grid a plan says how many there are."""
     protocol = execution.protocol
     if getattr(protocol, "dimension", None) is None:
         return execution

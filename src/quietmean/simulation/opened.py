@@ -103,7 +103,7 @@ class OpenedView:
         return grouped
 
     def _read(self, target: PartyId, world: int, trials: int, noise: Callable[[PartyId], NoiseSource]) -> Vector | None:
-        """Run the machines on so many trials, and read what the coalition was sent."""
+        """Run the machines for a number of trials, and read what the coalition was sent."""
         execution, opening, size = self.execution, self.opening, trials * self.opening.together
         machine = self.machine or replace(execution, protocol=opening.stretched(size)).machine
         base = opening.base.copy()

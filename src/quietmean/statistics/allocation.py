@@ -109,7 +109,7 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     for statistic in workload.statistics:
         alone = Workload(workload.columns, (statistic,), workload.unit)
         mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
-        # Both errors are of so many records; their number is the same for all.
+        # Both errors are for _ROWS records, as for all other statistics.
         estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
         ratio = noise_over_sampling(estimates)
         kappa = float(ratio[principal(estimates)])

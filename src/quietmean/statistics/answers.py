@@ -16,7 +16,7 @@ from quietmean.statistics.statistic import Statistic
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A statistic and its estimates, from so many ``records`` (or parties, if they are the unit).
+    """A statistic and its estimates, from ``records`` records (or parties, if they are the unit).
 
     ``budget_part``: which part of the study's privacy budget its features use, from 0 to 1.
     """

@@ -119,7 +119,7 @@ class Expected:
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """The statistics of a workload for so many public ``records`` (parties, if they are the unit).
+    """The statistics of a workload for a public number of ``records`` (parties, if they are the unit).
 
     ``noise``: the standard deviation that a study adds to each coordinate of the total of all records' vectors. ``step``: that of
     its grid, so that the study decodes with the same matrices. ``studies``: how many are drawn.
@@ -193,7 +193,7 @@ class Expectation:
         less_noise: float = 1.0,
         studies: int | None = None,
     ) -> Drawn:
-        """Studies of so many times as many records and as little noise."""
+        """Studies with ``more`` times as many records and ``less_noise`` times less noise."""
         population, count = self._population(statistic, spread), self.studies if studies is None else studies
         # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
         count = min(count, max(_FEWEST_STUDIES, count * _LONG // population.shape[1]))
@@ -255,7 +255,7 @@ def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:
 
 
 def _sample_means(population: Array, weight: float, studies: int, stream: BitStream) -> Array:
-    """Means of random samples of so many rows of a population, (studies, d)."""
+    """Means of random samples of ``weight`` rows of a population, (studies, d)."""
     count = max(round(weight), 1)
     if count * studies <= _MOST_DRAWN:
         places = stream.integers(ROWS, count * studies) + np.repeat(np.arange(studies) * ROWS, count)

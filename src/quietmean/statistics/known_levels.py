@@ -1,7 +1,7 @@
 """Levels that enough records have for the noise: the others leave models and tests, whose answers are as if nobody had declared
 them.
 
-Who stays depends on how many have a level, never on how a level goes with anything else: under the hypothesis that it goes with
+Which levels stay depends on how many have them, never on how they go with anything else: under the hypothesis that they go with
 nothing, tests of what stays keep their level.
 """
 
@@ -30,7 +30,7 @@ LEFT_OUT = "level-left-out"
 
 @dataclass(frozen=True, eq=False)
 class KnownMargins:
-    """The rows and the columns of a table that enough records have, by their places.
+    """The rows and the columns of a table that enough records have, by their indices.
 
     ``hidden_rows``, ``hidden_columns``: those that the noise hides, each with a number that its count is below.
     """
@@ -44,7 +44,7 @@ class KnownMargins:
     def of(cls, table: Array, noise: Array, records: float = math.inf) -> KnownMargins:
         """The known rows and columns of counts (rows, columns) of at most ``records``, with noise of covariance (cells, cells).
 
-        Who is left out, is left out of all sums.
+        A row or column that is left out counts in no sum of another.
         """
         shape = table.shape
         kept = [list(range(size)) for size in shape]
@@ -82,7 +82,7 @@ def is_hidden(count: float, error: float) -> bool:
 class KnownLevels:
     """The ``covariates`` that a model can have, and what is said of the others.
 
-    Of a column with levels, the vertices of those that enough records have, against the first of these.
+    For a column with levels, the vertices of those that enough records have, against the first of these.
     """
 
     covariates: tuple[Vertex, ...]
@@ -100,7 +100,7 @@ class KnownLevels:
             if column.numeric:
                 kept += own
                 continue
-            # A level is 1 or -1 over the complete records; whoever has none of them has the first.
+            # A level is 1 or -1 over the complete records; a record with none of these levels has the first.
             readers = [(unit[0] + alone[vertex]) / 2 for vertex in own]
             readers.insert(0, unit[0] - np.sum(readers, axis=0))
             counts = [

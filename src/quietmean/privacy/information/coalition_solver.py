@@ -30,7 +30,7 @@ _DOUBTFUL = 1e-7
 _LEFT, _PROBES = 1e-13, 4
 # What a coalition costs beside its arithmetic, in multiplications.
 PER_COALITION = 3e6
-# Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
+# Up to this many messages in a row may build on each other for noise to be kept as a sparse matrix.
 _SHALLOW = 3
 
 

@@ -23,7 +23,7 @@ ROUNDS = 3
 # The rounds without one: what is rolled back is known before anything is published.
 EXCHANGE, RELEASE = 1, 2
 PEER_ROUNDS = 2
-# Up to so many parties share noise in all pairs by default, where no collector has to hear of every pair.
+# Up to this many parties share noise in all pairs by default, where no collector has to hear of every pair.
 _MOST_COMPLETE, _MANY = 1000, 200
 _DEVIATION = "a standard deviation is a finite number >= 0"
 

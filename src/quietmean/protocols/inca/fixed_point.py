@@ -39,7 +39,7 @@ _HEADROOM = 8.0
 _DEVIATIONS = 12.0
 # The step over the smallest standard deviation of any noise: as planned without largest_value, and at most.
 FINE, COARSEST = 2.0**-20, 2.0**-12
-# Without noise there is nothing to compare the step with: room for so many times the sensitivity.
+# Without noise there is nothing to compare the step with: room for this many times the sensitivity.
 _NOISELESS_ROOM = 1024.0
 
 
@@ -95,7 +95,7 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
 
 
 def region_of(parameters: IncaParameters, dimension: int) -> Box | None:
-    """Where vectors of so many coordinates have room on the grid; None without one."""
+    """The domain of vectors of this many coordinates that have room on the grid; None without a grid."""
     if not parameters.grid:
         return None
     return cube(dimension, parameters.largest_value if parameters.value_bits == 32 else LARGEST_VALUE * parameters.grid)

@@ -72,7 +72,7 @@ def _how_many(others: int, size: int, ways: int, effort: float) -> int:
 
 
 def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: int, number: int = 0) -> list[list[PartyId]]:
-    """``others`` in so many groups: first one of the parties that exchange most with ``party`` into each, then who fits best.
+    """``others`` in ``count`` groups: first one of the parties that exchange most with ``party`` into each, then who fits best.
 
     ``number``: one of many such divisions, that differ where others fit as well.
     """

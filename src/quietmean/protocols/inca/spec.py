@@ -122,7 +122,7 @@ class Injection:
 
     @classmethod
     def named(cls, name: str, rounds: int) -> Injection:
-        """The incremental or the early one for so many rounds."""
+        """The incremental or the early injection for this number of rounds."""
         return cls.early(rounds) if name == "early" else cls.incremental(rounds)
 
     @classmethod

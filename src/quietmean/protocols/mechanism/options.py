@@ -51,7 +51,7 @@ class HasOptions(Configured):
                 raise InputError(f"{parameter.key} is given, but calibration chooses it: leave it out")
 
     def resolved(self, parties: int) -> Self:
-        """Complete, for so many parties, with defaults for what files may leave out.
+        """Complete, for this number of parties, with defaults for what files may leave out.
 
         Raises :class:`InputError` for a missing field, and for parameters that do not fit the number of parties.
         """

@@ -30,7 +30,7 @@ from quietmean.protocols.muffliato.spec import (
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
 
-# The predicted error averages this many executions, each probed with so many random vectors where n is larger.
+# The predicted error averages this many executions, each probed with this many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
 # Parties whose influences are followed at once.
 _COLUMNS = 1024

@@ -1,4 +1,4 @@
-"""Whose inputs count: what a leader proposes, what a member votes for, and what so many votes decide. Pure functions.
+"""Whose inputs count: what a leader proposes, what a member votes for, and what a quorum of votes decides. Pure functions.
 
 One sum: honest voters of two sets are disjoint, at most m - c_m of them, and each lying member counts in both. Two decided sets
 would need 2q <= m + c_m, and q > (m + c_m) / 2. Nothing of this rests on leaders, on time-outs, or on the order of ballots.
@@ -37,12 +37,12 @@ class BallotRules:
 
     @property
     def threshold(self) -> int:
-        """T: so many sums determine the result."""
+        """T, the number of sums that determine the result."""
         return self.colluding + self.secrets
 
     @property
     def sums_needed(self) -> int:
-        """T + 2e: so many sums determine the result although e of them are wrong."""
+        """T + 2e, the number of sums that determine the result although e of them are wrong."""
         return self.threshold + 2 * self.liars
 
     @property

@@ -51,7 +51,7 @@ class Committee:
 
     @property
     def quorum(self) -> int:
-        """q: so many votes decide whose inputs count."""
+        """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding) // 2 + 1
 
 

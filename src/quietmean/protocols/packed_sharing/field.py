@@ -32,7 +32,7 @@ def words_for(prime: int) -> int:
 
 
 def reduction_distance(prime: int, words: int) -> float:
-    """Total variation distance from uniform of a number of so many uniform 64-bit words modulo ``prime``: r (p - r) / (p 2^b)."""
+    """Total variation distance from uniform of ``words`` uniform 64-bit words (b bits) modulo ``prime``: r (p - r) / (p 2^b)."""
     left = pow(2, _WORD_BITS * words, prime)
     return left * (prime - left) / (prime << (_WORD_BITS * words))
 

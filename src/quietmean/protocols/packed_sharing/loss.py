@@ -61,7 +61,7 @@ class PackedLossConversion(LossConversion):
         return np.where(self._seen(size), self._hidden(min(size, self._parties), size, sensitivity), 0.0)
 
     def _seen(self, corrupt: int) -> Mask:
-        """The parties of whose values so many colluders see anything, (n,)."""
+        """The parties of whose values this many colluders see anything, (n,)."""
         all_seen = not self._known or corrupt > self._parameters.colluding_members
         return np.ones(self._parties, dtype=np.bool_) if all_seen else self._counted
 

@@ -41,7 +41,7 @@ class Packing:
 
     @property
     def threshold(self) -> int:
-        """T: so many shares determine a polynomial."""
+        """T, the number of shares that determine a polynomial."""
         return self.secrets + self.randoms
 
     def blocks(self, size: int) -> int:

@@ -236,7 +236,7 @@ class PackedSharingParty:
         state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
         if state.inputs:
             return state
-        # This party has not seen the votes: so many sums over one set show that it was decided.
+        # This party has not seen the votes: that many sums over one set show that it was decided.
         return self._add_up(replace(state, member=self._member.concluded(state.member, inputs)))
 
     # --- what is sent ---

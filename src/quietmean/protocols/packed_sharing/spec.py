@@ -114,12 +114,12 @@ class PackedSharingParameters(Configured):
 
     @property
     def threshold(self) -> int:
-        """T: so many sums determine the result."""
+        """T, the number of sums that determine the result."""
         return self.colluding_members + self.secrets
 
     @property
     def quorum(self) -> int:
-        """q: so many votes decide whose inputs count."""
+        """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding_members) // 2 + 1
 
     @property

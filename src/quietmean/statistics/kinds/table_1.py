@@ -330,7 +330,7 @@ def _levels(
 def _difference(column: Column, cells: Array, covariance: Array, flags: list[Flag]) -> Row:
     """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012).
 
-    Of cells (2, levels), those levels left out that the noise hides.
+    ``cells``: (2, levels); levels that the noise hides are left out.
     """
     margins = KnownMargins.of(cells, covariance)
     (groups, levels), signed = (len(margins.rows), len(margins.columns)), len(column.categories) == 2
@@ -354,7 +354,7 @@ def _difference(column: Column, cells: Array, covariance: Array, flags: list[Fla
     value, noise, sampling = float(_apart(cells, signed)[0]), spread(slopes, covariance), multinomial(slopes, cells)
     if signed:
         return Row.normal(column.name, value, noise, sampling)
-    # A square: without the noise's own part.
+    # The squared length, without the bias of the noise.
     by_cells = slopes_of(_gaps, cells)
     value -= float(np.trace(np.linalg.solve(_middle(cells), by_cells @ covariance @ by_cells.T)))
     if value <= 0 and noise + sampling > 0:
