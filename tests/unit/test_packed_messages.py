@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
-from quietmean.protocols.packed_sharing.messages import Codec, Said
+from quietmean.protocols.packed_sharing.messages import Codec, Statement
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
 
@@ -19,24 +19,24 @@ def codec(parties: int = 11, blocks: int = 3, word_bytes: int = 4) -> Codec:
 
 
 @st.composite
-def things_said(draw: st.DrawFn, its: Codec, round_: int) -> Said:
+def statements(draw: st.DrawFn, its: Codec, round_: int) -> Statement:
     rules = its.rules
     sets = st.integers(0, 2**rules.parties - 1)
     proposals = st.builds(
         lambda b, u, m: BallotProposal(b, rules.pack(u), rules.pack(m)), st.integers(1, rules.ballots), sets, sets
     )
     if round_ == 2:
-        return Said(draw(sets))
+        return Statement(draw(sets))
     if round_ == 3:
-        return Said(proposal=draw(proposals))
+        return Statement(proposal=draw(proposals))
     vote = draw(st.none() | proposals)
     if round_ == 4 or draw(st.booleans()):
         proposal = draw(st.none() | proposals) if vote is None and round_ > 4 else None
-        return Said(draw(sets), vote, proposal)
+        return Statement(draw(sets), vote, proposal)
     same = vote is not None and draw(st.booleans())
     decided = vote.inputs if vote is not None and same else rules.pack(draw(sets))
     numbers = np.array(draw(st.lists(st.integers(0, its.prime - 1), min_size=its.blocks, max_size=its.blocks)), dtype=np.uint32)
-    return Said(vote=vote, decided=decided, share=its.write_share(numbers) if draw(st.booleans()) else None)
+    return Statement(vote=vote, decided=decided, share=its.write_share(numbers) if draw(st.booleans()) else None)
 
 
 ANY = st.tuples(st.sampled_from([1, 8, 11, 100]), st.integers(1, 4), st.sampled_from([2, 4]), st.integers(2, 9))
@@ -47,7 +47,7 @@ ANY = st.tuples(st.sampled_from([1, 8, 11, 100]), st.integers(1, 4), st.sampled_
 def test_what_is_written_is_read(data: st.DataObject, shape: tuple[int, int, int, int]) -> None:
     *sizes, round_ = shape
     its = codec(*sizes)
-    said = data.draw(things_said(its, round_))
+    said = data.draw(statements(its, round_))
     raw = its.write(round_, said)
     assert its.read(round_, raw) == said
     assert len(raw) <= its.limit
@@ -61,7 +61,7 @@ def test_whatever_can_be_read_is_the_only_way_to_say_it(
     """Random bytes, and good ones with a bit changed, cut off or made longer: read to what gives the same bytes, or refused."""
     *sizes, round_ = shape
     its = codec(*sizes)
-    good = its.write(round_, data.draw(things_said(its, round_)))
+    good = its.write(round_, data.draw(statements(its, round_)))
     place, bit = data.draw(st.integers(0, 8 * len(good) - 1)), data.draw(st.integers(1, 5))
     flipped = (int.from_bytes(good, "little") ^ 1 << place).to_bytes(len(good), "little")
     for raw in (noise, flipped, good[:-bit], good + noise[:bit]):
@@ -79,10 +79,10 @@ def test_sizes() -> None:
     vote = BallotProposal(1, its.rules.pack(everybody), its.rules.pack(everybody))
     share = its.write_share(np.zeros(1250, dtype=np.uint32))
     assert len(share) == 5000
-    assert len(its.write(2, Said(everybody))) == 13
-    assert len(its.write(3, Said(proposal=vote))) == 27
-    assert len(its.write(4, Said(everybody, vote))) == 40
-    assert len(its.write(5, Said(vote=vote, decided=vote.inputs, share=share))) == 5028
+    assert len(its.write(2, Statement(everybody))) == 13
+    assert len(its.write(3, Statement(proposal=vote))) == 27
+    assert len(its.write(4, Statement(everybody, vote))) == 40
+    assert len(its.write(5, Statement(vote=vote, decided=vote.inputs, share=share))) == 5028
     assert len(codec(100, 1250, 2).write_share(np.zeros(1250, dtype=np.uint32))) == 2500
 
 

@@ -51,7 +51,7 @@ class BallotRules:
 
     @property
     def last_voting_round(self) -> int:
-        """The last round at whose end a vote is cast: it is told in the next, what it decides is published in the one after."""
+        """The last round at whose end a vote is cast: it is sent in the next, what it decides is published in the one after."""
         return self.rounds - 2
 
     @property
@@ -78,7 +78,7 @@ Votes = Mapping[BallotProposal, Mask]
 
 
 def unpack(packed: bytes) -> Mask:
-    """The inverse of :meth:`Rules.pack`."""
+    """The inverse of :meth:`BallotRules.pack`."""
     return int.from_bytes(packed, "little")
 
 

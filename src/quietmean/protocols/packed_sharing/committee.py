@@ -132,7 +132,7 @@ class Cost:
 def cost(committee: Committee, target: Target, word_bytes: int) -> Cost:
     """Estimates for a usual run: everybody deals, members publish among themselves, each party hears the result.
 
-    A party believes what c_m + 1 members tell alike, and f of those that tell it may be gone. Seconds are those of the links that
+    A party accepts what c_m + 1 members send alike, and f of the senders may have left. Seconds are those of the links that
     everybody is assumed to have (100 Mbit a second each way, 50 ms): each round lasts as long as its busiest party takes.
     """
     n, m, d = target.parties, committee.members, target.dimension

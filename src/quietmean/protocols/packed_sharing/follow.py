@@ -64,7 +64,7 @@ class _Run:
 
     def _round(self, round_: int) -> None:
         before, done = list(self._states), self._done
-        round_contents = _Said(self._rules, round_, before)
+        round_contents = _RoundStatements(self._rules, round_, before)
         for party, member in enumerate(self._members):
             state = before[party]
             if self._done >> party & 1:
@@ -97,14 +97,14 @@ class _Run:
             self._states[party] = self._members[party].concluded(state, inputs)
 
 
-class _Said:
+class _RoundStatements:
     """What all members send in a round, by receiver."""
 
     def __init__(self, rules: BallotRules, round_: int, states: list[MemberState]) -> None:
         self._round = round_
         self._states = states
         self._votes: dict[BallotProposal, Mask] = {}
-        self._told: Mask = 0
+        self._reporting: Mask = 0
         self.publishers: Mask = 0
         for party, state in enumerate(states):
             if round_ >= FIRST_VOTES and state.vote is not None:
@@ -112,7 +112,7 @@ class _Said:
             if state.decided and round_ > FIRST_VOTES and _holds_all(state, state.decided):
                 self.publishers |= 1 << party
             if not state.decided and round_ != FIRST_PROPOSAL:
-                self._told |= 1 << party
+                self._reporting |= 1 << party
 
     def to(self, member: CommitteeMember, arrived: Mask, reached: bool) -> Heard:
         votes = {proposal: arrived & voters for proposal, voters in self._votes.items() if arrived & voters}
@@ -121,7 +121,7 @@ class _Said:
         holds: dict[PartyId, Mask] = {}
         if member.leads(self._round + 1):
             # Only the next leader uses what the others hold.
-            reporting = arrived & self._told
+            reporting = arrived & self._reporting
             holds = {party: unpack(state.holds) for party, state in enumerate(self._states) if reporting >> party & 1}
         return Heard(holds, votes, proposal, reached)
 

@@ -28,7 +28,7 @@ class MemberState:
     """``holds``: the dealers whose shares it holds. ``vote``: its own, which never changes. ``votes``: first votes, its own too.
 
     ``proposal``: what it proposes in this round, as leader. ``decided``: the set U, empty bytes until it is known.
-    ``abstained``: members heard to say that they never voted and will not. Sets are packed, see :class:`Rules`.
+    ``abstained``: members heard to say that they never voted and will not. Sets are packed, see :class:`BallotRules`.
     """
 
     round: int
