@@ -240,7 +240,7 @@ def _all_or_nothing(cells_of: Any, numerals: Numerals) -> Values:
 def _order_that_fits(cells_of: Any, column: Column, location: Any) -> Values:
     firsts = [int(cell[:2]) for cell in cells_of.values if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
     order = "day-first" if any(first > 12 for first in firsts) else "month-first"
-    return DAYS(cells_of, column, type(location)(location.path, {**location.said, "dates": order}))
+    return DAYS(cells_of, column, type(location)(location.path, {**location.settings, "dates": order}))
 
 
 def _one_encoding(encoding: Encoding, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:

@@ -79,7 +79,7 @@ def test_nothing_is_written_that_nobody_asked_for(wards: Path, capsys: pytest.Ca
 def test_what_is_written_holds_for_every_reader(wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["data", "wards.csv", "study.toml", "--write-format"])
     assert "written to" in capsys.readouterr().out
-    assert Location.of(wards).said == {"decimal": "comma", "dates": "day-first"}
+    assert Location.of(wards).settings == {"decimal": "comma", "dates": "day-first"}
     values = read_columns(wards, COLUMNS)
     assert values[:3, 0].tolist() == [61.5, 42.125, 33.25]
     assert values[:3, 2].tolist() == [103, 31, 365]

@@ -46,7 +46,7 @@ def command(
     target = format_file(location.path)
     written = None
     if write_format and preview.proposed:
-        lines = "".join(f'{name} = "{value}"\n' for name, value in {**location.said, **preview.proposed}.items())
+        lines = "".join(f'{name} = "{value}"\n' for name, value in {**location.settings, **preview.proposed}.items())
         output_file = output(target, "the format of the data", "--write-format")
         output_file.write(lines.encode())
         written = target

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.cells import STRANGE, plain, plain_name
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
-from quietmean.studies.data.days import date_of, days_of, is_unclear_date, order_said
+from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Cells, Table
@@ -62,9 +62,9 @@ def floats_of(table: Table, column: Column, numerals: Numerals, location: Locati
 
 
 def is_unclear(text: str, column: Column, numerals: Numerals, location: Location) -> bool:
-    """May a cell of this text be two numbers or two dates, of which nobody said which is meant?"""
+    """May a cell of this text be two numbers or two dates, without a setting that decides?"""
     if column.since:
-        return not order_said(location) and is_unclear_date(text)
+        return not stated_order(location) and is_unclear_date(text)
     return column.numeric and numerals.is_unclear(text)
 
 
@@ -147,7 +147,7 @@ def _float(number: Any) -> float:
 
 def _days(cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
     """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
-    order, start = order_said(location), days_of(datetime.date.fromisoformat(column.since))
+    order, start = stated_order(location), days_of(datetime.date.fromisoformat(column.since))
 
     @cache
     def of_text(text: str) -> float:

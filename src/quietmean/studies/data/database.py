@@ -72,7 +72,7 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
     # The library's message may quote a value, so it is dropped; names in a damaged file may not be valid text.
     except (failure, UnicodeError):
-        what = f"the query in {location.said['query']}" if query else "it"
+        what = f"the query in {location.settings['query']}" if query else "it"
         raise InputError(
             f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
             f"no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
@@ -139,10 +139,10 @@ def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]
 
 def _query_of(location: Location) -> str:
     """The query in the file that was named, as it stands behind FROM."""
-    path = location.said.get("query")
+    path = location.settings.get("query")
     if path is None:
         return ""
-    if "table" in location.said:
+    if "table" in location.settings:
         raise InputError(f"both #table= and #query= are said of {location.name}: leave one out")
     try:
         text = short_bytes(Path(path)).decode("utf-8")
@@ -153,7 +153,7 @@ def _query_of(location: Location) -> str:
 
 def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -> str:
     tables = sorted(str(row[0]) for row in base.execute(_TABLES[kind]).fetchall())
-    named = location.said.get("table")
+    named = location.settings.get("table")
     if named is not None:
         if named not in tables:
             raise InputError(f"{location.name} has no table {named!r}{nearest(named, tables)}: check its name")

@@ -21,9 +21,9 @@ _EPOCH = datetime.date(1970, 1, 1)
 _LAST_OF_THIS_CENTURY = 68
 
 
-def order_said(location: Location) -> str:
+def stated_order(location: Location) -> str:
     """The setting of the order of day and month, or nothing."""
-    return location.said.get("dates", "")
+    return location.settings.get("dates", "")
 
 
 def days_of(day: datetime.date) -> float:
@@ -34,7 +34,7 @@ def days_of(day: datetime.date) -> float:
 
 
 def date_of(text: str, order: str) -> datetime.date | None:
-    """The date in a text without blanks around it, or None. ``order``: day-first, month-first, or "" where nobody said it."""
+    """The date in a text without blanks around it, or None. ``order``: day-first, month-first, or "" without a setting."""
     parts = _parts(text, order)
     try:
         return None if parts is None else datetime.date(*parts)
@@ -43,7 +43,7 @@ def date_of(text: str, order: str) -> datetime.date | None:
 
 
 def is_unclear_date(text: str) -> bool:
-    """Is it a date whose order of day and month, or whose century, must be said?"""
+    """Is it a date whose order of day and month, or whose century, needs a setting?"""
     return date_of(text, "") is None and any(date_of(text, order) is not None for order in ("day-first", "month-first"))
 
 

@@ -78,7 +78,7 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
     names = {plain_name(name) for name in wanted}
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
-    multiline = location.said.get("multiline") == "true"
+    multiline = location.settings.get("multiline") == "true"
     records = (_records_of_lines if multiline else _records)(encoding, below, heading, location)
     places = [index for index, name in enumerate(heading.names) if name in names]
     columns: dict[int, list[str | None]] = {index: [] for index in places}
@@ -112,9 +112,9 @@ def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[st
     """The cells below the names; None where they are more.
 
     Empty ones behind the last fall away, as programs write a delimiter there, too. A single one may also be that of a last
-    column, where a row begins with its name: unless the heading ends so, or it was said, nobody knows.
+    column, where a row begins with its name: unless the heading ends so, or a setting says it, nobody knows.
     """
-    width, row_names = len(heading.names), location.said.get("rownames")
+    width, row_names = len(heading.names), location.settings.get("rownames")
     if row_names == "true":
         cells = cells[1:]
     elif row_names is None and not heading.closed and len(cells) == width + 1:
@@ -125,11 +125,11 @@ def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[st
 
 
 def _find_heading(encoding: Encoding, head: bytes, location: Location, names: set[str]) -> _Heading:
-    """The first of the first lines in which all ``names`` stand, with the delimiter that was said, or the first that does.
+    """The first of the first lines in which all ``names`` stand, with the delimiter of the settings, or the first that does.
 
     Raises :class:`InputError` if there is none; it says which name is absent.
     """
-    stated = DELIMITERS.get(location.said.get("delimiter", ""))
+    stated = DELIMITERS.get(location.settings.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
     for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
@@ -188,7 +188,7 @@ def _records(encoding: Encoding, below: Iterable[bytes], heading: _Heading, loca
 
 
 def _records_of_lines(encoding: Encoding, below: Iterable[bytes], heading: _Heading, location: Location) -> Iterator[_Record]:
-    """The same where a cell between quotation marks may have several lines, as its owner said: all of the text at once."""
+    """The same where a cell between quotation marks may have several lines, by a setting: all of the text at once."""
     raw = bytearray()
     for chunk in below:
         raw += chunk

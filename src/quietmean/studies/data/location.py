@@ -1,8 +1,8 @@
 """Where a site's data are, and how they are written: ``FILE`` or ``FILE#NAME=VALUE,NAME=VALUE``, and ``NAME.format.toml`` beside.
 
 What stands behind the # is about this site's file, so it belongs to the data and not to the study: ``visits.csv#decimal=comma``,
-``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``. What is to be said each time
-stands in ``visits.format.toml`` in the same folder; what is said behind the # comes first. How a file is read is fixed before any
+``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``. What is set each time
+stands in ``visits.format.toml`` in the same folder; settings behind the # come first. How a file is read is fixed before any
 of its rows is looked at: by these, else by its kind and its header.
 """
 
@@ -38,10 +38,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Location:
-    """A file and what was said about it. Raises :class:`InputError` for what cannot be said."""
+    """A file and the settings of how it is read. Raises :class:`InputError` for impossible ones."""
 
     path: Path
-    said: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Path | str) -> Location:
@@ -52,10 +52,10 @@ class Location:
         parts = text.split("#")
         heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
         head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
-        return cls(Path(head), _in_format_file(Path(head)) | _said(text[len(head) + 1 :], Path(head).name))
+        return cls(Path(head), _in_format_file(Path(head)) | _settings_of(text[len(head) + 1 :], Path(head).name))
 
     def __post_init__(self) -> None:
-        for name, value in self.said.items():
+        for name, value in self.settings.items():
             choices = _CHOICES.get(name)
             if choices is None:
                 raise InputError(
@@ -66,9 +66,9 @@ class Location:
                 raise InputError(
                     f"#{name}={value} of {self.path.name} is not known{nearest(value, choices)}: use {' or '.join(choices)}"
                 )
-        if self.said.get("thousands", "none") == self.said.get("decimal", ""):
+        if self.settings.get("thousands", "none") == self.settings.get("decimal", ""):
             raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands: choose two")
-        skip = self.said.get("skip", "0")
+        skip = self.settings.get("skip", "0")
         if not skip.isdecimal():
             raise InputError(
                 f"#skip={skip} of {self.path.name} is no number: say how many lines are above the names of the columns"
@@ -81,11 +81,11 @@ class Location:
 
     @property
     def skip(self) -> int:
-        return int(self.said.get("skip", "0"))
+        return int(self.settings.get("skip", "0"))
 
     def only(self, kind: str, allowed: Collection[str]) -> None:
-        """Raises :class:`InputError` if something was said that has no meaning for this ``kind`` of source."""
-        for name in self.said:
+        """Raises :class:`InputError` for a setting that has no meaning for this ``kind`` of source."""
+        for name in self.settings:
             if name not in {*allowed, "decimal", "thousands", "dates"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
 
@@ -111,7 +111,7 @@ def short_bytes(path: Path) -> bytes:
 
 
 def format_file(path: Path) -> Path:
-    """Where it may be said how a data file is written: ``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
+    """The file of settings of a data file: ``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
     return path.with_name(f"{_stem(path)}.format.toml")
 
 
@@ -144,7 +144,7 @@ def _in_format_file(path: Path) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}
 
 
-def _said(text: str, name: str) -> dict[str, str]:
+def _settings_of(text: str, name: str) -> dict[str, str]:
     settings = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")

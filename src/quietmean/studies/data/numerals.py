@@ -1,6 +1,6 @@
 """How numbers are written, cell by cell: no other cell, and no other row, decides how one is read.
 
-The decimal mark is what was said of the source, else a comma where semicolons are between the columns, and a point anywhere else.
+The decimal mark is that of the settings, else a comma where semicolons are between the columns, and a point anywhere else.
 Blanks and apostrophes before three digits are groups. Of both marks in one cell the last is decimal; one mark several times,
 always before three digits, is of groups. The other mark alone is decimal, too, unless exactly three digits follow: ``1.234`` may
 then be 1.234 or 1234, and counts as missing, for a factor of a thousand is never guessed.
@@ -28,15 +28,15 @@ _LONGEST = 64
 
 @dataclass(frozen=True)
 class Numerals:
-    """``mark``: the decimal mark. ``groups``: the mark of thousands, "" for none, None where nobody said which."""
+    """``mark``: the decimal mark. ``groups``: the mark of thousands, "" for none, None without a setting."""
 
     mark: str = "."
     groups: str | None = None
 
     @classmethod
     def of(cls, location: Location, delimiter: str = "") -> Self:
-        """From what was said of the source, else from what is between its columns."""
-        decimal, thousands = location.said.get("decimal"), location.said.get("thousands")
+        """By the settings of the source, else by what is between its columns."""
+        decimal, thousands = location.settings.get("decimal"), location.settings.get("thousands")
         if decimal is None and thousands is None:
             return cls("," if delimiter == ";" else ".")
         if decimal is None:
@@ -56,7 +56,7 @@ class Numerals:
         return float(plain) if plain is not None and _PLAIN.fullmatch(plain) else None
 
     def is_unclear(self, text: str) -> bool:
-        """Has it the other mark before exactly three digits, where nobody said what that mark is?"""
+        """Has it the other mark before exactly three digits, without a setting of what that mark is?"""
         text = _BLANKS.sub("", text)
         return self.groups is None and self.mark not in text and _THREE_DIGITS.fullmatch(text) is not None
 

@@ -68,7 +68,7 @@ class ColumnPreview:
 class Preview:
     """``place``: the file. ``first`` and ``last``: cells of the study's columns in these rows, behind their line.
 
-    ``proposed``: what may be said of the file, so that more cells are understood, ``gained`` more. ``notes``: further sentences.
+    ``proposed``: settings with which more cells are understood, ``gained`` more. ``notes``: further sentences.
     """
 
     place: str
@@ -176,14 +176,14 @@ def _understood(table: Table, columns: Sequence[Column], location: Location) -> 
 def _proposal(
     table: Table, columns: Sequence[Column], location: Location, understood: Sequence[int]
 ) -> tuple[dict[str, str], int]:
-    """What may be said so that more cells are understood and in no column fewer; and how many more."""
+    """The settings with which more cells are understood and in no column fewer; and how many more."""
     numeric = [(column, now) for column, now in zip(columns, understood, strict=True) if column.numeric]
     best: dict[str, tuple[int, str]] = {}
     for way in _OTHER_WAYS:
         ((name, value),) = way.items()
-        if location.said.get(name) == value:
+        if location.settings.get(name) == value:
             continue
-        other = replace(location, said={**location.said, **way})
+        other = replace(location, settings={**location.settings, **way})
         after = _understood(table, [column for column, _ in numeric], other)
         gains = [more - now for more, (_, now) in zip(after, numeric, strict=True)]
         if min(gains, default=0) >= 0 and sum(gains) > best.get(name, (0, ""))[0]:
@@ -195,7 +195,7 @@ def _names_of_rows(location: Location, columns: Sequence[Column], understood: in
     """Whether rows begin with their names, where more cells are understood then; and how many more."""
     gains = {}
     for choice in ("true", "false"):
-        other = replace(location, said={**location.said, "rownames": choice})
+        other = replace(location, settings={**location.settings, "rownames": choice})
         table = read_file(other, [column.name for column in columns])
         gains[choice] = sum(_understood(table, columns, other)) - understood
     best = max(gains, key=lambda choice: gains[choice])

@@ -48,7 +48,7 @@ def _nobody(sentence: str) -> None:
 def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDArray[np.float64]:
     """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
 
-    ``source``: a path, perhaps with what is said of the file (:class:`Location`), a data frame, or an array of numbers that is
+    ``source``: a path, perhaps with settings (:class:`Location`), a data frame, or an array of numbers that is
     such already. Of numbers, NaN where a cell
     is empty, holds none or one of the codes for missing; dates as days since the public day. Of levels their places, NaN where a
     cell is missing and -1 where it holds none of the declared ones. Transforms are computed. ``tell`` gets sentences for the
@@ -99,7 +99,7 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
 
 
 def read_file(location: Location, wanted: Collection[str], tell: Tell = _nobody) -> Table:
-    """The same of a file of which something is said. Raises :class:`InputError`, also for one that changes meanwhile."""
+    """The same of a file with settings. Raises :class:`InputError`, also for one that changes meanwhile."""
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
     try:

@@ -51,7 +51,7 @@ class Encoding:
         UTF-8, and a cell of it that is not is Windows-1252 (:func:`cell_text`). Raises :class:`InputError` for an encoding
         that is none.
         """
-        stated = location.said.get("encoding")
+        stated = location.settings.get("encoding")
         marked = next(((encoding, len(mark)) for mark, encoding in _MARKS if start.startswith(mark)), None)
         if stated is not None:
             name = _known(stated, location)

@@ -31,7 +31,7 @@ def read_workbook(location: Location, wanted: Collection[str], kind: str) -> Tab
     """
     location.only("a workbook", {"sheet", "skip"})
     sheets = _sheets(location, kind)
-    wanted_sheet = location.said.get("sheet")
+    wanted_sheet = location.settings.get("sheet")
     if wanted_sheet is not None:
         chosen = [rows for number, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(number))]
         if not chosen:
