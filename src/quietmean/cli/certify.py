@@ -14,11 +14,11 @@ from cyclopts import Parameter
 from quietmean.cli.console import (
     gate_sentence,
     out,
+    output_options,
     print_a_priori,
     print_assumptions,
     print_json,
     progress,
-    saying,
     warn,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
@@ -129,7 +129,7 @@ def command(
 
         if not isinstance(happened, Execution):
             raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
-        certificate_page_at(report, happened, saying.force).require_free()
+        certificate_page_at(report, happened, output_options.force).require_free()
     tables = None if table is None else _tables(table, raw, report)
     balance = _balance(report, ledger, account)
     delta = delta if delta is not None else DELTA if hints.delta is None else hints.delta
@@ -172,7 +172,7 @@ def command(
             from quietmean.report import Stated, write_certificate_report
 
             stated = replace(Stated.of_receipt(raw, execution.stem), account=balance)
-            write_certificate_report(happened, report, delta=delta, stated=stated, force=saying.force, **explained)
+            write_certificate_report(happened, report, delta=delta, stated=stated, force=output_options.force, **explained)
             if not json:
                 out.print(f"explained in {report}", markup=False)
     if tables is not None:
@@ -190,7 +190,7 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
     """
     from quietmean.studies.tables import tables_at, tables_bytes
 
-    tables_file = tables_at(table, saying.force)
+    tables_file = tables_at(table, output_options.force)
     result = raw.get("result")
     if not (isinstance(result, Mapping) and result.get("statistics")):
         raise InputError("this file has no result to make tables of: give the receipt of a study, or leave --table out")

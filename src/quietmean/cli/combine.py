@@ -13,10 +13,10 @@ from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
     choice_document,
     out,
+    output_options,
     print_json,
     print_privacy,
     printable,
-    saying,
     warn,
 )
 from quietmean.cli.pages import Pages
@@ -76,7 +76,7 @@ def command(
     belongs = {"study": plan.context, "session": sealed.digest, "names": names}
     pages = Pages.beside(path)
     beside = path.name.removesuffix(".json").removesuffix(".receipt")
-    result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=saying.force)
+    result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=output_options.force)
     outputs = [receipt_at(path, belongs), result, *pages.outputs(belongs)]
     require_apart(outputs)
     for planned in outputs:

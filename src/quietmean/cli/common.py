@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from quietmean.cli.console import saying
+from quietmean.cli.console import output_options
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 
@@ -53,7 +53,11 @@ class Common:
         """While the command runs. Raises :class:`InputError` if the log cannot be written."""
         handler = None if self.log is None else _opened(self.log)
         logger = logging.getLogger(_LOGGER)
-        saying.quiet, saying.force, saying.log = self.quiet, self.force, None if handler is None else logger
+        output_options.quiet, output_options.force, output_options.log = (
+            self.quiet,
+            self.force,
+            None if handler is None else logger,
+        )
         if handler is not None:
             logger.propagate = False
             logger.setLevel(logging.INFO)
@@ -61,7 +65,7 @@ class Common:
         try:
             yield
         finally:
-            saying.quiet, saying.force, saying.log = False, False, None
+            output_options.quiet, output_options.force, output_options.log = False, False, None
             if handler is not None:
                 logger.removeHandler(handler)
                 handler.close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Saying:
+class OutputOptions:
     """What is written to standard error: ``quiet``, errors only; ``log``, where all but what is private is written, too.
 
     ``json``: an error is a document on standard output as well. ``force``: files of the same kind may be replaced.
@@ -38,7 +38,7 @@ class Saying:
     log: logging.Logger | None = None
 
 
-saying = Saying()
+output_options = OutputOptions()
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -61,12 +61,12 @@ def warn(message: str) -> None:
 
 def note(message: str, level: int = logging.INFO) -> None:
     """One line in the log, if there is one."""
-    if saying.log is not None:
-        saying.log.log(level, "%s", printable(message))
+    if output_options.log is not None:
+        output_options.log.log(level, "%s", printable(message))
 
 
 def _say(message: str) -> None:
-    if not saying.quiet:
+    if not output_options.quiet:
         err.print(f"quietmean: {printable(message)}", markup=False)
 
 
@@ -86,7 +86,7 @@ def tell_notes(notes: Sequence[str]) -> None:
 
 def fail(message: str, code: int) -> None:
     """One line on standard error, with --json also a document on standard output, then the end."""
-    if saying.json:
+    if output_options.json:
         print_json({"error": printable(message), "exit": code})
         sys.stdout.flush()
     note(message, logging.ERROR)
@@ -121,7 +121,7 @@ def show_log(name: str) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Progress]:
-    if not err.is_terminal or saying.quiet:
+    if not err.is_terminal or output_options.quiet:
         yield Progress(None)
         return
     with err.status(text) as status:
@@ -139,7 +139,7 @@ def output(path: Path, what: str, option: str = "--out", **more: Any) -> Output:
 
     Raises :class:`InputError` where it could not be written. ``more``: the fields of :class:`Output`.
     """
-    output_file = Output(path, what, option, force=saying.force, **more)
+    output_file = Output(path, what, option, force=output_options.force, **more)
     output_file.require_free()
     return output_file
 

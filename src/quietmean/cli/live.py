@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, note, printable, saying, show_log, tell_notes, tell_owner, warn
+from quietmean.cli.console import err, note, output_options, printable, show_log, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.output import Output, json_object
@@ -135,9 +135,9 @@ def display(events: bool | Path) -> Iterator[NodeDisplay]:
     else:
         show_log(_LOGGER)
     with _stream(events) as stream:
-        visible = err.is_terminal and not to_stderr and not saying.quiet
+        visible = err.is_terminal and not to_stderr and not output_options.quiet
         live = Live(console=err, auto_refresh=False, transient=True) if visible else None
-        shown = NodeDisplay(live, lines=live is None and not to_stderr and not saying.quiet, stream=stream)
+        shown = NodeDisplay(live, lines=live is None and not to_stderr and not output_options.quiet, stream=stream)
         try:
             if live is None:
                 yield shown

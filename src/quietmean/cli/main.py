@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError
 import quietmean
 from quietmean.cli.columns import attach
 from quietmean.cli.common import Common
-from quietmean.cli.console import fail, saying, warn
+from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import refuse_fractions, sentence_of
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     hide_error_texts()
-    saying.json = "--json" in given
+    output_options.json = "--json" in given
     with _terminated_like_interrupted():
         try:
             common, tokens = Common.taken(given)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from quietmean.cli.console import out, saying, warn
+from quietmean.cli.console import out, output_options, warn
 from quietmean.core.extras import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
@@ -39,7 +39,7 @@ class Pages:
         from quietmean.report import officer_page_at, report_at
 
         whose = study_and_party(origin)
-        return [report_at(self.report, whose, saying.force), officer_page_at(self.privacy, whose, saying.force)]
+        return [report_at(self.report, whose, output_options.force), officer_page_at(self.privacy, whose, output_options.force)]
 
     def to_json(self) -> dict[str, str | None]:
         """The pages' entries in a result, which is printed before they are made; null without the extra for pages."""
@@ -90,7 +90,7 @@ def write_report(
 
     stamps = Stamps.of_origin(origin)
     report = StudyReport.of_outcome(title, outcome, names, receipt=receipt.name, stamps=stamps, **more)
-    write_study_report(report, path, saying.force)
+    write_study_report(report, path, output_options.force)
 
 
 def write_privacy_page(
@@ -108,4 +108,6 @@ def write_privacy_page(
 
     stated = replace(Stated.of_receipt(outcome.receipt(origin), title), names=names, account=account)
     commands = [f"quietmean certify {receipt.name}"]
-    write_officer_page(OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, saying.force)
+    write_officer_page(
+        OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, output_options.force
+    )

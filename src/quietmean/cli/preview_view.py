@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quietmean.cli.console import err, out, printable, saying
+from quietmean.cli.console import err, out, output_options, printable
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def show_before_yes(data: Path, columns: Columns) -> None:
     """What a study finds in the data, where a person sits before the screen: what goes to a file or a log has no cell in it."""
     from quietmean.studies.data import Preview
 
-    if not (out.is_terminal and err.is_terminal) or saying.quiet or saying.json:
+    if not (out.is_terminal and err.is_terminal) or output_options.quiet or output_options.json:
         return
     try:
         preview = Preview.of(data, columns)

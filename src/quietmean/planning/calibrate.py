@@ -95,7 +95,7 @@ def calibrate(
     """
     calibration = CalibrationMethod(require_known("calibration", calibration, CalibrationMethod))
     protocol.refuse_levels()
-    protocol.require_heard(target.eavesdropping)
+    protocol.require_promise_if_read(target.eavesdropping)
     if trials is not None and protocol.gated:
         require_foreseen(target)
     if target.nats is not None and not (isinstance(protocol, SelfCalibrating) and protocol.keeps_nats):

@@ -100,7 +100,7 @@ class Plan:
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and not self.protocol.gated:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
-        self.protocol.require_heard(self.target.eavesdropping)
+        self.protocol.require_promise_if_read(self.target.eavesdropping)
         if self.gated:
             require_foreseen(self.target)
         if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.takes_private_counts:

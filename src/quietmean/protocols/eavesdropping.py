@@ -73,30 +73,30 @@ def eavesdropping_text(eavesdropping: Eavesdropping) -> str:
 
 
 class CanBeOverheard:
-    """What a protocol says of eavesdroppers.
+    """What a protocol promises against eavesdroppers.
 
     ``counts_intercepted``: plans and certificates count messages that are read, and what is promised a priori holds whichever
-    these are. Where not, ``unheard`` says why nothing is promised, one clause.
+    these are. Where not, ``unpromised_if_read`` says why nothing is promised, one clause.
     """
 
     name: ClassVar[str]
     counts_intercepted: ClassVar[bool] = False
-    unheard: ClassVar[str] = "what its messages would tell is not known"
+    unpromised_if_read: ClassVar[str] = "what its messages would tell is not known"
 
-    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         """Why such an eavesdropper learns nothing that does not count as known to everybody already, one clause; None if it may.
 
-        Of a complete value.
+        The protocol must be complete.
         """
         return None
 
-    def require_heard(self, eavesdropping: Eavesdropping | None) -> None:
+    def require_promise_if_read(self, eavesdropping: Eavesdropping | None) -> None:
         """Raises :class:`InputError` for a target with an eavesdropper against whom nothing is promised."""
-        if eavesdropping is None or self.counts_intercepted or self.heard_anyway(eavesdropping) is not None:
+        if eavesdropping is None or self.counts_intercepted or self.public_anyway(eavesdropping) is not None:
             return
         raise InputError(
-            f"protocol {self.name} promises nothing where {eavesdropping_text(eavesdropping)}: {self.unheard}; name inca, or "
-            "leave eavesdropping out"
+            f"protocol {self.name} promises nothing where {eavesdropping_text(eavesdropping)}: {self.unpromised_if_read}; "
+            "name inca, or leave eavesdropping out"
         )
 
     def whichever_are_read(self, promised: APriori, eavesdropping: Eavesdropping | None) -> APriori:
@@ -124,7 +124,7 @@ class Interception:
         The draw is of rounds and parties alone: neither the schedule nor what happens has a part in it. A larger chance reads all
         that a smaller one does.
         """
-        if eavesdropping is None or protocol.heard_anyway(eavesdropping) is not None:
+        if eavesdropping is None or protocol.public_anyway(eavesdropping) is not None:
             return None
         if isinstance(eavesdropping, str):
             return cls.after_first(schedule)

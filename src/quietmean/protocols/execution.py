@@ -90,7 +90,7 @@ class Execution:
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
             raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
         if self.interception is not None:
-            self.protocol.require_heard(self.interception.eavesdropping)
+            self.protocol.require_promise_if_read(self.interception.eavesdropping)
 
     def __repr__(self) -> str:
         left = self.parties - int(self.trace.finished.sum())

@@ -32,7 +32,7 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
-    unheard = "values are sent to the curator as they are"
+    unpromised_if_read = "values are sent to the curator as they are"
     sources = (literature.CENTRAL,)
     keeps_target = True
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"

@@ -59,7 +59,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     refuses_messages = True
     batchable = False
     keeps_nats = True
-    unheard = f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with"
+    unpromised_if_read = f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with"
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
@@ -182,7 +182,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def content_limit(self, parties: int, dimension: int) -> int:
         return 0 if self.quantisation is None else packed_size(self.quantisation.bits, dimension)
 
-    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         overheard = eavesdropping == ALL_AFTER_FIRST
         return "every message after the first round counts as overheard by everybody" if overheard else None
 

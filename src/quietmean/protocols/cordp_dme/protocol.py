@@ -54,7 +54,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     keeps_target = True
     summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
     server = Server.NONE
-    unheard = "its messages go to a collector, and what each alone would tell is not planned for"
+    unpromised_if_read = "its messages go to a collector, and what each alone would tell is not planned for"
     rounds = 1
 
     def check_parties(self, parties: int) -> None:
@@ -178,7 +178,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
         return kept**2 * noise + ((1 - kept) * self.radius) ** 2
 
-    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         return ALL_PUBLISHED if self.aggregator is None else None
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

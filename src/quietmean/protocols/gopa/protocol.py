@@ -78,7 +78,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is asked "
         "for, if it says truly who published"
     )
-    unheard = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
+    unpromised_if_read = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
 
     @property
     def rounds(self) -> int:
@@ -92,7 +92,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     def promises(self) -> bool:
         return self.aggregator is None
 
-    def heard_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         return _PUBLISHED if self.aggregator is None else None
 
     @property

@@ -44,7 +44,7 @@ class Gossip(Mechanism):
     sources = (literature.GOSSIP,)
     guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
-    unheard = "it has no privacy"
+    unpromised_if_read = "it has no privacy"
     reveals = "every party's value to the parties that it sends to"
     transfers_mass = True
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"

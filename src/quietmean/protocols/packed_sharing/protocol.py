@@ -61,7 +61,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         "whether and when parties deal, leave or are late does not depend on values or noise"
     )
     linear = False
-    unheard = "its claim takes for granted that nobody reads shares, which would add up to values"
+    unpromised_if_read = "its claim takes for granted that nobody reads shares, which would add up to values"
     releases_are_public = False
     refuses_messages = True
     sends_to_all = True

@@ -59,7 +59,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         "assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
     )
     linear = False
-    unheard = "its claim takes for granted that nobody reads shares of keys"
+    unpromised_if_read = "its claim takes for granted that nobody reads shares of keys"
     hides_counts = False
     rounds = ROUNDS
 

@@ -44,7 +44,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         "collude learn the sum over each group of others that stay connected without them, and nothing else"
     )
     linear = False
-    unheard = "it has no privacy"
+    unpromised_if_read = "it has no privacy"
     releases_are_public = False
     batchable = False
     tolerates_dropouts = False

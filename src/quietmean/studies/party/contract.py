@@ -333,7 +333,7 @@ class Contract:
         asked = self.plan.target.eavesdropping
         if asked is None:
             return ""
-        anyway = self.plan.protocol.heard_anyway(asked)
+        anyway = self.plan.protocol.public_anyway(asked)
         if anyway is not None:
             return f"; {eavesdropping_text(asked)}, which tells nothing more: {anyway}"
         if not is_random(asked):
