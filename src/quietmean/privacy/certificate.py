@@ -193,7 +193,7 @@ class Certificate(Tabular):
         return self.terms.deltas(self.mu_upper, epsilon)
 
     def nats(self, prior_sd: float) -> Array:
-        """What the view tells of each honest party's value, in nats per coordinate, (n_H,): mutual information, at most.
+        """What the view reveals about each honest party's value, in nats per coordinate, (n_H,): mutual information, at most.
 
         For independent normal values of standard deviation ``prior_sd``: an average over values and no differential privacy.
         Raises :class:`InputError` where no bound is known.

@@ -202,7 +202,7 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
 
 
 def most_tried(solver: CoalitionSolver, size: int) -> int:
-    """How many coalitions of ``size`` are tried one by one where nobody says otherwise: as many as take seconds."""
+    """How many coalitions of ``size`` are tried one by one by default: as many as take seconds."""
     return max(_LEAST_TRIED, int(_EFFORT / solver.effort(size)))
 
 

@@ -131,7 +131,7 @@ class RealArithmetic(LossConversion):
 
 
 class WithoutNoise(LossConversion):
-    """Nothing is hidden by noise: whoever's value is in what is seen pays an infinite epsilon."""
+    """Nothing is hidden by noise: a party whose value is in what a coalition sees has an infinite epsilon."""
 
     def __init__(self, reveals: str) -> None:
         """``reveals``: what of whom, one clause."""

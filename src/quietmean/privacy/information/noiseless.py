@@ -21,7 +21,7 @@ _LARGEST = 50_000_000
 
 
 def noiseless_information(transcript: Transcript, adversary: Adversary) -> InformationMatrix:
-    """All combinations of honest values in what is seen are disclosed, and nothing else is told.
+    """All combinations of honest values in what is seen are disclosed, and nothing else is.
 
     An upper bound where that is more than fits into memory, and where a value is in what is seen with too small a weight to say
     in which combination: then it counts as disclosed itself. Raises :class:`InputError` for an adversary with a party or a
