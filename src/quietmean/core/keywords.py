@@ -34,11 +34,11 @@ def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Give
 
 def _names(function: Callable[..., object]) -> list[str]:
     """The names of all parameters; those of a typed ``**options: Unpack[...]`` one by one."""
-    found = []
+    names = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             (keywords,) = get_args(get_type_hints(function)[name])
-            found += list(keywords.__annotations__)
+            names += list(keywords.__annotations__)
         else:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
