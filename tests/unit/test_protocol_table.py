@@ -88,3 +88,19 @@ def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: Mod
 def test_a_page_names_the_authors_of_its_protocol(tool: ModuleType, page: str, name: str) -> None:
     text = " ".join((tool.PAGE.parent / page).read_text().split())
     assert registry()[name].sources[0].short in text
+
+
+def test_the_glossary_says_of_every_protocol_what_it_protects_against() -> None:
+    rows = [
+        line.split("|")
+        for line in (TOOL.parent.parent / "docs" / "glossary.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    against = {name.strip(" `"): row[2] for row in rows for name in row[1].split(",")}
+    assert against.keys() == registry().keys()
+    for name, kind in registry().items():
+        assert ("no privacy" in against[name] or "no differential privacy" in against[name]) == (not kind.private), name
+        assert ("computational" in against[name]) == ("computationally" in kind.guarantee), name
+        # Only what a guarantee says of parties that do anything.
+        if "does anything" in kind.guarantee:
+            assert "malicious" in against[name], name
