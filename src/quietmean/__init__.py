@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
     from quietmean.api.joining import ajoin, contract, join
-    from quietmean.api.sessions import session
+    from quietmean.api.sessions import joined, session
     from quietmean.api.sites import Site
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
@@ -76,6 +76,7 @@ __all__ = [
     "certify",
     "contract",
     "join",
+    "joined",
     "node",
     "plan",
     "rank",
@@ -111,6 +112,7 @@ _PLACES = {
     "certify": "api",
     "contract": "api.joining",
     "join": "api.joining",
+    "joined": "api.sessions",
     "node": "api",
     "plan": "api",
     "rank": "planning.candidates",

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import public_key_bytes
 from quietmean.node.net.roster import Address
 
 
 def write_roster(folder: Path, places: Mapping[str, Address]) -> Roster:
-    """A fresh key NAME.key for each name in ``folder``, and its roster.toml. ``places``: where each is reached."""
+    """A fresh key NAME.key for each name in ``folder``, and its roster.toml. ``places``: where each is reached.
+
+    The order of names is that of their keys, by which a seal numbers the parties.
+    """
     entries = []
-    for name, address in places.items():
-        identity = Identity.generate()
+    identities = sorted((Identity.generate() for _ in places), key=lambda identity: public_key_bytes(identity.public_key))
+    for identity, (name, address) in zip(identities, places.items(), strict=True):
         identity.save(folder / f"{name}.key")
         entries.append(RosterEntry(name, address, identity.public_key))
     roster = Roster(tuple(entries))

@@ -27,8 +27,13 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
-from quietmean.node import Roster, RosterEntry
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import format_address
 from quietmean.studies.audit import AuditLog, Event, verify
+from quietmean.studies.invitation import Invitation
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.study_keys import StudyKeys, keys_path
 from support.relays import RelayProcess
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
@@ -55,15 +60,44 @@ def consortium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Call
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
 
 
+@pytest.fixture(params=["by roster", "sealed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each party has session and roster of its own, or all have one file that a convener sealed."""
+    found: str = request.param
+    monkeypatch.setitem(globals(), "SEALS", found == "sealed")
+    return found
+
+
+SEALS = False
+
+
+def sealed(terms: dict[str, Any]) -> Path:
+    """The session as north sealed it, with all parties of the roster."""
+    path = Path("averaging.sealed")
+    if not path.exists():
+        keys = {name: Identity.load(Path(f"{name}.key")) for name in NAMES}
+        invitation = Invitation.make(SessionStudy.parse(terms), keys["north"])
+        entries = [
+            StudyKeys.make(keys_path(Path(f"{name}.key"), invitation.digest), invitation, keys[name], name, place).entry
+            for name, place in ((entry.name, format_address(entry.address)) for entry in Roster.load(Path("roster.toml")).entries)
+        ]
+        path.write_bytes(Sealed.make(invitation, entries, keys["north"]).signed.to_file())
+    assert Sealed.load(path).asked == SessionStudy.parse(terms).sealable()
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is made in.*")
+        warnings.filterwarnings("ignore", message="nobody compared the words.*")
         yield
 
 
 def part(name: str, terms: dict[str, Any] = TERMS, **more: Any) -> qm.session:
-    return qm.session(terms, "roster.toml", f"{name}.key", **{"account": name, "yes": True, **more})
+    agreed: Any = (sealed(terms), None) if SEALS else (terms, "roster.toml")
+    asked, roster = agreed
+    return qm.session(asked, roster, f"{name}.key", **{"account": name, "yes": True, **more})
 
 
 def account(name: str) -> Account:
@@ -80,7 +114,7 @@ def files(name: str) -> set[str]:
     return {path.name for path in Path().glob(f"averaging-{name}.store*")}
 
 
-def test_ten_lines_of_user_code_for_all_rounds() -> None:
+def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
     """Means of all rounds, one charge, one receipt, fresh noise each round."""
     sizes: list[int] = []
 
@@ -114,6 +148,7 @@ def test_ten_lines_of_user_code_for_all_rounds() -> None:
         assert document["rounds"] == {"agreed": 4, "begun": 4, "with_mean": 4, "counted": dict.fromkeys(NAMES, 4)}
         assert document["certificate"]["epsilon"] == contract.epsilon_a_priori <= 20.0
         assert document["origin"]["approval"]["contract"] == contract.digest
+        assert ("sealed" in document["origin"]["approval"]) == (way == "sealed")
         own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
 
@@ -158,7 +193,7 @@ async def interrupt(running: qm.session) -> None:
     await running.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
 
 
-def test_different_members_are_away_in_different_rounds() -> None:
+def test_different_members_are_away_in_different_rounds(way: str) -> None:
     async def story() -> None:
         running = {name: part(name, UNSTEADY) for name in NAMES}
         opened = await asyncio.gather(*(one.__aenter__() for one in running.values()))
@@ -199,19 +234,20 @@ def test_different_members_are_away_in_different_rounds() -> None:
 PROGRAM = """
 import sys, json, warnings, numpy as np, quietmean as qm
 warnings.simplefilter("ignore")
-terms, name = json.loads(sys.argv[1]), sys.argv[2]
-with qm.session(terms, "roster.toml", f"{name}.key", account=name, yes=True) as rounds:
+terms, roster, name = json.loads(sys.argv[1]), *sys.argv[2:]
+with qm.session(terms, roster or None, f"{name}.key", account=name, yes=True) as rounds:
     while not rounds.over:
-        mean = rounds.mean(np.full(terms["dimension"], 0.1))
+        mean = rounds.mean(np.full(rounds.contract.study.dimension, 0.1))
         print(json.dumps([mean.round, mean.counted, mean.missed]), flush=True)
 """
 
 
 def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
     """A process of its own for one party."""
-    command = [sys.executable, "-c", PROGRAM, json.dumps(terms), name]
+    agreed = (json.dumps(str(sealed(terms))), "") if SEALS else (json.dumps(terms), "roster.toml")
+    command = [sys.executable, "-c", PROGRAM, *agreed, name]
     environment = os.environ | {"PYTHONPATH": str(Path(qm.__file__).parents[1])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 # So long as a party takes to start again, the others wait in its absence for each other.
@@ -219,7 +255,7 @@ PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_party_that_is_killed_comes_back_in_a_later_round(by: signal.Signals) -> None:
+def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal.Signals) -> None:
     killed = start("east", PATIENT)
     again: list[subprocess.Popen[str]] = []
     dead: list[str] = []
@@ -277,7 +313,7 @@ def _is_there(dead: list[str]) -> bool:
     return started not in dead and (east["last_heard"] or "") > started
 
 
-def test_by_way_of_a_relay_that_is_started_again(free_ports: Callable[[int], list[int]]) -> None:
+def test_by_way_of_a_relay_that_is_started_again(way: str, free_ports: Callable[[int], list[int]]) -> None:
     with RelayProcess(free_ports(1)[0]) as relay:
         roster = Roster.load(Path("roster.toml"))
         entries = [RosterEntry(entry.name, relay.address, entry.public_key) for entry in roster.entries]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,12 +23,15 @@ from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import Identity
 from quietmean.sessions.agreed import SessionContract
-from quietmean.sessions.joined import JoinedSession, Ready, SessionFiles, SessionPreparation, give_up
+from quietmean.sessions.files import SessionFiles
+from quietmean.sessions.joined import JoinedSession, Ready, SessionPreparation, give_up
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.session_study import SessionStudy
 
 Result = TypeVar("Result")
 Kind = type[BaseException] | None
+# The rounds of the session in which a program runs.
+_JOINED: list[Rounds] = []
 
 
 class _Loop:
@@ -184,6 +189,50 @@ class Opened:
                 await asyncio.wrap_future(loop.start(joined.__aexit__(kind, error, trace)))
             finally:
                 await asyncio.to_thread(loop.close)
+
+
+class PartOf(Opened):
+    """The part of a party that has said yes and paid: ``ready``."""
+
+    def __init__(self, ready: Ready) -> None:
+        super().__init__()
+        self._prepared = ready
+
+    @property
+    def _ready(self) -> Ready:
+        return self._prepared
+
+    def run(self, program: Path) -> Rounds:
+        """Run a program as Python would, in which :func:`joined` has the rounds. Its normal end is the end of this party's part.
+
+        Raises what it raises; after that the part can be continued.
+        """
+        before = sys.argv[:], sys.path[:]
+        with self as rounds:
+            sys.argv, sys.path = [str(program)], [str(program.absolute().parent), *sys.path]
+            _JOINED.append(rounds)
+            try:
+                runpy.run_path(str(program), run_name="__main__")
+            except SystemExit as error:
+                # As a program that has done its work ends, too.
+                if error.code not in (None, 0):
+                    raise
+            finally:
+                _JOINED.remove(rounds)
+                sys.argv, sys.path = before
+        return rounds
+
+
+def joined() -> Rounds:
+    """The rounds of the session that ``quietmean join SESSION --program FILE`` runs this program in.
+
+    Raises :class:`InputError` where it runs by itself.
+    """
+    if not _JOINED:
+        raise InputError(
+            "this program is in no session: run it by quietmean join SESSION --program FILE, or take part with qm.session(...)"
+        )
+    return _JOINED[-1]
 
 
 class session(Opened):  # noqa: N801 - it is called, like qm.join

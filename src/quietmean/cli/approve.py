@@ -33,7 +33,7 @@ def command(
     Parameters
     ----------
     study
-        The sealed study, or a study file.
+        The sealed study or session, or a study file or session file.
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     party

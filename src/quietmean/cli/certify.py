@@ -27,6 +27,7 @@ from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
+from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
@@ -75,7 +76,7 @@ def command(
     Parameters
     ----------
     execution
-        Execution file or receipt (JSON).
+        Execution file or receipt (JSON); of a session the receipt of all its rounds.
     corrupt
         Parties that collude, such as 0,4,7; an empty text for none.
     observed
@@ -121,6 +122,12 @@ def command(
     if seed is not None and observe_fraction is None:
         raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
     raw = read_json(execution)
+    if raw.get("format") == SESSION_RECEIPT:
+        several: dict[str, object] = {"corrupt": corrupt, "observed": observed, "observe-fraction": observe_fraction}
+        several |= {"colluding": colluding, "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}
+        several |= {"report": report, "table": table}
+        _certify_session(raw, delta, several, json)
+        return
     hints = Hints.of(raw)
     happened = read_execution(raw)
     if report is not None:
@@ -181,6 +188,24 @@ def command(
             tables_file.write(content)
             if not json:
                 out.print(f"tables in {table}", markup=False)
+
+
+def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mapping[str, object], json: bool) -> None:
+    """Of the receipt of a session: what its rounds cost together, whatever happened in them."""
+    from quietmean.sessions.receipt import certified
+
+    if given := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"--{given[0]} is for one execution, and this is the receipt of a session of many: leave it out")
+    with progress("adding up the rounds"):
+        document = certified(raw, delta)
+    if json:
+        print_json(document)
+        return
+    rounds = document["rounds"]
+    spent = f"epsilon {epsilon_text(document['epsilon'])} at delta {document['delta']:g}"
+    out.print(f"session {document['session']!r}: {rounds['begun']} of {rounds['agreed']} rounds began", markup=False)
+    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened", markup=False)
+    out.print(f"against {document['adversary']}; {document['enforced_by']}", markup=False)
 
 
 def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:

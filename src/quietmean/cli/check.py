@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
+from quietmean.cli.help_texts import EXAMPLES
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
@@ -18,7 +19,8 @@ from quietmean.core.site_options import PaymentOptions, SiteOptions
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings
     from quietmean.node.preflight import CheckSession
-    from quietmean.studies.party import Contract, Files, Payer, Policy
+    from quietmean.sessions.agreed import SessionContract
+    from quietmean.studies.party import Asked, Contract, Files, PartyFiles, Payer, Policy
 
 _SHORT = 12
 # The digits of a contract that join accepts as a yes.
@@ -28,7 +30,7 @@ _ACCEPTED = 32
 def command(
     study: Path,
     *,
-    data: Path,
+    data: Path | None = None,
     roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
@@ -37,6 +39,7 @@ def command(
     wait: float = 30.0,
     listen: str | None = None,
     listen_through: Path | None = None,
+    records: int | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -50,11 +53,12 @@ def command(
     Parameters
     ----------
     study
-        The sealed study, or a study file that all parties agreed on.
+        The sealed study or session, or a study file or session file that all parties agreed on.
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     data
         This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
+        Of a session there are none.
     key
         This party's private key, from quietmean keygen.
     plan
@@ -67,6 +71,8 @@ def command(
         HOST:PORT to listen on here, where it is not the address in the roster, as for join.
     listen_through
         The runtime folder of quietmean port, where several studies of this site share one port, as for join.
+    records
+        Of a session that protects records: how many this party has, as for join.
     no_privacy
         Agree to a study whose protocol protects nothing, as join asks for it.
     json
@@ -77,24 +83,32 @@ def command(
 
     from quietmean.cli.identity import load_identity
     from quietmean.node.preflight import Agreed, CheckSession, package_version
+    from quietmean.sessions.files import SessionFiles, contract_of, load_files
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Contract, Files, Policy, payer_for
 
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
-    files = Files.load(study, roster, key, load_identity, store)
+    files = load_files(study, roster, key, load_identity, store)
+    data = _data_of(files, data, records, paying)
     rules = Policy.load(paying.policy)
-    payer = payer_for(rules, files.study.unit, account_name(data), paying, warn)
+    payer = payer_for(rules, files.asked.unit, "" if data is None else account_name(data), paying, warn)
     with progress("calibrating the noise"):
-        choice = files.plan(plan, no_privacy)
-    shared = choice.plan
-    contract = Contract.of(files, choice)
-    # No connection at all: a roster may list hosts that a stranger chose.
+        contract = contract_of(files, plan, no_privacy)
+    shared = contract.plan
+    # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
-    show_before_yes(data, files.workload.columns)
-    findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]
+    findings = [_policy(rules, contract)]
+    if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
+        show_before_yes(data, files.workload.columns)
+        findings += _look(files, contract, data, files.store(store), payer, rules)
+        members = files.roster
+    elif isinstance(files, SessionFiles):
+        settings = files.settings(SiteOptions(store=store), records)
+        findings += _look_at_session(files.contract, settings, payer)
+        members = settings.roster
     with watching(files.roster) as report:
-        session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
+        session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
             findings.append(_listen(files, session, listen, listen_through))
             for finding in findings:
@@ -103,7 +117,7 @@ def command(
             asyncio.run(session.run(wait))
     passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
     if json:
-        about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": files.roster.digest}
+        about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": members.digest}
         print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session)})
     else:
         show(files.roster, findings, session)
@@ -111,7 +125,44 @@ def command(
         raise SystemExit(3 if passed else 2)
 
 
-def _policy(rules: Policy, contract: Contract) -> Finding:
+def _data_of(files: PartyFiles, data: Path | None, records: int | None, paying: PaymentOptions) -> Path | None:
+    """What was given of a study's data; None for a session. Raises :class:`InputError` for what belongs to the other kind."""
+    from quietmean.sessions.files import SessionFiles
+
+    if not isinstance(files, SessionFiles):
+        if data is None:
+            raise InputError(f"check needs --data: write for example quietmean {EXAMPLES['check']}")
+        if records is not None:
+            raise InputError("--records is for a session, and this is a study of statistics: leave it out")
+    elif data is not None:
+        raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
+    elif paying.account is None and not paying.no_ledger:
+        raise InputError("a session does not say which data set it is of: give --account, or --no-ledger")
+    return data
+
+
+def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: Payer | None) -> list[Finding]:
+    """What can be found out without the others."""
+    plan, parties, rounds = contract.plan, len(contract.parties), contract.study.rounds
+    findings = [
+        Finding("session", True, f"plan {plan.digest[:_SHORT]}: {rounds} rounds of {plan.protocol.name} for {parties} parties")
+    ]
+    try:
+        findings.append(Finding("store", True, _store_text(settings)))
+    except InputError as error:
+        return [*findings, Finding("store", False, str(error))]
+    if payer is not None:
+        try:
+            text = payer.new_account(plan, contract.charge)
+            if text is None:
+                text = f"all rounds fit; before them, {balance_text(payer.check(contract.name, settings, contract.charge))}"
+            findings.append(Finding("ledger", True, text))
+        except InputError as error:
+            findings.append(Finding("ledger", False, str(error)))
+    return findings
+
+
+def _policy(rules: Policy, contract: Asked) -> Finding:
     return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
@@ -168,7 +219,7 @@ def _store_text(settings: NodeSettings) -> str:
     return f"{store} will be new"
 
 
-def _listen(files: Files, session: CheckSession, listen: str | None, through: Path | None) -> Finding:
+def _listen(files: PartyFiles, session: CheckSession, listen: str | None, through: Path | None) -> Finding:
     from quietmean.node.net import format_address, listening_place
 
     address = listening_place(listen, through) or files.roster.entries[files.party].address

@@ -22,14 +22,15 @@ def command(
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Show what a study asks, from whom it protects, what it costs at most and takes for granted; and the digest for --accept.
+    """Show what a study or a session asks, from whom it protects, what it costs at most and takes for granted; and the digest for
+    --accept.
 
     Nothing is sent and no data are read. Exit code 2, with all rules that are broken, if this site's policy refuses the study.
 
     Parameters
     ----------
     study
-        The sealed study, or a study file.
+        The sealed study or session, or a study file or session file.
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     key
@@ -47,13 +48,13 @@ def command(
     """
     from quietmean.cli.asking import show_contract
     from quietmean.cli.identity import load_identity
-    from quietmean.studies.party import Contract, Files, Policy
+    from quietmean.sessions.files import contract_of, load_files
+    from quietmean.studies.party import Policy
 
     rules = Policy.load(policy)
-    files = Files.load(study, roster, key, load_identity, store)
+    files = load_files(study, roster, key, load_identity, store)
     with progress("calibrating the noise"):
-        choice = files.plan(plan, no_privacy)
-    contract = Contract.of(files, choice)
+        contract = contract_of(files, plan, no_privacy)
     broken = rules.broken(contract)
     if json:
         print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
+from quietmean.cli import join_session
 from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
     choice_document,
@@ -18,11 +19,13 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
+from quietmean.cli.help_texts import EXAMPLES
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.pages import Pages
+from quietmean.core.errors import InputError
 from quietmean.core.output import Output, has_fields
-from quietmean.core.site_options import SiteOptions
+from quietmean.core.site_options import SessionOptions, SiteOptions
 
 if TYPE_CHECKING:
     from quietmean.studies.outcome import StudyOutcome
@@ -47,27 +50,30 @@ Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*", negative="")]
 def command(
     study: Path,
     *,
-    data: Path,
+    data: Path | None = None,
     roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
+    session: Annotated[SessionOptions, Parameter(name="*", negative="")] = SessionOptions(),  # noqa: B008
     events: Annotated[bool | Path, Parameter(negative="")] = False,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Take part in a study as one party. After a crash the same command continues where it stopped.
+    """Take part in a study, or in a session, as one party. After a crash the same command continues where it stopped.
 
-    After the end it shows the same result again, from the store, without the others.
+    After the end it shows the same result again, from the store, without the others. In a session, many means of vectors under
+    one budget, --program makes this party's vectors.
 
     Parameters
     ----------
     study
-        The sealed study, or a study file that all parties agreed on.
+        The sealed study or session, or a study file or session file that all parties agreed on.
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     data
-        This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
+        This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine. Of a
+        session there are none: its program reads what it needs.
     key
         This party's private key, from quietmean keygen.
     plan
@@ -85,20 +91,29 @@ def command(
     from quietmean.cli.identity import load_identity
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
+    from quietmean.sessions.files import SessionFiles, load_files
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Files, Person, Preparation, Show, take_part
+    from quietmean.studies.party import Person, Preparation, Show, take_part
 
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
         with shown.asking():
-            files = Files.load(study, roster, key, load_identity, site.store)
+            files = load_files(study, roster, key, load_identity, site.store)
+        if shown.stream is not None:
+            shown.stream.party = files.name
+        if isinstance(files, SessionFiles):
+            document, charged = join_session.take_part(files, site, session, data, shown)
+            shown.result({name: document[name] for name in ("rounds", "epsilon", "delta", "receipt")})
+            join_session.show(document, charged, json)
+            return
+        if data is None:
+            raise InputError(f"join needs --data: write for example quietmean {EXAMPLES['join']}")
+        _refuse_session_options(session)
         path = files.receipt(site.receipt)
         pages = Pages.beside(path)
         # Before minutes of calibration: it is no receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
-        if shown.stream is not None:
-            shown.stream.party = files.name
         show = Show(shown.report, shown.observe)
         person = Person(AtTerminal(), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
         preparation = Preparation(files, site, account_name(data), person)
@@ -128,6 +143,12 @@ def command(
     # The answer first: it is paid for, and pages only show it.
     shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
     pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
+
+
+def _refuse_session_options(options: SessionOptions) -> None:
+    """Raises :class:`InputError` for what says nothing about a study."""
+    if given := [name for name, value in vars(options).items() if value is not None]:
+        raise InputError(f"--{given[0]} is for a session, and this is a study of statistics: leave it out")
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:

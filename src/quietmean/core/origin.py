@@ -7,6 +7,9 @@ from typing import Any
 
 from quietmean.core.codec import digest
 
+# The format of the receipt of a party's part in a session.
+SESSION_RECEIPT = "quietmean-session-receipt-1"
+
 
 def study_and_party(origin: Mapping[str, Any] | None) -> str:
     """A digest of study, parties, and who of them wrote the document; empty where the origin does not say.

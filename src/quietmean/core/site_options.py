@@ -88,3 +88,23 @@ class SiteOptions(ConsentOptions):
     listen_through: Path | None = None
     folder: str | None = None
     once: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions:
+    """What only a session needs of who takes part in it.
+
+    Parameters
+    ----------
+    program
+        Of a session: the Python program that makes this party's vectors. It has the rounds by qm.joined(), and its end is the
+        end of this party's part (docs/how-to/session.md).
+    records
+        Of a session that protects records: how many this party has in every round, which is public.
+    most
+        Of a session: take part in so many rounds and pay for no more.
+    """
+
+    program: Path | None = None
+    records: int | None = None
+    most: int | None = None

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quietmean.core.assumptions import assumptions_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.output import Output, json_object
+from quietmean.core.output import Output
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import NodeSettings, Roster, RoundEnd, Series, Standing
-from quietmean.node.monitor import status_at, status_path
-from quietmean.node.net import Seal, listening_place
-from quietmean.node.preflight import package_version
+from quietmean.node import NodeSettings, RoundEnd, Series, Standing
+from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
-from quietmean.privacy import Charge
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
+from quietmean.sessions.files import SessionFiles
+from quietmean.sessions.receipt import receipt_at, receipt_of
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.any_study import AnyStudy, require_session
 from quietmean.studies.audit import Auditor, Event
-from quietmean.studies.party import ChargedStudy, PartyFiles, PartyPreparation, Person, ended, require_places
-
-FORMAT = "quietmean-session-receipt-1"
+from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, require_places
 
 
 @dataclass(frozen=True)
@@ -48,47 +40,6 @@ class Ready:
     auditor: Auditor
     receipt: Output
     files: SessionFiles
-
-
-class SessionFiles(PartyFiles):
-    """Session, roster and key of one party."""
-
-    @classmethod
-    def _require(cls, asked: AnyStudy) -> None:
-        require_session(asked)
-
-    @cached_property
-    def contract(self) -> SessionContract:
-        """What this party says yes to."""
-        return SessionContract.for_party(self.name, self.sealed or (self.asked, self.roster))
-
-    def settings(self, options: SiteOptions, records: int | None) -> NodeSettings:
-        """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected.
-
-        Raises :class:`InputError` where they are not, and without any where they are.
-        """
-        contract, study, store = self.contract, self.contract.study, self.store(options.store)
-        if study.unit == PrivacyUnit.RECORD:
-            if records is None or records < 1:
-                raise InputError("this session protects records: give records, how many this party has in every round")
-        elif records is not None:
-            raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
-        # With the digest of all that was agreed on in every label.
-        seal = Seal(contract.digest, tuple(range(len(self.roster))))
-        return NodeSettings(
-            identity=self.identity,
-            roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),
-            plan=contract.plan,
-            value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
-            store=store,
-            round_timeout=study.round_timeout,
-            start_timeout=study.start_timeout,
-            # A party whose process has ended comes back in a later round.
-            gone_timeout=study.round_timeout / 10,
-            status=status_path(store),
-            listen=listening_place(options.listen, options.listen_through),
-            links=study.keyed_by,
-        )
 
 
 class SessionPreparation(PartyPreparation):
@@ -271,53 +222,7 @@ def conclude(ready: Ready, standing: Standing) -> Account | None:
         note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
         account = ready.charge.settle_rounds(spent, note)
     end = {"result": standing.results > 0, "rounds": standing.begun}
-    document = _receipt(ready.contract, standing, spent, ended(ready.auditor, ready.approval, **end))
+    document = receipt_of(ready.contract, standing, spent, ended(ready.auditor, ready.approval, **end))
     ready.receipt.write_json(document)
     ready.files.forget_opening_keys()
     return account
-
-
-def receipt_at(path: Path, contract: SessionContract) -> Output:
-    """Where the receipt of this party's part goes: it takes the place of one of the same part, and of nothing else."""
-
-    def own(content: bytes) -> bool:
-        known = json_object(content)
-        origin = known.get("origin")
-        approval = origin.get("approval") if isinstance(origin, Mapping) else None
-        agreed = approval.get("contract") if isinstance(approval, Mapping) else None
-        return (known.get("format"), known.get("party"), agreed) == (FORMAT, contract.own.name, contract.digest)
-
-    return Output(path, "the receipt", "receipt", own=own, private=True)
-
-
-def _receipt(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
-    others = contract.everybody_else(standing.begun)
-    names = [party.name for party in contract.parties]
-    return {
-        "format": FORMAT,
-        "session": contract.study.describe(),
-        "party": contract.own.name,
-        "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
-        "rounds": {
-            "agreed": contract.study.rounds,
-            "begun": standing.begun,
-            "with_mean": standing.results,
-            "counted": dict(zip(names, standing.counted, strict=True)),
-        },
-        "certificate": {
-            "epsilon": contract.spent_epsilon(standing.begun),
-            "delta": contract.study.delta,
-            "mu": spent.mu,
-            "beta": spent.beta,
-            "tv": spent.tv,
-            "epsilon_a_priori": contract.epsilon_a_priori,
-            "colluding": contract.target.colluding,
-            "unit": str(contract.study.unit),
-            "neighbouring": str(contract.target.neighbouring),
-            "enforced_by": contract.plan.a_priori.enforced_by,
-            "everyone_else_epsilon": "inf" if math.isinf(others) else others,
-            "assumptions": assumptions_json(contract.assumptions),
-        },
-        "plan": contract.plan.to_json(),
-        "origin": {"approval": dict(origin), "version": package_version()},
-    }

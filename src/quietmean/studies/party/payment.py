@@ -119,8 +119,9 @@ class Payer:
         )
         return _new(self.account, budget, target.unit)
 
-    def new_account(self, plan: Plan) -> str | None:
-        """What would be made for the plan, in words; None where the account is there. Nothing is made.
+    def new_account(self, plan: Plan, charge: Charge | None = None) -> str | None:
+        """What would be made for the plan, in words; None where the account is there. Nothing is made. ``charge``: see
+        :meth:`reserve`.
 
         Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
         """
@@ -132,9 +133,10 @@ class Payer:
                 if any(each.name == self.account for each in book.accounts()):
                     return None
                 self._refuse_another_name(book, plan.target.unit)
-        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([plan.charge]):
+        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([charge or plan.charge]):
+            epsilon = plan.epsilon_a_priori if charge is None else charge.epsilon(plan.target.delta)
             raise InputError(
-                f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} is more than "
+                f"epsilon {epsilon:.4g} at delta {plan.target.delta:g} is more than "
                 f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
             )
         return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"

@@ -1,0 +1,78 @@
+"""``quietmean join`` of a session: the yes and the charge as for a study, then this party's program, round by round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.console import out, print_json
+from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.core.errors import InputError
+from quietmean.core.readable import epsilon_text
+
+if TYPE_CHECKING:
+    from quietmean.cli.live import NodeDisplay
+    from quietmean.core.site_options import SessionOptions, SiteOptions
+    from quietmean.ledger import Account
+    from quietmean.sessions.agreed import SessionContract
+    from quietmean.sessions.files import SessionFiles
+
+
+def take_part(
+    files: SessionFiles, site: SiteOptions, options: SessionOptions, data: Path | None, shown: NodeDisplay
+) -> tuple[dict[str, Any], Account | None]:
+    """The document of this party's part, and the ledger's account. Raises :class:`InputError` before anything is sent."""
+    from quietmean.api.sessions import PartOf
+    from quietmean.cli.asking import AtTerminal
+    from quietmean.cli.console import warn
+    from quietmean.protocols.target import budget_warnings
+    from quietmean.sessions.joined import SessionPreparation
+    from quietmean.studies.party import Person, Show
+
+    if data is not None:
+        raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
+    program = options.program
+    if program is None:
+        raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
+    if not program.is_file():
+        raise InputError(f"program {program} is no file: check the path")
+    person = Person(AtTerminal(), warn, lambda text: shown.warn([text]), shown.tell_owner, Show(shown.report, shown.observe))
+    preparation = SessionPreparation(files, site, person)
+    shown.say("calibrating the noise")
+    with shown.asking():
+        contract = preparation.agree()
+    ready = preparation.prepare(options.most, options.records)
+    shown.warn(budget_warnings(contract.target))
+    # What it prints is drawn over by nothing.
+    with shown.asking():
+        rounds = PartOf(ready).run(program)
+    document = _document(contract, rounds.begun, rounds.epsilon, rounds.receipt)
+    payer, account = preparation.payer, rounds.account
+    if payer is not None and account is not None:
+        document["ledger"] = {"file": str(payer.ledger), **balance_json(account)}
+    return document, account
+
+
+def show(document: dict[str, Any], account: Account | None, json: bool) -> None:
+    """For people, or as one JSON document."""
+    if json:
+        print_json(document)
+        return
+    rounds, spent = document["rounds"], epsilon_text(document["epsilon"])
+    cost = f"epsilon {spent} at delta {document['delta']:g} at most"
+    out.print(f"session {document['session']!r}: {rounds['begun']} of {rounds['agreed']} rounds, {cost}", markup=False)
+    out.print(f"receipt {document['receipt']}", markup=False)
+    if account is not None:
+        show_balance(account)
+
+
+def _document(contract: SessionContract, begun: int, epsilon: float, receipt: Path) -> dict[str, Any]:
+    return {
+        "session": contract.name,
+        "party": contract.own.name,
+        "contract": contract.digest,
+        "rounds": {"agreed": contract.study.rounds, "begun": begun},
+        "epsilon": epsilon,
+        "delta": contract.study.delta,
+        "receipt": str(receipt),
+    }

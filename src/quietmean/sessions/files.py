@@ -1,0 +1,81 @@
+"""One party's files of a session, and which kind of study a file is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.site_options import SiteOptions
+from quietmean.node import Identity, NodeSettings, Roster
+from quietmean.node.monitor import status_path
+from quietmean.node.net import Seal, listening_place
+from quietmean.sessions.agreed import SessionContract
+from quietmean.studies.any_study import AnyStudy, require_session
+from quietmean.studies.party import Contract, Files, PartyFiles, agreed_files
+from quietmean.studies.session_study import SessionStudy
+
+
+class SessionFiles(PartyFiles):
+    """Session, roster and key of one party."""
+
+    @classmethod
+    def _require(cls, asked: AnyStudy) -> None:
+        require_session(asked)
+
+    @cached_property
+    def contract(self) -> SessionContract:
+        """What this party says yes to."""
+        return SessionContract.for_party(self.name, self.sealed or (self.asked, self.roster))
+
+    def settings(self, options: SiteOptions, records: int | None) -> NodeSettings:
+        """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected.
+
+        Raises :class:`InputError` where they are not, and without any where they are.
+        """
+        contract, study, store = self.contract, self.contract.study, self.store(options.store)
+        if study.unit == PrivacyUnit.RECORD:
+            if records is None or records < 1:
+                raise InputError("this session protects records: give records, how many this party has in every round")
+        elif records is not None:
+            raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
+        # With the digest of all that was agreed on in every label.
+        seal = Seal(contract.digest, tuple(range(len(self.roster))))
+        return NodeSettings(
+            identity=self.identity,
+            roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),
+            plan=contract.plan,
+            value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
+            store=store,
+            round_timeout=study.round_timeout,
+            start_timeout=study.start_timeout,
+            # A party whose process has ended comes back in a later round.
+            gone_timeout=study.round_timeout / 10,
+            status=status_path(store),
+            listen=listening_place(options.listen, options.listen_through),
+            links=study.keyed_by,
+        )
+
+
+def load_files(
+    study: Path, roster: Path | None, key: Path, unlock: Callable[[Path], Identity], store: Path | None = None
+) -> Files | SessionFiles:
+    """Those of a study or of a session, whichever the file holds. Raises :class:`InputError` as :meth:`PartyFiles.load`."""
+    asked, _, _ = agreed_files(study, roster)
+    kind = SessionFiles if isinstance(asked, SessionStudy) else Files
+    return kind.load(study, roster, key, unlock, store)
+
+
+def contract_of(files: Files | SessionFiles, plan: Path | None, no_privacy: bool) -> Contract | SessionContract:
+    """What the party with these files says yes to. Raises :class:`InputError` for ``plan``, a file, where it cannot be used."""
+    if isinstance(files, Files):
+        return Contract.of(files, files.plan(plan, no_privacy))
+    if plan is not None:
+        raise InputError("the rounds of a session have the plan that every party makes: leave --plan out")
+    contract = files.contract
+    contract.plan  # noqa: B018 - computed once, here
+    return contract

@@ -1,0 +1,100 @@
+"""The receipt of one party's part in a session: what all its rounds cost, and how that is computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from quietmean.core.assumptions import assumptions_json
+from quietmean.core.errors import InputError
+from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.output import Output, json_object
+from quietmean.node import Standing
+from quietmean.node.preflight import package_version
+from quietmean.planning import Plan
+from quietmean.privacy import Charge, compose
+from quietmean.sessions.agreed import SessionContract
+from quietmean.studies.session_study import SessionStudy
+
+
+def receipt_at(path: Path, contract: SessionContract) -> Output:
+    """Where the receipt of this party's part goes: it takes the place of one of the same part, and of nothing else."""
+
+    def own(content: bytes) -> bool:
+        known = json_object(content)
+        origin = known.get("origin")
+        approval = origin.get("approval") if isinstance(origin, Mapping) else None
+        agreed = approval.get("contract") if isinstance(approval, Mapping) else None
+        return (known.get("format"), known.get("party"), agreed) == (SESSION_RECEIPT, contract.own.name, contract.digest)
+
+    return Output(path, "the receipt", "receipt", own=own, private=True)
+
+
+def receipt_of(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+    others = contract.everybody_else(standing.begun)
+    names = [party.name for party in contract.parties]
+    return {
+        "format": SESSION_RECEIPT,
+        "session": contract.study.describe(),
+        "party": contract.own.name,
+        "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
+        "rounds": {
+            "agreed": contract.study.rounds,
+            "begun": standing.begun,
+            "with_mean": standing.results,
+            "counted": dict(zip(names, standing.counted, strict=True)),
+        },
+        "certificate": {
+            "epsilon": contract.spent_epsilon(standing.begun),
+            "delta": contract.study.delta,
+            "mu": spent.mu,
+            "beta": spent.beta,
+            "tv": spent.tv,
+            "epsilon_a_priori": contract.epsilon_a_priori,
+            "colluding": contract.target.colluding,
+            "unit": str(contract.study.unit),
+            "neighbouring": str(contract.target.neighbouring),
+            "enforced_by": contract.plan.a_priori.enforced_by,
+            "everyone_else_epsilon": "inf" if math.isinf(others) else others,
+            "assumptions": assumptions_json(contract.assumptions),
+        },
+        "plan": contract.plan.to_json(),
+        "origin": {"approval": dict(origin), "version": package_version()},
+    }
+
+
+def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[str, Any]:
+    """What the rounds of a receipt cost at most, computed again from its plan; at the session's ``delta`` by default.
+
+    Raises :class:`InputError` for a file whose parts do not belong together, or that states less than its rounds cost.
+    """
+    try:
+        study, begun = SessionStudy.parse(receipt["session"]), int(receipt["rounds"]["begun"])
+        parties, stated = len(receipt["parties"]), float(receipt["certificate"]["epsilon"])
+        plan = Plan.from_json(receipt["plan"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError("this receipt of a session is not as quietmean writes it: ask its party for it again") from None
+    planned, asked = plan.target, study.terms(parties).whole_target
+    fields = ("parties", "dimension", "sensitivity", "colluding", "dropouts", "unit", "neighbouring")
+    if any(getattr(planned, name) != getattr(asked, name) for name in fields) or not 0 <= begun <= study.rounds:
+        raise InputError("the plan in this receipt is not that of a round of its session: ask its party for it again")
+    spent = compose([plan.charge] * begun)
+    cost = spent.epsilon(study.delta) if begun else 0.0
+    if stated < cost:
+        raise InputError(f"this receipt states epsilon {stated:g}, and its {begun} rounds cost {cost:g}: it was changed")
+    at = study.delta if delta is None else delta
+    return {
+        "session": study.name,
+        "rounds": {"agreed": study.rounds, "begun": begun},
+        "mu": spent.mu,
+        "beta": spent.beta,
+        "tv": spent.tv,
+        "epsilon": spent.epsilon(at) if begun else 0.0,
+        "delta": at,
+        "adversary": f"any coalition of {planned.colluding} parties, the same in all rounds",
+        "unit": str(planned.unit),
+        "neighbouring": str(planned.neighbouring),
+        "enforced_by": plan.a_priori.enforced_by,
+    }

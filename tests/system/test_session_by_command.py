@@ -1,0 +1,183 @@
+"""A session on the command line: invited to, sealed, checked, joined with a program, certified; the lines of its how-to page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+import quietmean as qm
+from quietmean.cli.main import main
+from quietmean.core.folders import data_folder
+from quietmean.ledger import Ledger
+from quietmean.studies.audit import AuditLog, Event, verify
+from quietmean.studies.sealed import Sealed
+from support.command_lines import command, ending, refused
+from support.pages import blocks, commands
+from support.site_policy import write_policy
+
+PAGE = "how-to/session.md"
+NAMES = ("ada", "north", "east")
+RUNNING = """
+import sys, time
+import numpy as np
+import quietmean as qm
+rounds = qm.joined()
+while not rounds.over:
+    print(rounds.mean(np.full(3, 0.1)).round, flush=True)
+    time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+"""
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> Path:
+    """The session of the page, sealed with its own commands."""
+    monkeypatch.chdir(tmp_path)
+    write_policy(largest_epsilon=10.0, budget={"epsilon": 10.0, "delta": 1e-4})
+    Path("session.toml").write_text(blocks(PAGE, "toml")[0])
+    invite, accept, seal, *_ = commands(PAGE)
+    main(["keygen", "--key", "ada.key"])
+    call(invite)
+    for name, port in zip(NAMES, free_ports(3), strict=True):
+        call(accept.replace("north.example.org:7000", f"127.0.0.1:{port}").replace("north", name))
+    call(seal)
+    return Path("session.sealed")
+
+
+def call(line: str, *more: str) -> None:
+    assert line.startswith("quietmean ")
+    main([*shlex.split(line)[1:], *more])
+
+
+def lines(name: str) -> list[str]:
+    return [line.replace("north", name).replace("wards", name) for line in commands(PAGE)]
+
+
+def start(line: str, *more: str) -> Popen[str]:
+    return command(Path(), *shlex.split(line)[1:], *more)
+
+
+@pytest.mark.slow
+def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").write_text(next(block for block in blocks(PAGE, "python") if "qm.joined" in block))
+    capsys.readouterr()
+    call(lines("north")[3], "--json")
+    contract = json.loads(capsys.readouterr().out)
+    agreed = Sealed.load(sealed)
+    digest, by_key = agreed.digest, [entry.name for entry in agreed.entries]
+    assert contract["digest"] == digest
+    assert contract["links"] == "hybrid"
+    checks = [start(lines(name)[4]) for name in NAMES]
+    for checking in checks:
+        code, output, errors = ending(checking)
+        assert code == 0, (output, errors)
+    joining = [start(lines(name)[5], "--accept", digest, "--json") for name in NAMES]
+    for name, process in zip(NAMES, joining, strict=True):
+        code, output, errors = ending(process)
+        assert code == 0, errors
+        document = json.loads(output)
+        assert document["rounds"] == {"agreed": 10, "begun": 10}
+        assert document["contract"] == digest
+        with Ledger.open(data_folder() / "ledger") as book:
+            assert [entry.status for entry in book.account(name).entries] == ["spent"]
+        receipt = json.loads(Path(document["receipt"]).read_text())
+        approval = receipt["origin"]["approval"]
+        assert approval["sealed"]["digest"] == digest
+        # As nobody compared the words with them.
+        assert approval["sealed"]["trusts_convener_for"] == [other for other in by_key if other != name]
+        capsys.readouterr()
+        call(lines(name)[6], "--json")
+        certified = json.loads(capsys.readouterr().out)
+        assert certified["epsilon"] == receipt["certificate"]["epsilon"] == document["epsilon"] <= 8.0
+    log = verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries
+    for name in NAMES:
+        own = [entry for entry in log if entry.party == name]
+        assert [entry.event for entry in own] == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+        assert {entry.contract for entry in own} == {digest}
+
+
+@pytest.mark.slow
+def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(sealed: Path) -> None:
+    digest = Sealed.load(sealed).digest
+    Path("train.py").write_text(RUNNING)
+
+    def join(name: str) -> Popen[str]:
+        return start(lines(name)[5], "--accept", digest)
+
+    running = {name: join(name) for name in NAMES}
+    try:
+        process = running["east"]
+        assert process.stdout is not None
+        for _ in range(2):
+            assert process.stdout.readline().strip().isdigit()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        running["east"] = join("east")
+        ended = {name: ending(one) for name, one in running.items()}
+    finally:
+        for one in running.values():
+            one.kill()
+            one.communicate()
+    assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(NAMES, 0), ended
+    receipt = json.loads(Path("session-east.receipt.json").read_text())
+    assert 3 <= receipt["rounds"]["begun"] <= 10
+    with Ledger.open(data_folder() / "ledger") as book:
+        (entry,) = book.account("east").entries
+    assert entry.charged.mu <= entry.reserved.mu
+
+
+WRONG: dict[str, Any] = {
+    "nobody said yes": ["--program", "train.py"],
+    "give --program": [],
+    "is no file": ["--program", "nothing.py"],
+    "leave --data out": ["--program", "train.py", "--data", "visits.csv"],
+    "leave records out": ["--program", "train.py", "--records", "5"],
+    "choose 1 to 10": ["--program", "train.py", "--most", "11"],
+    "leave --folder and --once out": ["--program", "train.py", "--once"],
+    "is not the digest of this study": ["--program", "train.py", "--accept", "0" * 32],
+}
+
+
+def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").write_text(RUNNING)
+    digest = Sealed.load(sealed).digest
+    for sentence, options in WRONG.items():
+        accept = [] if "nobody" in sentence or "--accept" in options else ["--accept", digest]
+        said = refused(
+            ["join", "session.sealed", "--key", "north.key", "--account", "wards", *accept, *options], capsys, warned=True
+        )
+        assert sentence in said, sentence
+    assert not Path("session-north.receipt.json").exists()
+    for line in ("contribute session.sealed --key north.key --data train.py", "combine session.sealed train.py"):
+        assert "is a session, of many means of vectors" in refused(shlex.split(line), capsys)
+    Path("study.toml").write_text('[study]\ndelta = 1e-6\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
+    with pytest.raises(qm.InputError, match="in no session"):
+        qm.joined()
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digest = Sealed.load(sealed).digest
+    Path("train.py").write_text("import quietmean as qm\nqm.joined()\nraise ValueError('secret 4711')\n")
+    failing = [start(lines(name)[5], "--accept", digest) for name in NAMES]
+    for process in failing:
+        code, output, errors = ending(process)
+        assert code == 1
+        assert "4711" not in output + errors
+        assert "train.py:3" in errors
+    for name in NAMES:
+        assert not Path(f"session-{name}.receipt.json").exists()
+    entries = verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries
+    assert {entry.about["reason"] for entry in entries if entry.event == Event.ENDED} == {"interrupted, it can be continued"}
+    # Now one that ends by itself, early.
+    Path("train.py").write_text("import sys\nimport quietmean as qm\nqm.joined()\nsys.exit()\n")
+    for process in [start(lines(name)[5]) for name in NAMES]:
+        code, output, errors = ending(process)
+        assert code == 0, errors
+        assert "0 of 10 rounds" in output
