@@ -254,7 +254,15 @@ def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
 PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("way", "by"),
+    [
+        ("by roster", signal.SIGKILL),
+        pytest.param("sealed", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("by roster", signal.SIGINT, marks=pytest.mark.slow),
+    ],
+    indirect=["way"],
+)
 def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal.Signals) -> None:
     killed = start("east", PATIENT)
     again: list[subprocess.Popen[str]] = []

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
-from quietmean.cli.help_texts import EXAMPLES
+from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
@@ -83,12 +83,14 @@ def command(
 
     from quietmean.cli.identity import load_identity
     from quietmean.node.preflight import Agreed, CheckSession, package_version
-    from quietmean.sessions.files import SessionFiles, contract_of, load_files
+    from quietmean.sessions.files import SessionFiles, contract_of, is_session, load_files
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Contract, Files, Policy, payer_for
 
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
+    if not is_session(study):
+        data = needed_data("check", data)
     files = load_files(study, roster, key, load_identity, store)
     data = _data_of(files, data, records, paying)
     rules = Policy.load(paying.policy)
@@ -130,8 +132,6 @@ def _data_of(files: PartyFiles, data: Path | None, records: int | None, paying: 
     from quietmean.sessions.files import SessionFiles
 
     if not isinstance(files, SessionFiles):
-        if data is None:
-            raise InputError(f"check needs --data: write for example quietmean {EXAMPLES['check']}")
         if records is not None:
             raise InputError("--records is for a session, and this is a study of statistics: leave it out")
     elif data is not None:

@@ -91,10 +91,12 @@ def command(
     from quietmean.cli.identity import load_identity
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
-    from quietmean.sessions.files import SessionFiles, load_files
+    from quietmean.sessions.files import SessionFiles, is_session, load_files
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Person, Preparation, Show, take_part
 
+    if not is_session(study):
+        data = needed_data("join", data)
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
@@ -107,8 +109,7 @@ def command(
             shown.result({name: document[name] for name in ("rounds", "epsilon", "delta", "receipt")})
             join_session.show(document, charged, json)
             return
-        if data is None:
-            raise InputError(f"join needs --data: write for example quietmean {EXAMPLES['join']}")
+        data = needed_data("join", data)
         _refuse_session_options(session)
         path = files.receipt(site.receipt)
         pages = Pages.beside(path)
@@ -143,6 +144,13 @@ def command(
     # The answer first: it is paid for, and pages only show it.
     shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
     pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
+
+
+def needed_data(command: str, data: Path | None) -> Path:
+    """The data of a study. Raises :class:`InputError` where there are none."""
+    if data is None:
+        raise InputError(f"{command} needs --data: write for example {EXAMPLES[command]}")
+    return data
 
 
 def _refuse_session_options(options: SessionOptions) -> None:

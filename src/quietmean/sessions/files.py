@@ -15,9 +15,11 @@ from quietmean.node import Identity, NodeSettings, Roster
 from quietmean.node.monitor import status_path
 from quietmean.node.net import Seal, listening_place
 from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.any_study import AnyStudy, require_session
+from quietmean.studies.any_study import AnyStudy, load_any, require_session
 from quietmean.studies.party import Contract, Files, PartyFiles, agreed_files
+from quietmean.studies.sealed import Sealed
 from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.signed import is_signed_document
 
 
 class SessionFiles(PartyFiles):
@@ -59,6 +61,15 @@ class SessionFiles(PartyFiles):
             listen=listening_place(options.listen, options.listen_through),
             links=study.keyed_by,
         )
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file holds a session, sealed or not; not where it cannot be read."""
+    try:
+        asked = Sealed.load(path).asked if is_signed_document(path) else load_any(path)
+    except InputError:
+        return False
+    return isinstance(asked, SessionStudy)
 
 
 def load_files(
