@@ -22,9 +22,9 @@ class Running:
 
 
 @contextmanager
-def running(*more: str) -> Iterator[Running]:
+def running(*more: str, party: str = "south") -> Iterator[Running]:
     """A desk of this folder."""
-    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--no-browser", *more]
+    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", party, "--no-browser", *more]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

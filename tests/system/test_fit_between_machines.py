@@ -188,6 +188,24 @@ def test_another_parameter_or_other_columns_at_one_site_are_another_fit(
         assert not hasattr(made[name], "certificate_")
 
 
+def test_a_fit_that_has_ended_is_what_it_was_and_says_so() -> None:
+    def fit(name: str) -> KMeans:
+        return KMeans(**CLUSTERS, site=site(name)).fit(fitting.rows_of(name)[0])
+
+    with ThreadPoolExecutor() as pool:
+        first = list(pool.map(fit, NAMES))
+    # Without the others, and whatever the rows.
+    with pytest.warns(UserWarning, match="this fit had ended before"):
+        again = KMeans(**CLUSTERS, site=site("north")).fit(fitting.rows_of("north")[0])
+    assert again.cluster_centers_.tolist() == first[0].cluster_centers_.tolist()
+    assert (again.epsilon_, again.n_iter_) == (first[0].epsilon_, 3)
+    # Nor is what was released taken for that of a fit which has no store.
+    for path in Path().glob("kmeans-north.store*"):
+        path.unlink()
+    with pytest.raises(InputError, match="is of another fit"):
+        KMeans(**CLUSTERS, site=site("north")).fit(fitting.rows_of("north")[0])
+
+
 PROGRAM_OF_EAST = """
 import sys, json, warnings, polars
 warnings.simplefilter("ignore")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import http.client
 import json
 import shlex
 import signal
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -16,9 +19,13 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
+from quietmean.node import Identity
 from quietmean.studies.audit import AuditLog, Event, verify
+from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.party import OwnerApproval
 from quietmean.studies.sealed import Sealed
 from support.command_lines import command, ending, refused
+from support.desks import entered, running
 from support.pages import blocks, commands
 from support.site_policy import write_policy
 
@@ -181,3 +188,47 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
         code, output, errors = ending(process)
         assert code == 0, errors
         assert "0 of 10 rounds" in output
+
+
+def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """North's pages: contract and words; a signature of who answers for the data; the receipt of a part that was given up."""
+    main(["keygen", "--key", "owner.key"])
+    owner = Identity.load(Path("owner.key")).public_key
+    write_policy(largest_epsilon=10.0, approvers=[owner], budget={"epsilon": 10.0, "delta": 1e-4})
+    agreed = Sealed.load(sealed)
+    with running("--owner-key", "owner.key", party="north") as desk:
+        cookie = "=".join(entered(desk))
+        page = ask(desk.port, cookie, "/study/session.sealed")
+        assert "at most 10 means of vectors of 3 coordinates" in page
+        assert fingerprint(agreed.digest).spoken in page
+        assert "Look at your data" not in page
+        form = page.partition('name="form" value="')[2].partition('"')[0]
+        fields = {"form": form, "words": fingerprint(agreed.digest).spoken, "account": "north", "until": "2999-01-01"}
+        ask(desk.port, cookie, "/study/session.sealed/approve", fields)
+        approval = Path("session-north.approval")
+        assert OwnerApproval.load(approval).terms.contract == agreed.digest
+        Path("train.py").write_text(RUNNING)
+        assert "approval" in str(refused(shlex.split(lines("north")[5])[1:], capsys, warned=True))
+        with pytest.warns(UserWarning, match="is made in|I trust the convener"):
+            qm.session("session.sealed", key="north.key", account="north", approvals=[approval]).give_up()
+        assert "0 of 10 rounds began" in ask(desk.port, cookie, "/result/session-north")
+    receipt = json.loads(Path("session-north.receipt.json").read_text())
+    assert receipt["origin"]["approval"]["approvals"]
+
+
+def ask(port: int, cookie: str, path: str, fields: dict[str, str] | None = None) -> str:
+    """A page of the desk, of a form where ``fields`` are sent."""
+    heads = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin", "Origin": f"http://127.0.0.1:{port}"}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        if fields is None:
+            connection.request("GET", path, headers=heads)
+        else:
+            heads["Content-Type"] = "application/x-www-form-urlencoded"
+            connection.request("POST", path, urlencode(fields), heads)
+        answer = connection.getresponse()
+        text = html.unescape(answer.read().decode())
+        assert answer.status == 200, text
+        return text
+    finally:
+        connection.close()

@@ -12,7 +12,7 @@ from typing import Any, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.api.joining import identity_at, joined, path_of
+from quietmean.api.joining import identity_at, joined, path_of, warn
 from quietmean.api.sessions import Rounds, session
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
@@ -160,6 +160,8 @@ class OneParty:
             if self._kept.exists() and not self._joining.store.exists():
                 raise InputError(f"{self._kept} is of another fit, as this one has no store: move it away, or give a name")
             self._rounds = self._joining.__enter__()
+            if self._rounds.over:
+                warn(f"this fit had ended before: it is what it was, and a new one needs another name ({self._kept.name})")
         return self._rounds
 
     @property

@@ -26,10 +26,11 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.report.words import moment, rounded_down, rounded_up
+from quietmean.sessions.receipt import rounds_text
 from quietmean.statistics.printed import in_all
 from quietmean.studies.audit import verify
 from quietmean.studies.data import Location, Preview, format_file
-from quietmean.studies.party import OwnerApproval, Policy
+from quietmean.studies.party import Contract, OwnerApproval, Policy
 from quietmean.studies.tables import ResultTable, tables_of
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Desk:
                 "parties": [one.name for one in contract.others],
                 "signs": self.owner_key is not None,
                 "asks_owner": bool(policy.rules.approvers),
-                "data": self.data is not None,
+                "data": self.data is not None and isinstance(contract, Contract),
                 "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             }
 
@@ -201,6 +202,7 @@ class Desk:
             return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
                 "tables": tables,
                 "shared": shared,
+                "session": rounds_text(receipt),
             }
 
         return await self._page(request, "result.html", content)

@@ -14,11 +14,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
-from quietmean.planning.automatic import Choice
+from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.audit import LogHead, heads_in
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.fingerprint import Fingerprint, fingerprint
-from quietmean.studies.party import Contract, OwnerApproval, Policy
+from quietmean.studies.party import Asked, Contract, OwnerApproval, Policy
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import is_signed_document
 
@@ -92,11 +92,14 @@ class SiteFolder:
                 heads[path.name] = heads_in(self.receipt(name), path.name)
         return heads
 
-    def contract(self, sealed: Sealed) -> Contract:
+    def contract(self, sealed: Sealed) -> Contract | SessionContract:
         """What this site agrees to. Raises :class:`InputError` where it is not in the study."""
-        return Contract.for_party(self.party, sealed, _choice(sealed))
+        key = sealed.digest, self.party
+        if key not in _CONTRACTS:
+            _CONTRACTS[key] = contract_for(self.party, sealed)
+        return _CONTRACTS[key]
 
-    def verdict(self, contract: Contract, policy: Policy) -> list[str]:
+    def verdict(self, contract: Asked, policy: Policy) -> list[str]:
         """The rules of the site's policy that the study breaks."""
         return policy.broken(contract)
 
@@ -123,11 +126,5 @@ def words_of(digest: str) -> Fingerprint:
     return fingerprint(digest)
 
 
-_CHOICES: dict[str, Choice] = {}
-
-
-def _choice(sealed: Sealed) -> Choice:
-    """A plan takes seconds."""
-    if sealed.digest not in _CHOICES:
-        _CHOICES[sealed.digest] = sealed.study.choice(len(sealed.entries))
-    return _CHOICES[sealed.digest]
+# The plan of a contract takes seconds; a party is named by the digest of its seal and its name.
+_CONTRACTS: dict[tuple[str, str | None], Contract | SessionContract] = {}

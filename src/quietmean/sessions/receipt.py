@@ -11,6 +11,7 @@ from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, json_object
+from quietmean.core.readable import epsilon_text
 from quietmean.node import Standing
 from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
@@ -63,6 +64,16 @@ def receipt_of(contract: SessionContract, standing: Standing, spent: Charge, ori
         "plan": contract.plan.to_json(),
         "origin": {"approval": dict(origin), "version": package_version()},
     }
+
+
+def rounds_text(receipt: Mapping[str, Any]) -> str:
+    """What a receipt says of the rounds of a session, in words; nothing where it is of something else."""
+    if receipt.get("format") != SESSION_RECEIPT:
+        return ""
+    found = certified(receipt)
+    rounds = found["rounds"]
+    cost = f"epsilon {epsilon_text(found['epsilon'])} at delta {found['delta']:g} at most, for one {found['unit']}"
+    return f"{rounds['begun']} of {rounds['agreed']} rounds began: {cost}"
 
 
 def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[str, Any]:
