@@ -18,7 +18,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
 from quietmean.studies import Study
-from quietmean.studies.party import Answer, Asked, Contract, Policy, approve
+from quietmean.studies.party import Answer, Asked, Consent, Contract, Policy
 from quietmean.studies.party.contract import Signatory
 from support.pages import blocks
 from support.site_policy import toml, write_policy
@@ -65,7 +65,7 @@ class Person:
 def agreed(
     asked: Contract, policy: Policy | None = None, answer: Answer | None = None, says: bool | None = None, **more: Any
 ) -> Any:
-    return approve(asked, policy or Policy(), answer or Answer(), Person(says), lambda sentence: None, **more)
+    return Consent(policy or Policy(), answer or Answer(), Person(says), lambda sentence: None, **more).to(asked)
 
 
 @pytest.mark.parametrize(

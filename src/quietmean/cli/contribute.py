@@ -56,10 +56,10 @@ def command(
     from quietmean.studies.forecast import Forecast
     from quietmean.studies.party import (
         Answer,
+        Consent,
         Contract,
         Policy,
         account_of,
-        approve,
         auditor_for,
         charge_of,
         file_name,
@@ -94,7 +94,8 @@ def command(
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
     data_set = account_of(payer, account_name(data), site)
-    approved = approve(contract, rules, Answer.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
+    consent = Consent(rules, Answer.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
+    approved = consent.to(contract)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():

@@ -1,6 +1,6 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
-from quietmean.studies.party.approval import Answer, Questions, approve, require_digest, require_unattended
+from quietmean.studies.party.approval import Answer, Consent, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Asked, Contract, Signatory, place_of, relays_of, signatories, without_ml_kem
 from quietmean.studies.party.ending import ended, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
@@ -23,6 +23,7 @@ __all__ = [
     "Answer",
     "Asked",
     "ChargedStudy",
+    "Consent",
     "Contract",
     "Files",
     "Finished",
@@ -40,7 +41,6 @@ __all__ = [
     "account_of",
     "agreed_files",
     "agreed_terms",
-    "approve",
     "auditor_for",
     "brought",
     "charge_of",

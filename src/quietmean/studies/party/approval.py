@@ -57,64 +57,78 @@ class Answer:
         return cls(options.accept, tuple(options.compared or ()), options.yes, approvals)
 
 
-def approve(
-    contract: Asked,
-    policy: Policy,
-    answer: Answer,
-    questions: Questions,
-    warn: Callable[[str], None],
-    *,
-    account: str = "",
-    keys: StudyKeys | None = None,
-    begun: bool = False,
-    auditor: Auditor | None = None,
-) -> dict[str, Any]:
-    """Require that the site's policy allows the study, and a yes to it; bind this party's ``keys`` to a sealed study.
+@dataclass(frozen=True)
+class Consent:
+    """How a site comes to a yes: its rules, what was said in advance, whom to ask, and who is told.
 
-    ``account``: what the ledger calls the data. ``begun``: this party has said yes before, and continues. ``auditor``
-    gets what was shown, refused and said. Returns what a receipt says of it.
-
-    Raises :class:`InputError` for a broken rule, and without a yes.
+    ``account``: what the ledger calls the data. ``keys``: of this party for a sealed study. ``begun``: this party has said yes
+    before, and continues. ``auditor`` gets what was shown, refused and said.
     """
-    with nullcontext() if auditor is None else auditor.refusals():
-        return _approve(contract, policy, answer, questions, warn, account, keys, begun, auditor)
 
+    policy: Policy
+    answer: Answer
+    questions: Questions
+    warn: Callable[[str], None]
+    account: str = ""
+    keys: StudyKeys | None = None
+    begun: bool = False
+    auditor: Auditor | None = None
 
-def _approve(
-    contract: Asked,
-    policy: Policy,
-    answer: Answer,
-    questions: Questions,
-    warn: Callable[[str], None],
-    account: str,
-    keys: StudyKeys | None,
-    begun: bool,
-    auditor: Auditor | None,
-) -> dict[str, Any]:
-    policy.refuse(contract)
-    if contract.sealed is None and answer.compared:
-        raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
-    begun = begun or (keys is not None and keys.sealed is not None)
-    if answer.accept is not None:
-        require_digest(answer.accept, contract)
-    if answer.yes:
-        require_unattended(policy)
-    approvers = require_approvals(answer.approvals, contract, policy, account, begun=begun)
-    ask = not (begun or approvers or answer.accept or answer.yes) and _somebody_to_ask(contract, policy, questions)
-    if ask:
-        if auditor is not None:
-            auditor.write(Event.SHOWN)
-        questions.show(contract)
-    words = _compare(contract, policy, answer, keys, questions if ask else None, warn)
-    if ask and not questions.yes():
-        raise InputError("you did not say yes: nothing has left this machine")
-    if keys is not None:
-        keys.bind(contract.digest, words.get("compared_with", ()))
-    if auditor is not None:
-        by = "approvers" if approvers else "a person at the terminal" if ask else _said_before(answer, begun)
-        auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": account})
-    said = {"contract": contract.digest, "policy": policy.digest}
-    return {"approval": {**said, **approvers}, **({"sealed": words} if words else {})}
+    def to(self, contract: Asked) -> dict[str, Any]:
+        """Require that the policy allows what is asked, and a yes to it; bind the keys. Returns what a receipt says of it.
+
+        Raises :class:`InputError` for a broken rule, and without a yes.
+        """
+        with nullcontext() if self.auditor is None else self.auditor.refusals():
+            return self._to(contract)
+
+    def _to(self, contract: Asked) -> dict[str, Any]:
+        policy, answer, keys = self.policy, self.answer, self.keys
+        policy.refuse(contract)
+        if contract.sealed is None and answer.compared:
+            raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
+        begun = self.begun or (keys is not None and keys.sealed is not None)
+        if answer.accept is not None:
+            require_digest(answer.accept, contract)
+        if answer.yes:
+            require_unattended(policy)
+        approvers = require_approvals(answer.approvals, contract, policy, self.account, begun=begun)
+        said = begun or approvers or answer.accept or answer.yes
+        ask = not said and _somebody_to_ask(contract, policy, self.questions)
+        if ask:
+            if self.auditor is not None:
+                self.auditor.write(Event.SHOWN)
+            self.questions.show(contract)
+        words = self._compare(contract, ask)
+        if ask and not self.questions.yes():
+            raise InputError("you did not say yes: nothing has left this machine")
+        if keys is not None:
+            keys.bind(contract.digest, words.get("compared_with", ()))
+        if self.auditor is not None:
+            by = "approvers" if approvers else "a person at the terminal" if ask else _said_before(answer, begun)
+            self.auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": self.account})
+        approval = {"contract": contract.digest, "policy": policy.digest, **approvers}
+        return {"approval": approval, **({"sealed": words} if words else {})}
+
+    def _compare(self, contract: Asked, ask: bool) -> dict[str, Any]:
+        """With whom the words of a sealed study were compared, and for whose keys its convener is trusted."""
+        sealed = contract.sealed
+        if sealed is None or self.keys is None:
+            return {}
+        others = [entry.name for entry in sealed.entries if entry.name != self.keys.entry.name]
+        said = list(self.answer.compared)
+        if ask and not said:
+            said = self.questions.compared(fingerprint(sealed.digest).spoken, others)
+        unknown = sorted(set(said) - set(others))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
+        compared = sorted({*said, *self.keys.compared})
+        unconfirmed = [name for name in others if name not in compared]
+        trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
+        self.policy.refuse_trust(trusted)
+        if trusted:
+            self.warn(f"nobody compared the words with {', '.join(trusted)}: I trust the convener for their keys")
+        return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
 def _said_before(answer: Answer, begun: bool) -> str:
@@ -123,34 +137,6 @@ def _said_before(answer: Answer, begun: bool) -> str:
     if answer.yes:
         return "the policy, unattended"
     return "this party before, it continues" if begun else "who gave study and roster"
-
-
-def _compare(
-    contract: Asked,
-    policy: Policy,
-    answer: Answer,
-    keys: StudyKeys | None,
-    questions: Questions | None,
-    warn: Callable[[str], None],
-) -> dict[str, Any]:
-    """With whom the words of a sealed study were compared, and for whose keys its convener is trusted."""
-    sealed = contract.sealed
-    if sealed is None or keys is None:
-        return {}
-    others = [entry.name for entry in sealed.entries if entry.name != keys.entry.name]
-    said = list(answer.compared)
-    if questions is not None and not said:
-        said = questions.compared(fingerprint(sealed.digest).spoken, others)
-    unknown = sorted(set(said) - set(others))
-    if unknown:
-        raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
-    compared = sorted({*said, *keys.compared})
-    unconfirmed = [name for name in others if name not in compared]
-    trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
-    policy.refuse_trust(trusted)
-    if trusted:
-        warn(f"nobody compared the words with {', '.join(trusted)}: I trust the convener for their keys")
-    return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
 def require_digest(accept: str, contract: Asked) -> None:

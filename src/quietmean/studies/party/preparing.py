@@ -25,7 +25,7 @@ from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.outcome import receipt_at
-from quietmean.studies.party.approval import Answer, Questions, approve
+from quietmean.studies.party.approval import Answer, Consent, Questions
 from quietmean.studies.party.contract import Asked, Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, PartyFiles, Show
@@ -79,13 +79,12 @@ class PartyPreparation:
         self._account = account_of(self.payer, data_name, options)
 
     def _consent(self, contract: Asked) -> None:
-        """The yes. Raises :class:`InputError` without one, and as :func:`approve` does."""
+        """The yes. Raises :class:`InputError` without one, and as :meth:`Consent.to` does."""
         own = self._own
         if own.keys is not None and own.keys.given is not None:
             raise InputError(f"{own.name} contributed to this study by file: a second time would tell more than was agreed")
         self._auditor = auditor_for(self._policy, own.identity, contract)
-        self.approval = approve(
-            contract,
+        consent = Consent(
             self._policy,
             Answer.of(self._options),
             self._person.questions,
@@ -95,6 +94,7 @@ class PartyPreparation:
             begun=own.begun(self._options.store),
             auditor=self._auditor,
         )
+        self.approval = consent.to(contract)
 
     def _pay(
         self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
@@ -121,7 +121,7 @@ class Preparation(PartyPreparation):
     def agree(self, choice: Choice) -> Contract:
         """The yes to a study in which parties connect, by this plan.
 
-        Raises :class:`InputError` without one, and as :func:`approve` does.
+        Raises :class:`InputError` without one, and as :meth:`Consent.to` does.
         """
         self._contract = Contract.of(self._files, choice)
         self._consent(self._contract)
