@@ -20,13 +20,17 @@ import polars
 import pytest
 
 import quietmean as qm
+from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import data_folder
 from quietmean.learning import KMeans, LinearRegression, LogisticRegression
 from quietmean.learning.sites import InOneProcess
 from quietmean.ledger import Ledger
+from quietmean.node import Roster
+from quietmean.node.net import format_address
 from quietmean.randomness.insecure import InsecureSilence, InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
+from quietmean.studies.sealed import Sealed
 from support import fitting
 from support.fitting import NAMES
 from support.rosters import on_this_machine, write_roster
@@ -204,6 +208,48 @@ def test_a_fit_that_has_ended_is_what_it_was_and_says_so() -> None:
         path.unlink()
     with pytest.raises(InputError, match="is of another fit"):
         KMeans(**CLUSTERS, site=site("north")).fit(fitting.rows_of("north")[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "same", "other", "field"),
+    [
+        (KMeans, CLUSTERS, {"epsilon": 4.0}, "session.epsilon"),
+        pytest.param(
+            LogisticRegression, GRADIENTS, {"learning_rate": 2.0}, "session.purpose.learning_rate", marks=pytest.mark.slow
+        ),
+        (LinearRegression, LINE, {"bounds": (-5, 6)}, "column"),
+    ],
+    ids=["clusters", "gradients", "line"],
+)
+def test_a_fit_that_a_convener_sealed(kind: type, same: dict[str, Any], other: dict[str, Any], field: str) -> None:
+    """Written by its estimator, invited to and sealed by the commands; each site has words to compare, and hybrid links."""
+    north = fitting.rows_of("north")[0]
+    kind(**same).save_study("fit.toml", north, parties=3)
+    with pytest.raises(InputError, match="exists already"):
+        kind(**same | other).save_study("fit.toml", north, parties=3)
+    places = {entry.name: format_address(entry.address) for entry in Roster.load(Path("roster.toml")).entries}
+    main(["invite", "fit.toml", "--key", "north.key", "--quiet"])
+    for name, place in places.items():
+        main(["accept", "fit.invitation", "--key", f"{name}.key", "--name", name, "--address", place, "--quiet"])
+    main(["seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "north.key", "--quiet"])
+    digest = Sealed.load("fit.sealed").digest
+
+    def at(name: str) -> qm.Site:
+        return qm.Site("fit.sealed", f"{name}.key", no_ledger=True, accept=digest, compared=[one for one in NAMES if one != name])
+
+    assert kind(**same, site=at("south")).contract(north).digest == digest
+    with pytest.raises(InputError, match=f"seals another fit .*{field}"):
+        kind(**same | other, site=at("south")).fit(north, outcome_of(kind, "north"))
+
+    def fit(name: str) -> Any:
+        return kind(**same, site=at(name)).fit(fitting.rows_of(name)[0], outcome_of(kind, name))
+
+    with ThreadPoolExecutor() as pool:
+        first, *others = map(fitting.attributes, pool.map(fit, NAMES))
+    assert all(json.dumps(one) == json.dumps(first) for one in others)
+    origins = [json.loads(path.read_text())["origin"] for path in Path().glob("*.receipt.json")]
+    assert len(origins) == 3
+    assert all(origin["approval"]["contract"] == digest for origin in origins)
 
 
 PROGRAM_OF_EAST = """

@@ -19,13 +19,17 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Roster
+from quietmean.node import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.sessions import RoundMean, SessionTerms
 from quietmean.sessions.agreed import SessionContract
+from quietmean.studies.any_study import AnyStudy
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Files, file_name
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.signed import is_signed_document
 from quietmean.studies.study import Study
 
 Array = NDArray[np.float64]
@@ -37,6 +41,7 @@ class SiteKeywords(TypedDict, total=False):
     accept: str | None
     yes: bool
     approvals: Sequence[str | Path]
+    compared: Sequence[str]
     policy: str | Path | None
     ledger: str | Path | None
     no_ledger: bool
@@ -51,11 +56,12 @@ class SiteKeywords(TypedDict, total=False):
 class Site:
     """This party's part in what is fitted between machines: give it as ``site`` to an estimator or to ``ModelAveraging``.
 
-    ``roster``: the file with all parties; ``key``: that of this one. ``name`` is agreed on, too: fits of the same estimator with
-    the same parameters need different ones. ``folder``: where this party keeps its stores, receipts and what is released after
-    each round. ``round_timeout``, ``start_timeout``: in seconds, the same at all sites. ``options``: ``accept``, ``yes``,
-    ``approvals``, ``policy``, ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``passphrase``
-    and ``report``, as for :func:`quietmean.join`. Raises :class:`InputError` for a roster that cannot be read.
+    ``roster``: the file with all parties, or what a convener sealed of ``save_study``, with them; ``key``: that of this one.
+    ``name`` is agreed on, too: fits of the same estimator with the same parameters need different ones. ``folder``: where this
+    party keeps its stores, receipts and what is released after each round. ``round_timeout``, ``start_timeout``: in seconds, the
+    same at all sites. Name and time-outs of a sealed fit are in its file. ``options``: ``accept``, ``yes``, ``approvals``,
+    ``compared``, ``policy``, ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``passphrase``
+    and ``report``, as for :func:`quietmean.join`. Raises :class:`InputError` for a roster or a seal that cannot be read.
     """
 
     @refuses_unknown_keywords
@@ -71,7 +77,8 @@ class Site:
         **options: Unpack[SiteKeywords],
     ) -> None:
         self.roster, self.key, self.name, self.folder = Path(roster), Path(key), name, Path(folder)
-        self._members = Roster.load(self.roster)
+        self._sealed = Sealed.load(self.roster) if is_signed_document(self.roster) else None
+        self._members = Roster.load(self.roster) if self._sealed is None else self._sealed.roster
         self._times = {"round_timeout": float(round_timeout), "start_timeout": float(start_timeout)}
         self._options = options
 
@@ -86,11 +93,14 @@ class Site:
 
     def agreed(self, kind: str) -> Mapping[str, Any]:
         """Name and time-outs of a fit of this ``kind``, by the fields of a study file or a session file."""
+        if self._sealed is not None:
+            sealed = self._sealed.asked
+            return {"name": sealed.name, "round_timeout": sealed.round_timeout, "start_timeout": sealed.start_timeout}
         return {"name": f"{kind}-{self.name}" if self.name else kind, **self._times}
 
     @cached_property
     def _place(self) -> PartyId:
-        return self._members.find(identity_at(self.key, self._options.get("passphrase")))
+        return self._members.find(self._unlock(self.key))
 
     def here(self, parties: int) -> Sequence[PartyId]:
         """The place of this party."""
@@ -127,12 +137,37 @@ class Site:
         return end.outcome, end.result.mean, end.notes
 
     def _files(self, study: Study) -> Files:
-        files = Files.of(study, self.roster, self.key, lambda path: identity_at(path, self._options.get("passphrase")))
-        return replace(files, stem=self.folder / files.stem)
+        if self._sealed is None:
+            files = Files.of(study, self.roster, self.key, self._unlock)
+        else:
+            self._require_sealed(study)
+            files = Files.load(self.roster, None, self.key, self._unlock)
+        return replace(files, stem=self._base(study.name, ""))
 
     def _session(self, asked: Mapping[str, Any], records: int | None = None) -> session:
         places = {what: self._base(asked["name"], f".{what}{end}") for what, end in (("store", ""), ("receipt", ".json"))}
-        return session(asked, self.roster, self.key, records=records, **places, **self._options)  # type: ignore[arg-type]
+        agreed: tuple[Any, Path | None] = (asked, self.roster)
+        if self._sealed is not None:
+            self._require_sealed(SessionStudy.parse(asked))
+            agreed = self.roster, None
+        what, roster = agreed
+        return session(what, roster, self.key, records=records, **places, **self._options)  # type: ignore[arg-type]
+
+    def _unlock(self, path: Path) -> Identity:
+        return identity_at(path, self._options.get("passphrase"))
+
+    def _require_sealed(self, asked: AnyStudy) -> None:
+        """Raises :class:`InputError` unless this very fit was sealed, whichever links it has."""
+        if self._sealed is None:
+            return
+        sealed = self._sealed.asked
+        own, other = (one.model_copy(update={"links": None}).tables() for one in (asked, sealed))
+        if own != other:
+            fields = {**_flat(own), **_flat(other)}
+            differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))
+            raise InputError(
+                f"{self.roster} seals another fit ({', '.join(differ)}): take its parameters and columns, or ask its convener"
+            )
 
     def _base(self, name: str, end: str) -> Path:
         return self.folder / f"{file_name(name)}-{file_name(self._members.name(self._place))}{end}"
@@ -201,3 +236,12 @@ class OneParty:
         if self._ended:
             raise InputError("this party's part in the session has ended: its budget is spent, or was given back")
         return self._open().mean(vectors[self._place], clip=clip)
+
+
+def _flat(tables: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """The fields of tables, each by the names on its way."""
+    found: dict[str, Any] = {}
+    for name, value in tables.items():
+        at = f"{place}.{name}" if place else name
+        found |= _flat(value, at) if isinstance(value, Mapping) else {at: value}
+    return found

@@ -16,7 +16,9 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.planning.plan import Plan
 from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, SessionTerms
 from quietmean.statistics import Encoded, what_did_not_fit
+from quietmean.studies.any_study import AnyStudy
 from quietmean.studies.outcome import StudyOutcome, conclude
+from quietmean.studies.session_study import SessionStudy
 from quietmean.studies.study import Study
 
 Array = NDArray[np.float64]
@@ -95,7 +97,7 @@ class InOneProcess:
     engine: Engine = field(default_factory=MemoryEngine)
 
     @property
-    def members(self) -> None:
+    def members(self) -> int | None:
         return None
 
     def agreed(self, kind: str) -> Mapping[str, Any]:
@@ -105,7 +107,7 @@ class InOneProcess:
         return range(parties)
 
     def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> Means:
-        fields = {name: value for name, value in asked.items() if name != "purpose"}
+        fields = {name: value for name, value in asked.items() if name not in ("name", "purpose")}
         return Session(parties=parties, engine=self.engine, **fields, **more)
 
     def keeps(self, asked: Mapping[str, Any]) -> Path | None:
@@ -121,6 +123,24 @@ class InOneProcess:
         weights = np.array([one.weight for one in encoded])
         found = self.engine.exchange(plan, 1, values, weights, {})
         return conclude(workload, plan.target, found.execution, found.mean), found.mean, what_did_not_fit(encoded)
+
+
+@dataclass(frozen=True)
+class OnPaper(InOneProcess):
+    """So many parties that nobody knows yet: what they would agree on is written down, and nothing is fitted."""
+
+    count: int = 2
+
+    @property
+    def members(self) -> int:
+        return self.count
+
+    def agreed(self, kind: str) -> Mapping[str, Any]:
+        return {"name": kind}
+
+    def contract(self, asked: Study | Mapping[str, Any]) -> AnyStudy:
+        """What is agreed on, but who the parties are."""
+        return asked if isinstance(asked, Study) else SessionStudy.parse(asked)
 
 
 def site_of(given: Any) -> Site:

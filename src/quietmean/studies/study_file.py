@@ -9,12 +9,15 @@ from typing import Any
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
-from quietmean.studies.study import Study
+from quietmean.studies.any_study import AnyStudy
+from quietmean.studies.session_study import SessionStudy
 
 
-def study_text(study: Study) -> str:
-    """A study file in TOML that :meth:`Study.load` reads as this study, with every default written out."""
+def study_text(study: AnyStudy) -> str:
+    """A study file or session file in TOML that :func:`load_any` reads as this one, with every default written out."""
     tables = study.tables()
+    if isinstance(study, SessionStudy):
+        return "\n".join(["[session]", *_lines(tables["session"])]) + "\n"
     general = dict(tables["study"])
     options = general.pop("options", {})
     if study.links is not None:

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -20,10 +21,12 @@ from quietmean.core.codec import to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.output import Output
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.sites import Site, site_of
+from quietmean.learning.sites import OnPaper, Site, site_of
 from quietmean.planning.automatic import AUTO
+from quietmean.studies.study_file import study_text
 
 Array = NDArray[np.float64]
 Given = ParamSpec("Given")
@@ -259,8 +262,22 @@ class Private(BaseEstimator):  # type: ignore[misc]
         Its ``digest`` is what a :class:`quietmean.Site` takes as ``accept``. Raises :class:`InputError`, a ValueError too, where
         all parties are in one process.
         """
+        return self._agreement(X)
+
+    @public
+    def save_study(self, path: str | Path, X: Any, parties: int) -> None:
+        """Write what ``parties`` parties agree on by :meth:`fit` with such data, for ``quietmean invite``: sites that fit under
+        the seal give the sealed file to their :class:`quietmean.Site`. Nothing is overwritten.
+
+        Raises :class:`InputError`, a ValueError too, for a file that exists, and for what cannot be fitted.
+        """
+        agreed = self._agreement(X, OnPaper(count=parties))
+        Output(Path(path), "the study", "").write(study_text(agreed).encode())
+
+    def _agreement(self, X: Any, site: Site | None = None) -> Any:
         # No estimator that is fitted changes by a question.
         asked = clone(self)
+        asked.site = self.site if site is None else site
         rows, _ = asked._checked(X, None, False, reset=True)
         return asked._contract(asked._limits(asked.bounds, rows.shape[1]))
 
