@@ -19,6 +19,8 @@ from quietmean.node.local import run_local
 from quietmean.node.net import Payload, Transfer
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
+from support.bare_tls import over_bare_tls
 from support.two_parties import Party, two
 
 DIMENSION = 40_000
@@ -70,9 +72,21 @@ def test_study(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> 
         Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension), IncA(rounds=8, sigma_star=0.1, sigma_delta=1.0)
     )
     values = np.random.default_rng(0).normal(size=(parties, dimension))
+    schedule = plan.schedule(Seed.public("throughput"))
+    others = {"to": [], "expected": parties - 1, "bytes": 8 * dimension}
+    steps = [
+        [
+            {"to": schedule.recipients(t, party), "expected": len(schedule.senders(t, party)), "bytes": 8 * dimension}
+            for t in range(1, schedule.rounds + 1)
+        ]
+        + [others | {"to": [other for other in range(parties) if other != party]}]
+        for party in range(parties)
+    ]
+    bare: list[float] = []
     times: dict[Links, list[float]] = {links: [] for links in Links}
     sent: dict[Links, int] = {}
     for turn in range(5):
+        bare.append(over_bare_tls(tmp_path / f"bare-{turn}", steps)[0])
         for links in Links:
             begun: list[float] = []
             ended: list[float] = []
@@ -87,7 +101,10 @@ def test_study(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> 
             times[links].append(max(ended) - min(begun))
             sent[links] = outcome.bytes_sent
     plain, hybrid = (statistics.median(times[links]) for links in (Links.X25519, Links.HYBRID))
+    straight = statistics.median(bare)
+    megabytes = [sent[links] / 1e6 for links in (Links.X25519, Links.HYBRID)]
     table(
-        f"{parties} processes, d = {dimension}: X25519 {plain:.3f} s, {sent[Links.X25519] / 1e6:.2f} MB; hybrid {hybrid:.3f} s, "
-        f"{sent[Links.HYBRID] / 1e6:.2f} MB: {100 * plain / hybrid:.0f} % of its speed"
+        f"{parties} processes, d = {dimension}: bare TLS {straight:.3f} s; X25519 {plain:.3f} s, {megabytes[0]:.2f} MB, "
+        f"{100 * straight / plain:.0f} % of bare; hybrid {hybrid:.3f} s, {megabytes[1]:.2f} MB, {100 * straight / hybrid:.0f} % "
+        f"of bare, {100 * plain / hybrid:.0f} % of the speed of X25519"
     )

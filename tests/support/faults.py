@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import Outage, ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
+from quietmean.node import PairKeys
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.session import NodeResult, NodeSettings, Patience, Session, endure, kept_result
@@ -60,6 +61,8 @@ class FaultPlan:
     crashes: Mapping[PartyId, Sequence[Crash]] = field(default_factory=dict)
     round_timeout: float = 4.0
     start_timeout: float = 200.0
+    # Of each party, in a study with hybrid links.
+    pairs: Sequence[PairKeys] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +341,7 @@ class World:
             store=self._directory / f"{party}.store",
             round_timeout=self._faults.round_timeout,
             start_timeout=self._faults.start_timeout,
+            pairs=self._faults.pairs[party] if self._faults.pairs else None,
         )
 
     def _note_defect(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

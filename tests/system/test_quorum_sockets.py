@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, NotStarted, PeerError
-from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Quorum, Roster, RosterEntry, Started, run_quorum
+from quietmean.node import Brought, Identity, NodeResult, NodeSettings, PairKeys, Quorum, Roster, RosterEntry, Started, run_quorum
 from quietmean.node.gathering.gathering import Gathering
 from quietmean.node.gathering.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frame
 from quietmean.node.net import Opened, Start
@@ -24,6 +26,7 @@ from quietmean.node.quorum import Attempt, Machine, Opening, Own, Proposal, Stan
 from quietmean.node.session import Session
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
+from quietmean.randomness import Seed
 from quietmean.studies.study import Study
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
@@ -35,11 +38,13 @@ class Parties:
 
     folder: Path
     ports: Sequence[int]
+    links: Links = Links.X25519
     started: dict[str, Started] = field(default_factory=dict)
     bound: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.identities = [Identity.generate() for _ in NAMES]
+        self.keys = [MLKEM768PrivateKey.generate() for _ in NAMES]
         self.roster = Roster(
             tuple(
                 RosterEntry(name, ("127.0.0.1", port), identity.public_key)
@@ -68,7 +73,12 @@ class Parties:
             round_timeout=5.0,
             start_timeout=start_timeout,
             quorum=quorum,
+            links=self.links,
+            pairs=self._pairs(place) if self.links == Links.HYBRID else None,
         )
+
+    def _pairs(self, place: int) -> PairKeys:
+        return PairKeys(self.keys[place], {party: key.public_key().public_bytes_raw() for party, key in enumerate(self.keys)})
 
     async def run(self, settings: NodeSettings) -> NodeResult:
         def on_start(started: Started) -> None:
@@ -101,9 +111,24 @@ def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
     assert len({bound for calls in parties.bound.values() for bound in calls}) == 1
 
 
-@pytest.mark.parametrize("protocol", ["packed-sharing", "cordp-dme"])
-def test_four_start_and_a_late_one_is_told(parties: Parties, protocol: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "links"), [("packed-sharing", Links.X25519), ("cordp-dme", Links.X25519), ("cordp-dme", Links.HYBRID)]
+)
+def test_four_start_and_a_late_one_is_told(
+    parties: Parties, protocol: str, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # dan is away: ada proposes. He comes once the others are bound.
+    parties.links = links
+    seeds: dict[frozenset[int], set[bytes]] = {}
+    shared = Session._shared_seed
+
+    def used(session: Session, other: int) -> Seed:
+        seed = shared(session, other)
+        seeds.setdefault(frozenset((session._settings.party, other)), set()).add(seed.secret)
+        return seed
+
+    monkeypatch.setattr(Session, "_shared_seed", used)
+
     async def run() -> tuple[list[NodeResult], BaseException | None]:
         everybody = parties.settings(0.0, protocol=protocol)
         late = everybody.pop(3)
@@ -129,6 +154,17 @@ def test_four_start_and_a_late_one_is_told(parties: Parties, protocol: str) -> N
         # What they do together is another study than that of all, with the plan for four.
         assert started.members == (0, 1, 2, 4)
         assert started.settings.plan.target.parties == 4
+    # Both ends of each pair have one seed, also where the places of those who are in are others than in the roster.
+    assert len(seeds) == (6 if protocol == "cordp-dme" else 0)
+    assert all(len(both) == 1 for both in seeds.values())
+    for started in parties.started.values():
+        others = set(range(4)) - {started.settings.party} if links == Links.HYBRID else set()
+        assert started.settings.shared.keys() == others
+    for own in parties.settings(0.0, protocol=protocol) if links == Links.HYBRID else ():
+        with contextlib.closing(sqlite3.connect(own.store)) as database:
+            # What came of the keys is gone with the end.
+            (rows,) = database.execute("SELECT count(*) FROM encapsulated").fetchone()
+            assert rows == 0 or own.names[own.party] == "dan"
 
 
 def test_who_comes_after_the_start_is_told_by_the_members(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:

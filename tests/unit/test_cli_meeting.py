@@ -37,9 +37,10 @@ def told(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def sealed_study(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """A study of three parties; everything travels as lines of text."""
-    main(["new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--colluding", "1", "--out", "study.toml"])
+def sealed_study(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    """A study of three parties; everything travels as lines of text. ``more``: of the command that writes it."""
+    new = ["new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--colluding", "1", *more]
+    main([*new, "--out", "study.toml"])
     main(["keygen", "--key", "north.key"])
     line = told(["invite", "study.toml", "--key", "north.key", "--line"], capsys)["line"]
     Path("study.invitation").write_text(line)
@@ -64,6 +65,30 @@ def test_from_invitation_to_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "only its convener" in refused(["invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys)
     following = told(["invite", "study.toml", "--key", "north.key", "--after", "study.sealed", "--out", "2.invitation"], capsys)
     assert following["version"] == 2
+
+
+@pytest.mark.parametrize("links", ["hybrid", "x25519"])
+def test_a_site_that_wants_keys_of_ml_kem(links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
+    sealed = sealed_study(capsys, *(() if links == "hybrid" else ("--links", links)))
+    Path("mine.csv").write_text("age\n3\n")
+    rest = ["study.sealed", "--key", "south.key"]
+    said = told(["contract", *rest], capsys)
+    assert (said["links"], said["post_quantum"]) == (links, links == "hybrid")
+    main(["contract", *rest])
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("ML-KEM-768 and X25519 together" in text) == (links == "hybrid")
+    assert ("X25519 alone: who records messages now" in text) == (links == "x25519")
+    # The rule of a site is looked at before its ledger, and before anything is asked.
+    policy = own_folder / "config" / "quietmean" / "policy.toml"
+    policy.parent.mkdir(parents=True, exist_ok=True)
+    policy.write_text("[policy]\nrequire_post_quantum = true\n")
+    policy.chmod(0o600)
+    join = ["join", *rest, "--data", "mine.csv", "--accept", sealed["digest"], "--compared", "north", "--compared", "east"]
+    if links == "x25519":
+        for command in (join, ["contribute", *join[1:]]):
+            assert "require_post_quantum: the study's keys: X25519 alone" in refused(command, capsys)
+    assert not list(own_folder.rglob("*.sqlite"))
+    assert not list(own_folder.rglob("*.store"))
 
 
 def test_joining_needs_a_yes_and_the_own_keys(capsys: pytest.CaptureFixture[str]) -> None:

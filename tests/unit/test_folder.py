@@ -15,9 +15,23 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from quietmean.core.errors import InputError, NotYet
+from quietmean.core.errors import InputError, NotYet, PeerError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.folder import DiskPlace, FolderPost, FolderSettings, Outbox, Place, Timetable, mailbox_bytes, parse_folder
+from quietmean.node.folder import (
+    DiskPlace,
+    FolderPost,
+    FolderSettings,
+    Outbox,
+    Parties,
+    Place,
+    Slot,
+    SlotKind,
+    Timetable,
+    mailbox_bytes,
+    open_file,
+    parse_folder,
+    seal_file,
+)
 from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Credentials, Endpoint, Heartbeat, Limits, Payload, Traffic, Transfer
 
 STUDY = "f" * 64
@@ -132,6 +146,18 @@ def test_nothing_can_be_read_in_the_folder(tmp_path: Path) -> None:
         assert b"party-" not in everything
 
     scenario(work)
+
+
+def test_a_file_opens_with_both_keys_of_its_receiver_and_with_neither_alone() -> None:
+    """Who has all keys of X25519 one day opens nothing that the folder kept; nor does who has all of ML-KEM."""
+    together = Parties(STUDY, [each.public_key for each in IDENTITIES], {k: mailbox_bytes(MAILBOXES[k]) for k in range(PARTIES)})
+    slot = Slot(SlotKind.REQUEST, 1, 0, 1)
+    file = seal_file(together, slot, SECRET, IDENTITIES[0])
+    encryption, exchange = MAILBOXES[1]
+    assert open_file(together, slot, slot.name(file), file, (encryption, exchange)) == SECRET
+    for mailbox in ((MLKEM768PrivateKey.generate(), exchange), (encryption, X25519PrivateKey.generate())):
+        with pytest.raises(PeerError, match="not sealed to this party's key"):
+            open_file(together, slot, slot.name(file), file, mailbox)
 
 
 def _half(path: Path) -> None:

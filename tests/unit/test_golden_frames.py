@@ -22,7 +22,7 @@ FRAMES: list[tuple[list[Any], bytes]] = [
     (["W", 1, 3], b""),
     (["b", 1, 3], b""),
     (["N", "study differs"], b""),
-    (["c", 7, b"c" * 32], b""),
+    (["c", 7, b"c" * 32, b"e" * 1088], b""),
     (["r", 8, b"n" * 32, 2.5, b"x" * 32], b""),
     (["t", 9, 1, 2, 0.25, 8000, b"12345678", 3, b"", 8], VECTOR),
     (["t", 9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 4], STEPS),
@@ -35,7 +35,7 @@ FRAMES: list[tuple[list[Any], bytes]] = [
     (["k", 14, 2], b"logs"),
     (["v", 15, b"d" * 32, True], b""),
     (["a", 13, "no", 3, 0, "why"], b""),
-    (["s", 16, 2, (0, 2), b"g" * 64, b"h" * 32, ([0, b"n" * 32, 2.5, b"x" * 32],), True], b""),
+    (["s", 16, 2, (0, 2), b"g" * 64, b"h" * 32, ([0, b"n" * 32, 2.5, b"x" * 32],), True, b"e" * 1088], b""),
     (["i", 17, 3, msgspec.msgpack.encode(["p", 0, 1, 2])], b""),
     (["i", 18, 3, msgspec.msgpack.encode(["l", 0, b""])], b"a log"),
 ]
@@ -54,9 +54,10 @@ def test_a_frame_is_read_and_sent_as_it_was(fields: list[Any], payload: bytes) -
 
 def test_the_bytes_of_all_frames() -> None:
     # Frame b is of version 9, and frames s and i were added to it, which only studies use that start with a quorum, and sessions;
-    # frames K, E and S are of version 11, of studies with hybrid links. All others have the bytes that they had before.
-    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "s", "i", "K", "E", "S"))
-    assert hashlib.sha256(everything).hexdigest() == "420d9f901a055ed76710e1a85ba984e1a7e752173e1d3b6ff62490b94714da1b"
+    # frames K, E and S are of version 11, of studies with hybrid links, for which c has a field more. All others have the bytes
+    # that they had before.
+    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "c", "s", "i", "K", "E", "S"))
+    assert hashlib.sha256(everything).hexdigest() == "11eacf506bf21375d68e6a13311d8bf3f4fd25ba2d03c358bd179ab6925a0d75"
     (begin,) = (as_sent(*frame) for frame in FRAMES if frame[0][0] == "b")
     assert begin.hex() == "000000050000000093a1620103"
 

@@ -5,7 +5,7 @@ from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.peer import run_party
 from quietmean.node.series import RoundEnd, Series, SeriesOver, Standing
-from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum
+from quietmean.node.session import Brought, NodeResult, NodeSettings, PairKeys, Quorum
 
 __all__ = [
     "Brought",
@@ -13,6 +13,7 @@ __all__ = [
     "Late",
     "NodeResult",
     "NodeSettings",
+    "PairKeys",
     "Quorum",
     "Roster",
     "RosterEntry",

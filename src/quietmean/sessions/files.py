@@ -60,6 +60,7 @@ class SessionFiles(PartyFiles):
             status=status_path(store),
             listen=listening_place(options.listen, options.listen_through),
             links=study.keyed_by,
+            pairs=self.pair_keys(),
         )
 
 

@@ -28,7 +28,7 @@ from quietmean.node.quorum import (
     least_minimum,
     quorum_study,
 )
-from quietmean.node.session import NodeSettings, Quorum
+from quietmean.node.session import NodeSettings, Pairing, Quorum
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.randomness import ExchangeKey, Seed
@@ -73,6 +73,7 @@ class Gathering:
             settings.party, rules_of(settings, quorum), RosterSignatures(settings.identity, settings.roster), self._fresh
         )
         self._standing = load_standing(store.standing())
+        self._pairing = Pairing(settings, store)
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
         self._news = {party: asyncio.Event() for party in links}
@@ -120,14 +121,26 @@ class Gathering:
     def heard(self, sender: PartyId, frame: Start) -> None:
         """Take in where another party is. Raises :class:`PeerError` for what a correct one never tells."""
         telling = from_frame(frame)
+        self._pairing.check(sender, frame.encapsulated, commits=bool(frame.commit))
         self._there[sender] = self._now()
         if telling.proposal is not None and telling.bound:
             self._note_bound(sender, telling)
         elif self._standing.bound and sender in self._news:
             # It does not know yet, or was not there when it happened.
             self._news[sender].set()
-        self._move(self._machine.hear(self._standing, sender, telling))
+        standing = self._machine.hear(self._standing, sender, telling)
+        self._take_encapsulated(standing, sender, telling, frame.encapsulated)
+        self._move(standing)
         self._changed.set()
+
+    def _take_encapsulated(self, standing: Standing, sender: PartyId, telling: Telling, ciphertext: bytes) -> None:
+        """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
+        before, attempt, proposal = self._standing, standing.attempt, telling.proposal
+        if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
+            return
+        same = before.attempt is not None and before.attempt.proposal.same_as(proposal)
+        committed = same and before.attempt is not None and sender in before.attempt.commits
+        self._pairing.take(sender, ciphertext, committed=committed)
 
     def _note_bound(self, sender: PartyId, telling: Telling) -> None:
         self._machine.check(sender, telling)
@@ -253,6 +266,10 @@ class Gathering:
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
+    def _frame(self, peer: PartyId) -> Start:
+        telling = self._machine.tell(self._standing)
+        return to_frame(telling, self._pairing.told_to(peer) if telling.commit else b"")
+
     async def _tell(self, peer: PartyId) -> None:
         news = self._news[peer]
         while True:
@@ -261,7 +278,7 @@ class Gathering:
                 with contextlib.suppress(TimeoutError):
                     # What is told changes: it is not sent hours later, when the peer comes.
                     async with asyncio.timeout(_THERE):
-                        await self._links[peer].ask(to_frame(self._machine.tell(self._standing)))
+                        await self._links[peer].ask(self._frame(peer))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await news.wait()

@@ -68,12 +68,13 @@ def load_standing(raw: bytes | None) -> Standing:
     return Standing(attempt, record.bound, record.never)
 
 
-def to_frame(telling: Telling) -> Start:
+def to_frame(telling: Telling, encapsulated: bytes = b"") -> Start:
+    """``encapsulated``: to the key of who gets it, with a commitment."""
     proposal = telling.proposal
     if proposal is None:
         return Start(0)
     openings = tuple(_opened(*one) for one in sorted(telling.openings.items()))
-    return Start(0, proposal.attempt, proposal.ordered, proposal.signature, telling.commit, openings, telling.bound)
+    return Start(0, proposal.attempt, proposal.ordered, proposal.signature, telling.commit, openings, telling.bound, encapsulated)
 
 
 def from_frame(frame: Start) -> Telling:

@@ -79,7 +79,7 @@ async def run_quorum(settings: NodeSettings, on_start: Callable[[Started], None]
         monitor = stack.enter_context(monitor_of(settings))
         standing = load_standing(store.standing())
         if standing.bound and standing.attempt is not None:
-            started, own = _inside(settings, quorum, standing.attempt)
+            started, own = _inside(settings, quorum, standing.attempt, store)
             with contextlib.ExitStack() as opened:
                 opened.callback(own.close)
                 opened.callback(_forget_secrets, settings, store, own)
@@ -100,12 +100,15 @@ def _forget_secrets(settings: NodeSettings, store: Store, own: Store) -> None:
         store.save_standing(dump_standing(settings.party, standing), last=True)
 
 
-def _inside(settings: NodeSettings, quorum: Quorum, attempt: Attempt) -> tuple[Started, Store]:
-    """What this party is in the study of the members alone, and its store there, with the seed and nonce of the attempt."""
+def _inside(settings: NodeSettings, quorum: Quorum, attempt: Attempt, outer: Store) -> tuple[Started, Store]:
+    """What this party is in the study of the members alone, and its store there, with the seed and nonce of the attempt.
+
+    ``outer``: its store of the start.
+    """
     members = attempt.proposal.ordered
     study = quorum_study(settings.study, attempt.proposal)
     brought = quorum.smaller.get(len(members)) or Brought(settings.plan, settings.value)
-    agreed = {}
+    agreed, shared = {}, outer.encapsulated()
     for place, member in enumerate(members):
         opening = attempt.openings[member]
         agreed[place] = Commitment(commitment_hash(study, member, opening), opening.nonce, opening.weight, opening.exchange)
@@ -118,6 +121,7 @@ def _inside(settings: NodeSettings, quorum: Quorum, attempt: Attempt) -> tuple[S
         store=settings.store.with_name(settings.store.name + STARTED),
         quorum=None,
         agreed=agreed,
+        shared={place: shared[member] for place, member in enumerate(members) if member in shared},
         wipe_value=False,
     )
     # For a new store; later these are in it.
@@ -186,7 +190,7 @@ class _Part:
         (self._current if self._current.begun else self._supervisor).fail(error)
 
     async def _take_part(self, attempt: Attempt, patience: Patience) -> NodeResult:
-        started, store = _inside(self._settings, self._quorum, attempt)
+        started, store = _inside(self._settings, self._quorum, attempt, self._store)
         inside = started.settings
         with contextlib.ExitStack() as stack:
             stack.callback(store.close)

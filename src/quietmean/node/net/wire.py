@@ -46,6 +46,7 @@ PREFIX: Final = struct.Struct(">II")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Signature: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+ForPair: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=KEM_CIPHERTEXT_BYTES)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
 # Digests of the terms of a study, by their path.
 Fields: TypeAlias = Annotated[
@@ -158,9 +159,13 @@ class Request(Frame, frozen=True):
 
 
 class Commit(Request, frozen=True, tag="c"):
-    """Agreement, first half: the hash of what will be revealed."""
+    """Agreement, first half: the hash of what will be revealed.
+
+    ``encapsulated``, with hybrid links, to a party with a larger number: to its ML-KEM-768 key.
+    """
 
     hash: Bytes32
+    encapsulated: ForPair = b""
 
 
 class Reveal(Request, frozen=True, tag="r"):
@@ -249,7 +254,10 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
 
 
 class Start(Request, frozen=True, tag="s"):
-    """Who is in: where the sender is in the attempts to start; ``attempt`` 0 is nowhere yet. See :mod:`quietmean.node.quorum`."""
+    """Who is in: where the sender is in the attempts to start; ``attempt`` 0 is nowhere yet. See :mod:`quietmean.node.quorum`.
+
+    ``encapsulated``: as in a commitment, with it.
+    """
 
     attempt: Count = 0
     members: tuple[Count, ...] = ()
@@ -257,6 +265,7 @@ class Start(Request, frozen=True, tag="s"):
     commit: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     openings: tuple[Opened, ...] = ()
     bound: bool = False
+    encapsulated: ForPair = b""
 
 
 class InRound(Request, frozen=True, tag="i"):

@@ -309,6 +309,7 @@ class Series:
             value=value,
             store=self._round_store,
             agreed=self._store.commitments(),
+            shared=self._store.encapsulated(),
             wipe_value=True,
         )
 

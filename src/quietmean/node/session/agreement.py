@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from quietmean.node.storage import Commitment, Store
 from quietmean.randomness import Seed
 
 _REPORT_SECONDS = 1.0
+
+ForPeer: TypeAlias = Callable[[PartyId], bytes]
 
 
 class Commitments:
@@ -46,6 +49,9 @@ class Commitments:
         # Also after a crash between the two.
         self.reveal(party, opening)
         return commit
+
+    def has_committed(self, party: PartyId) -> bool:
+        return party in self._by_party
 
     def commit(self, party: PartyId, commit: bytes) -> None:
         known = self._by_party.get(party)
@@ -103,14 +109,20 @@ class Commitments:
         return np.array([commitment.weight for _, commitment in sorted(self._by_party.items())], dtype=np.float64)
 
 
-async def agree(context: Context, commitments: Commitments, opening: Opening, start_timeout: float) -> None:
-    """Returns when everybody holds everybody's nonce. Raises ProtocolFailure with the missing after ``start_timeout`` seconds.
+async def agree(
+    context: Context, commitments: Commitments, opening: Opening, start_timeout: float, encapsulated: ForPeer = lambda peer: b""
+) -> None:
+    """Returns when everybody holds everybody's nonce; ``encapsulated`` gives what goes to a party with the commitment.
 
-    Where the waits of a study have a timetable, it says until when, instead.
+    Raises ProtocolFailure with the missing after ``start_timeout`` seconds. Where the waits of a study have a timetable, it says
+    until when, instead.
     """
     commit = commitments.commitment(context.party, opening)
     acknowledged: set[PartyId] = set()
-    sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
+    sending = [
+        context.spawn(_send_opening(context, commitments, peer, Commit(0, commit, encapsulated(peer)), opening, acknowledged))
+        for peer in context.others
+    ]
     closed = asyncio.sleep(start_timeout) if context.closed is None else context.closed((int(Phase.AGREEMENT), 0))
     closing = context.spawn(closed)
     try:
@@ -125,10 +137,10 @@ async def agree(context: Context, commitments: Commitments, opening: Opening, st
 
 
 async def _send_opening(
-    context: Context, commitments: Commitments, peer: PartyId, commit: bytes, opening: Opening, acknowledged: set[PartyId]
+    context: Context, commitments: Commitments, peer: PartyId, commit: Commit, opening: Opening, acknowledged: set[PartyId]
 ) -> None:
     link = context.links[peer]
-    answer = await link.ask(Commit(0, commit))
+    answer = await link.ask(commit)
     if answer.status == ACCEPTED:
         # An earlier opening would let the last party choose its nonce.
         await commitments.all_committed.wait()

@@ -43,6 +43,7 @@ from quietmean.node.session.gate import VOTE, Compute, CutOff, Gate
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
+from quietmean.node.session.pairing import Pairing
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
@@ -96,6 +97,7 @@ class Session:
         # Even before the first round: another copy of this store may have gone on.
         self._restarted = restarted or bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
+        self._pairing = Pairing(settings, store)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         self._supervisor = Supervisor()
         changed = asyncio.Event()
@@ -185,7 +187,7 @@ class Session:
             self._commitments.take_over(self._settings.agreed)
         elif self._store.state() is None:
             opening = Opening(self._store.nonce, self._settings.value.weight, self._exchange.public)
-            await agree(self._context, self._commitments, opening, self._settings.start_timeout)
+            await agree(self._context, self._commitments, opening, self._settings.start_timeout, self._pairing.told_to)
         seed = self._commitments.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
         self._schedule = self._settings.plan.schedule(seed)
@@ -241,7 +243,8 @@ class Session:
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
             context = f"{self._settings.study} {self._settings.plan.protocol.name}"
-            self._shared_seeds[other] = self._exchange.shared_seed(self._commitments.exchange_key(other), context)
+            exchange = self._commitments.exchange_key(other)
+            self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, self._pairing.shared_with(other))
         return self._shared_seeds[other]
 
     async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
@@ -455,6 +458,9 @@ class Session:
         position = self._context.inbox.position
         try:
             if isinstance(request, Commit):
+                self._pairing.check(sender, request.encapsulated, commits=True)
+                committed = self._commitments.has_committed(sender)
+                self._pairing.take(sender, request.encapsulated, committed=committed)
                 self._commitments.commit(sender, request.hash)
             else:
                 self._commitments.reveal(sender, Opening(request.nonce, request.weight, request.exchange))

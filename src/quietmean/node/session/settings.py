@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
@@ -21,7 +22,18 @@ from quietmean.node.net import Address, Identity, Limits, Roster
 from quietmean.node.session.quorum import Quorum
 from quietmean.node.storage import Commitment, Store
 from quietmean.planning import Admitted, Plan
-from quietmean.randomness import Seed
+from quietmean.randomness import Encapsulated, Seed
+
+
+@dataclass(frozen=True)
+class PairKeys:
+    """The ML-KEM-768 keys of the parties' entries: the ``own`` private one, and the ``public`` ones by place in the roster.
+
+    There is no own one after this party has the result.
+    """
+
+    own: MLKEM768PrivateKey | None = field(repr=False)
+    public: Mapping[PartyId, bytes] = field(repr=False)
 
 
 def _silent(event: Event) -> None:
@@ -46,7 +58,9 @@ class NodeSettings:
     ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
     settings can be used once. ``folder``: messages are files there, instead of connections. ``quorum``: with whom the study may
     start, if not with all; ``agreed``: what the parties agreed on before the session began. ``links``: which keys protect what
-    parties tell each other, the same for all. Raises :class:`InputError` where fields are impossible or do not fit each other.
+    parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
+    by these with each other one, where they agreed before. Raises :class:`InputError` where fields are impossible or do not fit
+    each other.
     """
 
     identity: Identity
@@ -68,6 +82,8 @@ class NodeSettings:
     quorum: Quorum | None = None
     agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
     links: Links = Links.X25519
+    pairs: PairKeys | None = None
+    shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         target = self.plan.target

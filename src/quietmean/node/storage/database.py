@@ -15,7 +15,7 @@ from quietmean.core.portability import open_private
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
 
-SCHEMA = 8
+SCHEMA = 9
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
@@ -32,6 +32,7 @@ CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEG
 CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, weight REAL NOT NULL, vector BLOB, content BLOB,
                     PRIMARY KEY (phase, round, sender));
+CREATE TABLE encapsulated (party INTEGER PRIMARY KEY, secret BLOB NOT NULL, ciphertext BLOB NOT NULL);
 CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (phase, round, sender));
 """
 

@@ -19,8 +19,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
-from quietmean.node.storage.database import StoreDatabase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, input_digest
+from quietmean.node.storage.pair_secrets import PairSecrets
 from quietmean.randomness import Seed
 
 # The first byte of what stands for kept bytes: are they in it, or in the table?
@@ -28,7 +28,7 @@ _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
 
-class Store(StoreDatabase):
+class Store(PairSecrets):
     """Use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float) -> None:
@@ -121,8 +121,10 @@ class Store(StoreDatabase):
         return self._fact("standing")
 
     def save_standing(self, standing: bytes, *, last: bool = False) -> None:
-        """``last``: nothing of the one before is kept on disk."""
+        """``last``: nothing of the one before is kept on disk, nor what was encapsulated."""
         with self._transaction():
+            if last:
+                self._database.execute("DELETE FROM encapsulated")
             self._database.execute("INSERT OR REPLACE INTO fact VALUES ('standing', ?)", (standing,))
         if last:
             self._empty_journal()
@@ -481,7 +483,7 @@ class Store(StoreDatabase):
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
             self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
-            for table in ("pledge", "state", "kept", "message", "hearsay", "told", "vote"):
+            for table in ("pledge", "state", "kept", "message", "hearsay", "told", "vote", "encapsulated"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

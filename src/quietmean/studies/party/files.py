@@ -13,11 +13,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
+from quietmean.node import Brought, Identity, NodeSettings, PairKeys, Quorum, Roster
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import listening_place
@@ -135,6 +136,13 @@ class PartyFiles:
         store = self.store(given)
         return store.exists() and store.stat().st_size > 0
 
+    def pair_keys(self) -> PairKeys | None:
+        """The ML-KEM-768 keys of the entries, of a study with hybrid links."""
+        if self.sealed is None or self.keys is None or self.asked.keyed_by != Links.HYBRID:
+            return None
+        public = {party: base64.b64decode(entry.encapsulation) for party, entry in enumerate(self.sealed.entries)}
+        return PairKeys(self.keys.encapsulation, public)
+
     def forget_opening_keys(self) -> None:
         """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
         if self.keys is None:
@@ -236,6 +244,7 @@ class Files(PartyFiles):
             folder=self.folder(options.folder or usual_folder, plan, once=options.once),
             quorum=quorum,
             links=self.study.keyed_by,
+            pairs=self.pair_keys(),
         )
 
     def require_folder(self, options: SiteOptions, usual: str | None) -> None:
