@@ -42,12 +42,15 @@ while not rounds.over:
 """
 
 
-@pytest.fixture
-def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> Path:
-    """The session of the page, sealed with its own commands."""
+@pytest.fixture(params=[""])
+def sealed(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
+) -> Path:
+    """The session of the page, perhaps with more lines in place of its dropouts, sealed with its own commands."""
     monkeypatch.chdir(tmp_path)
     write_policy(largest_epsilon=10.0, budget={"epsilon": 10.0, "delta": 1e-4})
-    Path("session.toml").write_text(blocks(PAGE, "toml")[0])
+    page = blocks(PAGE, "toml")[0]
+    Path("session.toml").write_text(page.replace("dropouts = 0.0 ", f"{request.param} #") if request.param else page)
     invite, accept, seal, *_ = commands(PAGE)
     main(["keygen", "--key", "ada.key"])
     call(invite)
@@ -110,6 +113,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sealed", ['dropouts = 0.34\nprotocol = "cordp-dme"'], indirect=True, ids=["dropouts"])
 def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(sealed: Path) -> None:
     digest = Sealed.load(sealed).digest
     Path("train.py").write_text(RUNNING)

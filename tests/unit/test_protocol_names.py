@@ -18,7 +18,8 @@ from quietmean.planning.candidates import configured
 from quietmean.protocols import Mechanism, configure, get_protocol, registry, resolve
 from quietmean.studies import Study
 from quietmean.studies.party import Policy
-from quietmean.studies.party.contract import Contract, Signatory
+from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.session_terms import SessionTerms
 from support.site_policy import write_policy
 

@@ -19,7 +19,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
 from quietmean.studies import Study
 from quietmean.studies.party import Answer, Asked, Consent, Contract, Policy
-from quietmean.studies.party.contract import Signatory
+from quietmean.studies.party.agreement import Signatory
 from support.pages import blocks
 from support.site_policy import toml, write_policy
 

@@ -30,7 +30,8 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies import Study
 from quietmean.studies.party import Policy
-from quietmean.studies.party.contract import Contract, Signatory
+from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.payment import payer_for
 from support.site_policy import write_policy
 

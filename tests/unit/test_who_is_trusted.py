@@ -9,7 +9,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, Server, Target, configure, registry
 from quietmean.protocols.kinds import Aggregated
 from quietmean.studies import Study
-from quietmean.studies.party.contract import Contract, Signatory
+from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.contract import Contract
 
 GATHERED = [kind for kind in registry().values() if issubclass(kind, Aggregated)]
 BY_CHOICE = [kind.name for kind in GATHERED if kind.server == Server.NONE]

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.assumptions import Assumption, assumptions_json
-from quietmean.core.codec import canonical_json, digest
-from quietmean.core.domain import Links
+from quietmean.core.codec import canonical_json
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
@@ -20,7 +19,7 @@ from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.any_study import AnyStudy, require_session
-from quietmean.studies.party import Contract, Signatory, place_of, relays_of, signatories, without_ml_kem
+from quietmean.studies.party import Agreement, Contract, Signatory, place_of, signatories
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.session_study import SessionStudy
 from quietmean.studies.session_terms import SessionTerms
@@ -38,7 +37,7 @@ OWN_PROGRAM = Assumption(
 
 
 @dataclass(frozen=True, eq=False)
-class SessionContract:
+class SessionContract(Agreement):
     """What ``party`` of the ``parties`` says yes to, once for all rounds; the same for all parties, but for who they are.
 
     ``sealed``: where session and parties came sealed by a convener. It has what a site's policy looks at, see
@@ -61,32 +60,11 @@ class SessionContract:
         return self.study.terms(len(self.parties))
 
     @property
-    def name(self) -> str:
-        return self.study.name
+    def _asked(self) -> SessionStudy:
+        return self.study
 
-    @cached_property
-    def digest(self) -> str:
-        """What a yes is about, SHA-256, hexadecimal: the seal's; else of session file, names and keys of all parties, and plan of
-        a round."""
-        if self.sealed is not None:
-            return self.sealed.digest
-        parties = [[party.name, party.key] for party in self.parties]
-        agreed = {"session": self.study.describe(), "parties": parties, "plan": self.plan.digest}
-        return digest({"format": "quietmean-session-contract-1", **agreed})
-
-    @property
-    def links(self) -> Links:
-        return self.study.keyed_by
-
-    @property
-    def keys(self) -> str:
-        """What protects what parties tell each other, and noise that they share, in words."""
-        return "; ".join((self.links.text, *without_ml_kem(self.plan)))
-
-    @property
-    def post_quantum(self) -> bool:
-        """Whether all of it rests on ML-KEM-768 besides X25519."""
-        return self.links == Links.HYBRID and not without_ml_kem(self.plan)
+    def _stated(self) -> dict[str, Any]:
+        return {"format": "quietmean-session-contract-1", "session": self.study.describe()}
 
     @property
     def plan(self) -> Plan:
@@ -116,14 +94,6 @@ class SessionContract:
     def fewest(self) -> int:
         """All parties agree before the first round."""
         return len(self.parties)
-
-    @property
-    def own(self) -> Signatory:
-        return self.parties[self.party]
-
-    @property
-    def others(self) -> Sequence[Signatory]:
-        return [party for party in self.parties if party is not self.own]
 
     @property
     def asks_for(self) -> list[tuple[str, str]]:
@@ -166,7 +136,7 @@ class SessionContract:
             "protocol": self.plan.protocol.name,
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
-            "relays": relays_of(self.parties),
+            "relays": self.relays,
             "links": str(self.links),
             "post_quantum": self.post_quantum,
             "assumptions": assumptions_json(self.assumptions),
@@ -193,7 +163,7 @@ class SessionContract:
             ("if all others collude", "not bounded" if math.isinf(others) else f"epsilon {others:.4g} {at}"),
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),
             ("connects to", "; ".join(map(str, self.others))),
-            *(("through a relay", relay) for relay in relays_of(self.parties)),
+            *(("through a relay", relay) for relay in self.relays),
             ("keys", self.keys),
             *(("taken for granted", str(one)) for one in self.assumptions),
             ("digest", self.digest),

@@ -1,7 +1,8 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
+from quietmean.studies.party.agreement import Agreement, Asked, Signatory, place_of, relays_of, signatories
 from quietmean.studies.party.approval import Answer, Consent, Questions, require_digest, require_unattended
-from quietmean.studies.party.contract import Asked, Contract, Signatory, place_of, relays_of, signatories, without_ml_kem
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
@@ -20,6 +21,7 @@ from quietmean.studies.party.preparing import (
 )
 
 __all__ = [
+    "Agreement",
     "Answer",
     "Asked",
     "ChargedStudy",
@@ -60,5 +62,4 @@ __all__ = [
     "start_request",
     "take_part",
     "twins_text",
-    "without_ml_kem",
 ]

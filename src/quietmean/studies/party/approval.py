@@ -11,7 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
-from quietmean.studies.party.contract import Asked
+from quietmean.studies.party.agreement import Asked
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.study_keys import StudyKeys

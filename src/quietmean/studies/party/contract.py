@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from quietmean.core.assumptions import assumptions_json
-from quietmean.core.codec import digest
-from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.net import Address, Identity, RelayAddress, Roster, format_address
+from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
@@ -27,6 +24,7 @@ from quietmean.statistics import Column
 from quietmean.studies.any_study import AnyStudy, require_study
 from quietmean.studies.deadlines import in_hours, in_words
 from quietmean.studies.forecast import Forecast
+from quietmean.studies.party.agreement import Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.files import Files
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.study import Study
@@ -35,61 +33,8 @@ _RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pas
 _UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
-@dataclass(frozen=True)
-class Signatory:
-    """A party that a contract names; ``address``: where it is dialled, None where messages or contributions are files."""
-
-    name: str
-    key: str
-    address: Address | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.address is None else f"{self.name} at {format_address(self.address)}"
-
-
-class Asked(Protocol):
-    """What a site's policy and its approvers look at: a study, or a session.
-
-    ``target``: of all that is asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and
-    ``declared``: columns. ``fewest``: with how many parties it may start. ``keys``: in words, what protects what parties tell
-    each other, and noise that they share; ``post_quantum``: whether all of it rests on ML-KEM-768 besides X25519.
-    """
-
-    def lines(self) -> Sequence[tuple[str, str]]: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def sealed(self) -> Sealed | None: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def epsilon_a_priori(self) -> float: ...
-    @property
-    def fewest(self) -> int: ...
-    @property
-    def keys(self) -> str: ...
-    @property
-    def post_quantum(self) -> bool: ...
-    @property
-    def parties(self) -> Sequence[Signatory]: ...
-    @property
-    def own(self) -> Signatory: ...
-    @property
-    def others(self) -> Sequence[Signatory]: ...
-    @property
-    def asks_for(self) -> Sequence[tuple[str, str]]: ...
-    @property
-    def used(self) -> Sequence[Column]: ...
-    @property
-    def declared(self) -> Sequence[Column]: ...
-
-
 @dataclass(frozen=True, eq=False)
-class Contract:
+class Contract(Agreement):
     """What ``party`` of the ``parties`` agrees to; ``sealed``: where study and parties came sealed by a convener.
 
     ``contributes``: by file, and connects to nobody.
@@ -126,16 +71,8 @@ class Contract:
         return cls(require_study(asked), parties, place_of(name, parties), choice, sealed)
 
     @property
-    def own(self) -> Signatory:
-        return self.parties[self.party]
-
-    @property
-    def others(self) -> list[Signatory]:
-        return [party for party in self.parties if party is not self.own]
-
-    @property
-    def name(self) -> str:
-        return self.study.name
+    def _asked(self) -> Study:
+        return self.study
 
     @property
     def target(self) -> Target:
@@ -159,10 +96,6 @@ class Contract:
         return self.study.workload.filled_in()
 
     @property
-    def relays(self) -> list[str]:
-        return relays_of(self.parties)
-
-    @property
     def plan(self) -> Plan:
         return self.choice.plan
 
@@ -177,20 +110,6 @@ class Contract:
         return self.plans[-1].target.parties
 
     @property
-    def links(self) -> Links:
-        return self.study.keyed_by
-
-    @property
-    def keys(self) -> str:
-        """What protects what parties tell each other, and noise that they share, in words."""
-        return "; ".join((self.links.text, *without_ml_kem(self.plan, self.contributes)))
-
-    @property
-    def post_quantum(self) -> bool:
-        """Whether all of it rests on ML-KEM-768 besides X25519."""
-        return self.links == Links.HYBRID and not without_ml_kem(self.plan, self.contributes)
-
-    @property
     def epsilon_a_priori(self) -> float:
         """Whoever is in: the largest of all plans."""
         return max(plan.epsilon_a_priori for plan in self.plans)
@@ -203,16 +122,9 @@ class Contract:
             found = found.larger(plan.charge)
         return found
 
-    @cached_property
-    def digest(self) -> str:
-        """What a yes is about, SHA-256, hexadecimal: the seal's; else of study, names and keys of all parties, and plan."""
-        if self.sealed is not None:
-            return self.sealed.digest
-        parties = [[party.name, party.key] for party in self.parties]
-        parts: dict[str, Any] = {"study": self.study.tables(), "parties": parties, "plan": self.plan.digest}
-        if self.study.starts_with_quorum:
-            parts["plans"] = [plan.digest for plan in self.plans]
-        return digest({"format": "quietmean-contract-1", **parts})
+    def _stated(self) -> dict[str, Any]:
+        quorum = {"plans": [plan.digest for plan in self.plans]} if self.study.starts_with_quorum else {}
+        return {"format": "quietmean-contract-1", "study": self.study.tables(), **quorum}
 
     @cached_property
     def everybody_else(self) -> float:
@@ -380,38 +292,6 @@ class Contract:
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]
-
-
-def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
-    """What rests on X25519 alone with any links; ``contributes``: by file, where parties tell each other nothing before."""
-    protocol, found = plan.protocol, []
-    if contributes and protocol.shares_noise:
-        found.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
-    if protocol.agrees_on_keys:
-        found.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
-    return found
-
-
-def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tuple[Signatory, ...], Sealed | None]:
-    """What is agreed on, its parties, and the seal where it has one."""
-    if isinstance(agreed, Sealed):
-        return agreed.asked, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
-    asked, roster = agreed
-    return asked, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
-
-
-def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
-    """Of the party of this name. Raises :class:`InputError` if there is none."""
-    names = [party.name for party in parties]
-    if name not in names:
-        raise InputError(f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with --party NAME")
-    return names.index(name)
-
-
-def relays_of(parties: Sequence[Signatory]) -> list[str]:
-    """Hosts and ports of the relays at which parties are called."""
-    found = {party.address for party in parties if isinstance(party.address, RelayAddress)}
-    return sorted(format_address((relay.host, relay.port)) for relay in found)
 
 
 def _party_json(party: Signatory) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
 from quietmean.studies.audit import AuditLog
-from quietmean.studies.party.contract import Asked, Signatory
+from quietmean.studies.party.agreement import Asked, Signatory
 
 
 class PolicyBudget(BaseModel):

@@ -25,8 +25,9 @@ from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.outcome import receipt_at
+from quietmean.studies.party.agreement import Asked
 from quietmean.studies.party.approval import Answer, Consent, Questions
-from quietmean.studies.party.contract import Asked, Contract
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, PartyFiles, Show
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
