@@ -136,9 +136,11 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
         """Take part with a vector (d,) and a public weight: the result is sum(vectors) / sum(weights).
 
         A vector outside the plan's domain is moved into it, with a warning for this party only. Raises :class:`InputError` for
-        another shape, never because of a value.
+        another shape, never because of a value; :class:`ImpossibleResult` where the result cannot be of values in the domain.
         """
         from quietmean.node import NodeSettings, run_party
+        from quietmean.planning.possible import require_possible
+        from quietmean.studies.opened import opened_of
 
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)
@@ -149,7 +151,7 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
                 "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
                 stacklevel=2,
             )
-        return await run_party(
+        result = await run_party(
             NodeSettings(
                 identity=self.identity,
                 roster=self.roster,
@@ -160,3 +162,5 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
                 start_timeout=self.start_timeout,
             )
         )
+        require_possible(self.plan, *opened_of(result, self.plan))
+        return result

@@ -53,9 +53,11 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.core.errors import InputError
+    from quietmean.core.errors import InputError, ProtocolFailure
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
+    from quietmean.planning.possible import ImpossibleResult
+    from quietmean.studies import save_impossible
     from quietmean.studies.by_file import combine
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
@@ -81,7 +83,11 @@ def command(
     require_apart(outputs)
     for planned in outputs:
         planned.require_free()
-    combined = combine(sealed, plan, files)
+    try:
+        combined = combine(sealed, plan, files)
+    except ImpossibleResult as error:
+        save_impossible(path, plan.target, error.execution, error, belongs)
+        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
     outcome = combined.outcome
     for file, reason in combined.left_out:
         warn(f"left out {file}: {reason}")

@@ -230,8 +230,9 @@ def run_local_study(
     study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
 ) -> None:
     from quietmean.planning.gate import GateRefused
+    from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.target import budget_warnings
-    from quietmean.studies import save_refusal
+    from quietmean.studies import save_impossible, save_refusal
     from quietmean.studies.forecast import Forecast
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
@@ -259,6 +260,9 @@ def run_local_study(
             local = run_study(plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=watch)
         except GateRefused as error:
             save_refusal(folder / "receipt.json", plan.target, error.record)
+            raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
+        except ImpossibleResult as error:
+            save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
     origin = _origin(plan, names)

@@ -38,6 +38,31 @@ class LinearEstimate:
         return sigma_star**2 * self.star_variance + cancelled
 
 
+@dataclass(frozen=True)
+class ReleasedNoise:
+    """Noise per coordinate of what was released over its weight, before anything is decoded.
+
+    ``variance``; ``most``: it, should no noise be cancelled; ``weight``: of all that is in the sum. None where not known.
+    """
+
+    variance: float
+    most: float | None
+    weight: float | None
+
+
+def released_noise(execution: Execution) -> ReleasedNoise:
+    """Of an execution that says exactly what is in the sum; exact, from its protocol or its transcript."""
+    protocol, weights = execution.protocol, execution.weights
+    stated = protocol.released_variance(execution.schedule, execution.trace, weights)
+    if stated is not None:
+        return ReleasedNoise(stated, None, execution.counted_weight() if protocol.releases_are_public else None)
+    transcript = execution.transcript()
+    values, noise = _influence(transcript)
+    total = float(values @ weights)
+    every = float((transcript.noise_scale**2).sum())
+    return ReleasedNoise(float(((noise * transcript.noise_scale) ** 2).sum()) / total**2, 4 * every / total**2, total)
+
+
 def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
     """Variance of the noise in the estimate per coordinate, at the transcript's own noise levels.
 

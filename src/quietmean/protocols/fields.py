@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
 # The entries of a receipt besides those of its execution.
-RECEIPT_ENTRIES = ("certify", "result", "origin", "gate")
+RECEIPT_ENTRIES = ("certify", "result", "origin", "gate", "no_result")
 
 Field = TypeVar("Field", int, float, str, bool)
 

@@ -19,12 +19,14 @@ from quietmean.ledger import Account
 from quietmean.node import NodeSettings, RoundEnd, Series, Standing
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
+from quietmean.planning.possible import require_possible
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.files import SessionFiles
 from quietmean.sessions.receipt import receipt_at, receipt_of
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.audit import Auditor, Event
+from quietmean.studies.opened import opened_of
 from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, require_places
 
 
@@ -185,6 +187,7 @@ class JoinedSession:
         return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
 
     def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean[str]:
+        require_possible(self.contract.plan, *opened_of(end.result, self.contract.plan))
         inside = end.execution.contributors().tolist()
         names = tuple(party.name for party in self.contract.parties)
         return RoundMean(

@@ -111,6 +111,10 @@ class Feature(ABC):
         """
         return {}
 
+    def never_negative(self) -> Array:
+        """Weights (m, size) of sums of quantities of which none is below 0, whatever the records; by default none."""
+        return np.zeros((0, self.size))
+
     @property
     def filled_in(self) -> tuple[Column, ...]:
         """The columns of which it counts missing cells as the middle of their bounds."""

@@ -234,6 +234,21 @@ class Workload:
         records = released.records
         return tuple(Answer(one, self._estimates(one, released), records, self.budget_part(one)) for one in self.statistics)
 
+    def never_negative(self, step: float = 0.0) -> tuple[Array, Array]:
+        """Combinations of the mean vector, (m, d), and what is added to them, (m,): without noise none is below 0.
+
+        Rounding to the grid of ``step`` takes each coordinate of a record off by that at most.
+        """
+        decoder = self.decoder(step)
+        sums = [np.zeros((0, self.dimension))]
+        for feature in self.scales:
+            own = feature.never_negative()
+            rows = np.zeros((len(own), self.dimension))
+            rows[:, decoder.places[feature]] = own
+            sums.append(rows)
+        combined = np.vstack(sums)
+        return combined @ decoder.read, combined @ decoder.offset
+
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
         estimates = statistic.decode(released, self.declared)

@@ -26,10 +26,11 @@ from quietmean.core.portability import locked, open_private
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning import Admitted, Plan
+from quietmean.planning.possible import Opened
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.contribution import AnotherStudyError, Contribution
-from quietmean.studies.outcome import StudyOutcome, conclude
+from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import Signed, decode_base64
 from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
@@ -233,5 +234,7 @@ def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missi
         weights[party] = release.weight
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(missing)
-    mean = execution.decode(total, sum(release.weight for release in releases.values()))
+    weight = sum(release.weight for release in releases.values())
+    require_possible_result(plan, sealed.study.workload, execution, Opened(total, weight))
+    mean = execution.decode(total, weight)
     return conclude(sealed.study.workload, plan.target, execution, mean)

@@ -99,6 +99,9 @@ def receipt_schema() -> Schema:
         "result": record(_result(), optional=["gate", "nats"]),
         "origin": {"type": "object"},
         "gate": described({"type": "object"}, "what happened at the gate before the release"),
+        "no_result": described(
+            record({"reason": TEXT, "charged": TEXT}), "instead of a result that cannot be: why, and what it costs"
+        ),
     }
     required = ["protocol", "parties", "rounds", "online", "sensitivity", "certify"]
     kinds = []

@@ -18,7 +18,8 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
-from quietmean.studies.outcome import StudyOutcome, conclude
+from quietmean.studies.opened import opened_of
+from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result
 
 Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]
@@ -81,6 +82,7 @@ def run_study(
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
+    require_possible_result(plan, workload, *opened_of(first, plan))
     outcome = conclude(workload, plan.target, first.execution, first.mean, first.gate)
     parts = outcome.execution.parts
     counted = float(parts @ weights)

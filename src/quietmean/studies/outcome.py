@@ -18,6 +18,8 @@ from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
+from quietmean.planning.plan import Plan
+from quietmean.planning.possible import ImpossibleResult, NeverNegative, Opened, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -143,6 +145,22 @@ class StudyOutcome:
         }
 
 
+def save_impossible(
+    path: Path, target: Target, execution: Execution, error: ImpossibleResult, origin: Mapping[str, Any] | None = None
+) -> None:
+    """The receipt of a study whose result cannot be: what happened, how to certify it, and why there is no estimate.
+
+    It costs as much as one with a result: everything had been released.
+    """
+    receipt = {
+        **execution.to_json(),
+        "certify": _how_to_certify(target),
+        "no_result": {"reason": str(error), "charged": "in full: everything had been released"},
+        **({} if origin is None else {"origin": to_plain(origin)}),
+    }
+    receipt_at(path, origin).write_json(receipt)
+
+
 def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping[str, Any] | None = None) -> None:
     """The receipt of a study without a result: the history that was refused, how to certify it, and why."""
     receipt = {
@@ -184,6 +202,15 @@ def _how_to_certify(target: Target) -> dict[str, Any]:
     asked = {"epsilon": target.epsilon} if target.nats is None else {"nats": target.nats}
     read = {} if target.eavesdropping is None else {"eavesdropping": target.eavesdropping}
     return {"colluding": target.colluding, "delta": target.delta, **asked, **read}
+
+
+def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: Opened) -> None:
+    """Raises :class:`ImpossibleResult` for a result of a study that cannot be; see :func:`quietmean.planning.possible`."""
+
+    def never_negative() -> NeverNegative:
+        return NeverNegative(*workload.never_negative(plan.protocol.numbers().step))
+
+    require_possible(plan, execution, opened, never_negative)
 
 
 def conclude(

@@ -80,6 +80,21 @@ def _results(
     return run.releases.vector, run.releases.weight
 
 
+def value_reach(
+    parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]
+) -> float:
+    """How far from the middle of the values' domain a result without noise may be, in half widths: the most over all results."""
+    ended = _with_results(parameters, schedule, trace)
+    if not ended.any():
+        return np.inf
+    sizes, total = np.zeros(parameters.parties), np.ones(parameters.parties)
+    for first in range(0, parameters.parties, _COLUMNS):
+        values = np.eye(parameters.parties, min(_COLUMNS, parameters.parties - first), -first)
+        left, total = _results(parameters, schedule, trace, values, weights, np.zeros((len(parameters.links), values.shape[1])))
+        sizes += np.abs(left) @ weights[first : first + values.shape[1]]
+    return float((sizes[ended] / np.abs(total[ended])).max(initial=1.0))
+
+
 def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
     """How much of each party's value is in the results, shape (n,): the mean over the parties that have one. Exact."""
     parties, links = parameters.parties, parameters.links

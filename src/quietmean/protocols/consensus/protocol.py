@@ -55,6 +55,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         "mutual information in any case; an upper bound where messages are quantised"
     )
     releases_are_public = False
+    gaussian_noise = False
     # Over an edge that it has given up, though the other end may not have.
     refuses_messages = True
     batchable = False
@@ -116,6 +117,12 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         from quietmean.protocols.consensus.error import error_variance
 
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
+
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        """Iterations that have not come to rest hold negative parts of some values."""
+        from quietmean.protocols.consensus.error import value_reach
+
+        return value_reach(self, schedule, trace, weights)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.open_edges == ALL:

@@ -169,14 +169,23 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         number, weight = int(counted.sum()), float(weights[counted].sum())
         if not number:
             return math.inf
-        # What two partners share cancels if both responded.
-        cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
-        noise = (number * self.sigma_own**2 + cut * self.sigma_pair**2) / weight**2
+        noise = self._noise_of_sum(schedule, counted) / weight**2
         if self.dimension is None:
             # Float64 noise is not planned for a number of coordinates: by how much it shrinks is not known here.
             return max(noise, self.radius**2)
         kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
         return kept**2 * noise + ((1 - kept) * self.radius) ** 2
+
+    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        counted = self.contributors(schedule, trace)
+        if not counted.any():
+            return math.inf
+        return self._noise_of_sum(schedule, counted) / float(weights[counted].sum()) ** 2
+
+    def _noise_of_sum(self, schedule: Schedule, counted: NDArray[np.bool_]) -> float:
+        # What two partners share cancels if both responded.
+        cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
+        return int(counted.sum()) * self.sigma_own**2 + cut * self.sigma_pair**2
 
     def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         return ALL_PUBLISHED if self.aggregator is None else None

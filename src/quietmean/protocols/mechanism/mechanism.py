@@ -77,6 +77,11 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, GivesResults
         """What values and noise are, for the machines and for the population program alike."""
         return REAL
 
+    @property
+    def rounding_step(self) -> float:
+        """How far rounding moves a coordinate of a party's vector, at most."""
+        return self.numbers().step
+
     def arithmetic(self) -> Arithmetic:
         """The numbers that parties hold. They are divided and rounded as the machines do it."""
         return RealRows(self.numbers())

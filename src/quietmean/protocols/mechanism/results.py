@@ -15,10 +15,12 @@ from quietmean.protocols.target import Target
 class GivesResults:
     """By default the sum of the releases over that of the weights, of all parties that finished.
 
+    ``gaussian_noise``: the noise in a result is Gaussian, or sums of discrete Gaussians.
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
     """
 
     releases_are_public: ClassVar[bool] = True
+    gaussian_noise: ClassVar[bool] = True
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
@@ -42,6 +44,17 @@ class GivesResults:
         In squared units of the values; ``weights`` have shape (n,).
         """
         return None
+
+    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
+        """The same of the sum over its weight, before :meth:`decode`; by default that of the result."""
+        return self.error_variance(schedule, trace, weights)
+
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.
+
+        Parts of values that are negative take it beyond.
+        """
+        return 1.0
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""

@@ -143,6 +143,15 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             return np.inf
         return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
 
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        """Momentum makes some parts negative."""
+        sizes, total = np.zeros(len(weights)), np.zeros(len(weights))
+        for own, shares in self._shares(schedule, trace):
+            sizes += np.abs(shares) @ weights[own]
+            total += shares @ weights[own]
+        finished = trace.finished
+        return float((sizes[finished] / np.abs(total[finished])).max(initial=1.0))
+
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
         counted: NDArray[np.bool_] = self.parts(schedule, trace) != 0

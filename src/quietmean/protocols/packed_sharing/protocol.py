@@ -163,6 +163,10 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return self.outcome(schedule, trace).inputs
 
+    @property
+    def rounding_step(self) -> float:
+        return self.step
+
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():

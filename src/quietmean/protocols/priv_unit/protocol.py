@@ -46,6 +46,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         "the sampler is float64"
     )
     domain = "unit vectors"
+    gaussian_noise = False
     hides_counts = False
     linear = False
     has_transcript = False

@@ -104,6 +104,10 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return follow(self, schedule, trace).counted
 
+    @property
+    def rounding_step(self) -> float:
+        return self.granularity
+
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():

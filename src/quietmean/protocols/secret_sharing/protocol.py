@@ -115,6 +115,10 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return masked_values(self.edges, math.ldexp(self.modulus, -self.fraction_bits), schedule, trace)
 
+    @property
+    def rounding_step(self) -> float:
+        return 2.0**-self.fraction_bits
+
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
         return 0.0 if self.contributors(schedule, trace).all() else math.inf

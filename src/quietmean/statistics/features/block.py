@@ -24,6 +24,7 @@ from quietmean.core.mixtures import (
 )
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
+from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
 Array = NDArray[np.float64]
@@ -153,6 +154,9 @@ class ColumnBlock(Feature):
             return {}
         first = np.eye(self.size)[0]
         return {TOTAL if self.filled_in else ("present", self.column.name): first}
+
+    def never_negative(self) -> Array:
+        return np.asarray(np.kron(np.eye(self.groups), signs_of_powers(BLOCK_SIZE, 0, 1, 2)), dtype=np.float64)
 
     def _indicator(self, scale: float, step: float) -> float:
         """The indicator of presence times the scale: on the grid."""

@@ -16,6 +16,7 @@ from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
 from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
+from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.features.vertices import Edge, Vertex
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
@@ -187,6 +188,15 @@ class Moments(Feature):
         if not self.demanded:
             return {TOTAL: first}
         return {("present", self.demanded[0].name): first} if len(self.demanded) == 1 and self.demanded[0].numeric else {}
+
+    def never_negative(self) -> Array:
+        """In each group what :func:`signs_of_powers` says of each number that has its mean."""
+        rows = [np.zeros((0, self.block))]
+        for vertex in self.numbers:
+            mean, square = self.place_of({vertex: 1}), self.place_of({vertex: 2})
+            if mean is not None and square is not None:
+                rows.append(signs_of_powers(self.block, 0, mean, square))
+        return np.asarray(np.kron(np.eye(self.groups), np.vstack(rows)), dtype=np.float64)
 
     def family(self) -> Hashable:
         return ("moments", frozenset(self.demanded), self.by)

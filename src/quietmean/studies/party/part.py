@@ -15,8 +15,10 @@ from quietmean.ledger import Account
 from quietmean.node import NodeResult, NodeSettings, Started, run_party, run_quorum
 from quietmean.node.quorum import least_minimum
 from quietmean.planning.gate import GateRefused
+from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.audit import Event
-from quietmean.studies.outcome import StudyOutcome, conclude, save_refusal
+from quietmean.studies.opened import opened_of
+from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result, save_impossible, save_refusal
 from quietmean.studies.party.ending import ended, loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared
@@ -119,6 +121,12 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         raise
     say("certifying what happened")
     files, settings = _among(files, settings, beginning)
+    try:
+        require_possible_result(settings.plan, files.workload, *opened_of(result, settings.plan))
+    except ImpossibleResult as error:
+        _keep_impossible(ready, (files, settings), result, error, _start(ready.files, beginning))
+        charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
+        raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
     outcome = conclude(files.workload, settings.plan.target, result.execution, result.mean, result.gate)
     account = None if charge is None else charge.settle(outcome, files.party)
     if beginning:
@@ -128,6 +136,21 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), absent)
+
+
+def _keep_impossible(
+    ready: Prepared,
+    inside: tuple[Files, NodeSettings],
+    result: NodeResult,
+    error: ImpossibleResult,
+    start: Mapping[str, Any],
+) -> None:
+    """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
+    files, settings = inside
+    approved = _with_log(ready, result=False, reason="a result that cannot be")
+    save_impossible(
+        ready.receipt, settings.plan.target, result.execution, error, origin_of(files, settings, approved, result, start)
+    )
 
 
 def _among(files: Files, settings: NodeSettings, beginning: Sequence[Started]) -> tuple[Files, NodeSettings]:

@@ -1,0 +1,151 @@
+"""A result that cannot be: what no values within their bounds and no noise of the plan's size can have given.
+
+Members send what they like. What was released is public, and so are bounds, weights and the size of the noise: holding the one
+against the others is post-processing, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.planning.accuracy import released_noise
+from quietmean.planning.plan import Plan
+from quietmean.protocols.execution import Execution
+
+Array = NDArray[np.float64]
+
+# The chance that what honest parties released is refused, for each of the two tests.
+REFUSED_IF_HONEST = 1e-12
+_CHANCE = f"a chance of {REFUSED_IF_HONEST:g} if all are honest"
+# Weights that are added up and divided again, and vectors near their bounds, relative to these.
+_ROUNDING = 1e-6
+# Discrete noise is a little larger than what it stands for.
+_NOISE_MARGIN = 1.01
+# Where some shares count twice or are lost, no weight of a party counts as much more often.
+_MOST_COPIES = 2.0
+
+
+class ImpossibleResult(ProtocolFailure):
+    """What the parties released cannot be of values within their bounds: somebody released something else. Exit code 3.
+
+    ``execution``: what happened, which costs as much as if there were a result.
+    """
+
+    def __init__(self, text: str, execution: Execution) -> None:
+        super().__init__(text)
+        self.execution = execution
+
+
+@dataclass(frozen=True, eq=False)
+class NeverNegative:
+    """Combinations of a mean vector without noise, ``rows`` (m, d) and ``offset`` (m,), none of which is below 0."""
+
+    rows: Array
+    offset: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What was added up: ``total`` (d,) of ``weight``. ``settled``: that the execution says exactly what is in it."""
+
+    total: Vector
+    weight: float
+    settled: bool = True
+
+
+def deviations_allowed(tests: int, gaussian: bool) -> float:
+    """How many standard deviations noise in any of so many numbers goes beyond with a chance of at most 1e-12.
+
+    ``gaussian``: Gaussian, or sums of discrete Gaussians, whose tails are no heavier; else by Chebyshev's inequality.
+    """
+    if gaussian:
+        return math.sqrt(2 * math.log(2 * max(tests, 1) / REFUSED_IF_HONEST))
+    return math.sqrt(max(tests, 1) / REFUSED_IF_HONEST)
+
+
+def require_possible(
+    plan: Plan, execution: Execution, opened: Opened, never_negative: Callable[[], NeverNegative] | None = None
+) -> None:
+    """Raises :class:`ImpossibleResult` for a sum that honest parties release with a chance of at most 2e-12.
+
+    Tested are its coordinates and its weight, before anything is divided; and of their mean what cannot be negative.
+    ``execution``: without the parties whose releases are not in the sum.
+    """
+    if why := _impossible(plan, execution, opened, never_negative):
+        raise ImpossibleResult(
+            f"a result that cannot be: {why}; at least one party released something else than it should, so nothing is shown as "
+            "an estimate",
+            execution,
+        )
+
+
+def _impossible(
+    plan: Plan, execution: Execution, opened: Opened, never_negative: Callable[[], NeverNegative] | None
+) -> str | None:
+    """Why, or None."""
+    if not np.isfinite(opened.total).all():
+        return "the sum is no number"
+    used = execution.in_result
+    noise = released_noise(used)
+    if not _right_weight(plan, used, opened, noise.weight):
+        return "the weights that were released are not those that the parties stated before the start"
+    reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
+    variance = noise.variance if opened.settled or noise.most is None else noise.most
+    if not (math.isfinite(reach) and math.isfinite(variance)):
+        # Nothing is known of what is possible.
+        return None
+    parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
+    deviation = _NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
+    room = deviations_allowed(dimension, plan.protocol.gaussian_noise) * deviation + parties * step
+    if not _within_bounds(plan, _units(plan, used, opened), opened.total, reach, room):
+        return f"the sum is not one of values within the bounds and noise of the plan's size ({_CHANCE})"
+    if never_negative is not None and reach == 1.0:
+        rounding = parties * step / opened.weight
+        if not _signs_hold(plan, opened, never_negative(), deviation / opened.weight, rounding):
+            return f"means of squares are smaller than the values allow, by more than noise of the plan's size ({_CHANCE})"
+    return None
+
+
+def _right_weight(plan: Plan, used: Execution, opened: Opened, expected: float | None) -> bool:
+    possible = 0 < opened.weight <= _MOST_COPIES * float(used.weights.sum())
+    if expected is not None and opened.settled and plan.protocol.releases_are_public:
+        possible = possible and abs(opened.weight - expected) <= _ROUNDING * expected
+    return possible
+
+
+def _units(plan: Plan, used: Execution, opened: Opened) -> float:
+    """How many units' vectors are in the sum: records, or parties, which may count more than once in the mean."""
+    if plan.target.unit == PrivacyUnit.RECORD or (used.weights == 1).all():
+        return opened.weight
+    return opened.weight / used.counted_weight() * float(used.parts.sum())
+
+
+def _within_bounds(plan: Plan, units: float, total: Vector, reach: float, room: float) -> bool:
+    first = 0
+    for part in plan.input_domain.parts:
+        piece = total[first : first + part.size]
+        first += part.size
+        middle, half = units * (part.low + part.high) / 2, units * (part.high - part.low) / 2
+        far = reach * half * (1 + _ROUNDING) + room
+        if not (piece.min() >= middle - far and piece.max() <= middle + far):
+            return False
+    return True
+
+
+def _signs_hold(plan: Plan, opened: Opened, never: NeverNegative, deviation: float, rounding: float) -> bool:
+    """``deviation`` and ``rounding``: of a coordinate of the mean."""
+    if not len(never.rows):
+        return True
+    size = np.abs(never.rows).sum(axis=1)
+    allowed = deviations_allowed(len(never.rows), plan.protocol.gaussian_noise) * deviation
+    room = allowed * np.linalg.norm(never.rows, axis=1) + (rounding + plan.value_step) * size
+    slack = _ROUNDING * (1 + size * plan.input_domain.largest)
+    return bool((never.rows @ (opened.total / opened.weight) + never.offset >= -room - slack).all())

@@ -1,0 +1,20 @@
+"""What a party of a study between machines added up, and the execution that says what is in it."""
+
+from __future__ import annotations
+
+from quietmean.node import NodeResult, RoundEnd
+from quietmean.planning.plan import Plan
+from quietmean.planning.possible import Opened
+from quietmean.protocols.execution import Execution
+
+
+def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, Opened]:
+    """The execution without what did not arrive here, and the sum of what did.
+
+    Where shares are passed on, and some are in doubt or count twice, or a party told nothing at the end, it does not say exactly
+    what is in the sum.
+    """
+    end = RoundEnd.of(0, result, result.bytes_sent, plan)
+    doubtful = result.unresolved or result.counted_twice or result.silent or end.not_heard
+    settled = not (plan.protocol.transfers_mass and doubtful)
+    return end.execution, Opened(result.total_vector, result.total_weight, settled)

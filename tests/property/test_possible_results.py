@@ -1,0 +1,160 @@
+"""What honest parties release is never called impossible, whatever their values; what cannot be is, however little it is off.
+
+Values are at the edges of their bounds. An honest sum is refused with a chance of 2e-12, so of all that is tried here none is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning import Plan
+from quietmean.planning.accuracy import released_noise
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.possible import ImpossibleResult, Opened, deviations_allowed, require_possible
+from quietmean.protocols import get_protocol, registry
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.studies.outcome import require_possible_result
+from quietmean.studies.study import Study
+
+PARTIES = 6
+NAMES = sorted(name for name, one in registry().items() if one.domain == "any bounded set")
+COLUMNS = [{"name": "age", "low": 20, "high": 90}, {"name": "score", "low": -1, "high": 3, "missing": "indicator"}]
+ASKED = [{"kind": "mean", "column": "age"}, {"kind": "variance", "column": "age"}, {"kind": "variance", "column": "score"}]
+# Of all records, in half widths of the bounds: at one edge, at the other, both, in the middle.
+PLACES = {"low": (-1.0,), "high": (1.0,), "both": (-1.0, 1.0), "middle": (0.0,)}
+WAYS: list[dict[str, Any]] = [{}, {"unit": "party"}, {"count": "private", "most_records": 40}]
+QUICK = (("cordp-dme", 0), ("local-dp", 2), ("packed-sharing", 1), ("secagg", 0))
+EVERY = [(name, way) for name in NAMES for way in range(len(WAYS))]
+CASES = [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in EVERY]
+
+
+@cache
+def study_of(name: str, way: int) -> tuple[Study, Plan]:
+    raw = {"epsilon": 4.0, "delta": 1e-6, "protocol": name, "column": COLUMNS, "statistic": ASKED, "accept_wide": True}
+    # Dropouts where the protocol plans for them.
+    for dropouts in (0.2, 0.0):
+        try:
+            study = Study.parse({**raw, "dropouts": dropouts, **WAYS[way]})
+            return study, study.choice(PARTIES, no_privacy=not get_protocol(name).private).plan
+        except InputError as error:
+            refused = error
+    pytest.skip(str(refused))
+
+
+def encoded(study: Study, plan: Plan, places: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of parties with 1, 2, 3 ... records: their vectors and their weights."""
+    middle, half = np.array([55.0, 1.0]), np.array([35.0, 2.0])
+    parts = []
+    for party in range(PARTIES):
+        where = np.array([places[row % len(places)] for row in range(party + len(places))])
+        parts.append(study.workload.encode(middle + where[:, None] * half, step=plan.value_step))
+    vectors = [plan.admit(part.vector, part.weight).vector for part in parts]
+    return np.array(vectors), np.array([part.weight for part in parts])
+
+
+def sums(execution: Execution, values: NDArray[np.float64], seed: int) -> list[Opened]:
+    """What is added up: of all releases, or of each party that computes its own result."""
+    releases = execution.run(values, InsecurePopulationNoise(seed, PARTIES)).releases
+    if not releases:
+        return []
+    if not execution.protocol.releases_are_public:
+        return [Opened(one.vector, one.weight) for one in releases.values()]
+    total = np.sum([one.vector for one in releases.values()], axis=0)
+    return [Opened(total, sum(one.weight for one in releases.values()))]
+
+
+def executions(plan: Plan, weights: NDArray[np.float64]) -> list[Execution]:
+    """Everybody stays; and the last party leaves before the end, or in the middle, where that may be."""
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, PARTIES)
+    found = [plan.execution(Seed.public("possible"), everyone, weights)]
+    gone = PARTIES - 1
+    if plan.target.dropouts and plan.protocol.tolerates_dropouts and gone not in plan.protocol.indispensable:
+        for last in {0, plan.protocol.rounds // 2}:
+            online = everyone.online.copy()
+            online[last + 1 :, gone] = False
+            found.append(found[0].with_trace(replace(everyone, online=online)))
+    return found
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
+def test_honest_sums_at_the_edges_are_possible_and_wrong_ones_are_not(name: str, way: int) -> None:
+    study, plan = study_of(name, way)
+    for seed, places in enumerate(PLACES.values()):
+        values, weights = encoded(study, plan, places)
+        for execution in executions(plan, weights):
+            for opened in sums(execution, values, seed):
+                require_possible_result(plan, study.workload, execution, opened)
+                for wrong in _wrong(plan, execution, opened):
+                    with pytest.raises(ImpossibleResult):
+                        require_possible_result(plan, study.workload, execution, wrong)
+
+
+def _wrong(plan: Plan, execution: Execution, opened: Opened) -> list[Opened]:
+    """Beyond what is allowed by as much as the whole range; no numbers; other weights."""
+    noise = released_noise(execution)
+    reach = plan.protocol.reach(execution.schedule, execution.trace, execution.weights)
+    far = deviations_allowed(opened.total.size, plan.protocol.gaussian_noise) * np.sqrt(noise.variance) + reach
+    width = 4 * opened.weight * (far + plan.input_domain.largest * (1 + reach))
+    total = opened.total
+    found = [replace(opened, total=total + one) for one in (width, -width, np.nan, np.inf, 1e300, -1e300)]
+    found += [replace(opened, weight=one) for one in (0.0, -opened.weight, np.nan, np.inf, 1e300)]
+    if plan.protocol.releases_are_public:
+        found += [replace(opened, weight=one * opened.weight) for one in (0.5, 1.01, 1.5)]
+    return found
+
+
+def test_squares_that_are_too_small_are_seen_though_each_coordinate_is_possible() -> None:
+    study, plan = study_of("central-dp", 0)
+    values, weights = encoded(study, plan, PLACES["high"])
+    # Of many records, so that noise is small.
+    values, weights = values * 4096, weights * 4096
+    (execution, *_) = executions(plan, weights)
+    (opened,) = sums(execution, values, 1)
+    require_possible_result(plan, study.workload, execution, opened)
+    # The mean of ages at their bound, with the squares of ages in the middle.
+    middle, _ = encoded(study, plan, PLACES["middle"])
+    one = middle.sum(axis=0) * 4096
+    mixed = [np.where(np.arange(len(one)) == place, one, opened.total) for place in range(len(one))]
+    refused = 0
+    for total in mixed:
+        require_possible(plan, execution, replace(opened, total=total))
+        try:
+            require_possible_result(plan, study.workload, execution, replace(opened, total=total))
+        except ImpossibleResult:
+            refused += 1
+    assert refused
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("local-dp", "inca", "packed-sharing", "gopa")]
+
+
+@pytest.mark.parametrize("name", ["cordp-dme", *SLOW])
+def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
+    """Each of 100 sums is of 1000 coordinates at their upper bound: refused with a chance of 1e-12 each, 1e-10 in all."""
+    study = Study.parse({"epsilon": 1.0, "delta": 1e-6, "protocol": name, "column": [COLUMNS[0]], "accept_wide": True})
+    plan = study.choice(PARTIES).plan
+    target = replace(plan.target, dimension=1000, sensitivity=plan.target.sensitivity * np.sqrt(1000))
+    plan = calibrate(target, type(plan.protocol).from_options({}))
+    weights = np.ones(PARTIES)
+    (execution,) = executions(plan, weights)[:1]
+    largest = max(part.high for part in plan.input_domain.parts)
+    value = plan.admit(np.full(1000, largest), 1.0).vector
+    values, beyond = np.tile(value, (PARTIES, 1)), 0
+    for seed in range(100):
+        releases = execution.run_batch(values, InsecurePopulationNoise(seed, PARTIES))
+        by = releases.by if plan.protocol.releases_are_public else releases.by & (releases.by.cumsum() == 1)
+        opened = Opened(releases.vector[by].sum(axis=0), float(releases.weight[by].sum()))
+        require_possible(plan, execution, opened)
+        beyond += int((opened.total > opened.weight * largest).sum())
+    # It is the noise that makes these possible: about half of all lie outside of the bounds.
+    assert beyond > 20_000

@@ -1,0 +1,56 @@
+"""A machine that lies: a party's program that does all as it should, but for what it releases in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.party import Message, PartyId, Release, Step
+from quietmean.planning import Plan
+
+Lie = Callable[[Release], Release]
+
+# On the grid of every plan: whole numbers are, and what is too large for it a liar cannot write down either.
+LIES: dict[str, Lie] = {
+    "too large": lambda told: replace(told, vector=told.vector + 2.0**20),
+    "too small": lambda told: replace(told, vector=told.vector - 2.0**20),
+    "no number": lambda told: replace(told, vector=np.full_like(told.vector, np.nan)),
+    "1e300": lambda told: replace(told, vector=np.full_like(told.vector, 1e300)),
+    "half a record": lambda told: replace(told, weight=told.weight - 0.5),
+    "twice the records": lambda told: replace(told, weight=told.weight * 2),
+}
+
+
+class Liar:
+    """A party's machine; ``lie`` makes of its release another one."""
+
+    def __init__(self, machine: Any, lie: Lie) -> None:
+        self._machine, self._lie = machine, lie
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def start(self) -> Step[Any]:
+        return self._told(self._machine.start())
+
+    def end_round(self, state: Any, inbox: Sequence[Message], reached: frozenset[PartyId]) -> Step[Any]:
+        return self._told(self._machine.end_round(state, inbox, reached))
+
+    def miss_round(self, state: Any) -> Step[Any]:
+        return self._told(self._machine.miss_round(state))
+
+    def _told(self, step: Step[Any]) -> Step[Any]:
+        return step if step.release is None else replace(step, release=self._lie(step.release))
+
+
+def lying(liar: PartyId, lie: Lie, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
+    """In place of :meth:`Plan.machine`: one party's machine lies."""
+
+    def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
+        made = honest(plan, schedule, party, value, noise)
+        return Liar(made, lie) if party == liar else made
+
+    return machine

@@ -1,0 +1,169 @@
+"""One party's program lies about what it releases: nobody honest is shown an estimate that no honest parties could have made.
+
+Where the lie does not even reach the others, as with what is no number, their result is without that party.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import quietmean as qm
+from quietmean.api.result import StudyResult
+from quietmean.core.errors import QuietmeanError
+from quietmean.core.folders import data_folder
+from quietmean.ledger import Ledger
+from quietmean.node.local import run_local
+from quietmean.planning import Plan
+from quietmean.planning.possible import ImpossibleResult
+from quietmean.protocols.execution import Execution
+from quietmean.studies import local
+from quietmean.studies.by_file import Giver, combine
+from support.json_documents import faults
+from support.liars import LIES, lying
+from support.meeting import meet
+from support.rosters import on_this_machine, write_roster
+
+NAMES = ("north", "south", "east")
+AGES = (30.0, 40.0, 50.0)
+QUICK = ("too large", "half a record")
+# No party takes these from another.
+UNSENDABLE = ("no number", "1e300")
+CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LIES]
+# A process of a party as always; that of party 2 lies.
+LIES_ITSELF = """
+import sys
+from pathlib import Path
+from quietmean.node.local import child
+from quietmean.planning import Plan
+from support.liars import LIES, lying
+
+Plan.machine = lying(2, LIES[{name!r}])
+sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+def study(dropouts: float = 0.34) -> qm.Study:
+    return qm.Study(
+        {"age": (0, 100)},
+        ["mean(age)"],
+        epsilon=8.0,
+        delta=1e-6,
+        name="ages",
+        colluding=1,
+        dropouts=dropouts,
+        protocol="cordp-dme",
+    )
+
+
+def frame(age: float) -> pd.DataFrame:
+    return pd.DataFrame({"age": [age] * 500})
+
+
+def require_honest(value: float, counted: list[str]) -> None:
+    assert "east" not in counted
+    assert abs(value - np.mean(AGES[:2])) < 15
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_by_join(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
+    monkeypatch.setattr(Plan, "machine", lying(2, LIES[name]))
+
+    async def one(place: int) -> StudyResult:
+        own = NAMES[place]
+        agreed = qm.contract(study(), "roster.toml", f"{own}.key")
+        return await qm.ajoin(study(), "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, account=own)
+
+    async def all_three() -> list[StudyResult | BaseException]:
+        return await asyncio.gather(*(one(place) for place in range(3)), return_exceptions=True)
+
+    for party, ended in zip(NAMES[:2], asyncio.run(all_three())[:2], strict=True):
+        if isinstance(ended, StudyResult):
+            require_honest(float(ended["mean(age)"].value[0]), [one for one in NAMES if one not in ended.missing])
+            continue
+        assert isinstance(ended, QuietmeanError), repr(ended)
+        assert ended.exit_code == 3
+        if name in UNSENDABLE:
+            continue
+        assert "a result that cannot be" in str(ended)
+        assert "charged in full" in str(ended)
+        receipt = json.loads(Path(f"ages-{party}.receipt.json").read_text())
+        assert faults("receipt", receipt) == []
+        assert "result" not in receipt
+        assert receipt["no_result"]["reason"] in str(ended)
+        with Ledger.open(data_folder() / "ledger") as book:
+            (entry,) = book.account(party).entries
+            assert entry.charged.mu > 0
+        # What happened can be certified as that of any study.
+        assert Execution.from_json(receipt).privacy(1e-6).coalitions(1).max_epsilon > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_by_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = Path(__file__).parents[1]
+    program = ("-c", f"import sys; sys.path.insert(0, {str(tests)!r})\n{LIES_ITSELF.format(name=name)}")
+
+    def with_a_liar(*given: Any, **more: Any) -> Any:
+        return run_local(*given, program=program, **more)
+
+    monkeypatch.setattr(local, "run_local", with_a_liar)
+    monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
+    monkeypatch.setattr("quietmean.api.study.choose_kills", lambda plan, dropouts: [])
+    tables = [frame(age) for age in AGES]
+    if name not in UNSENDABLE:
+        with pytest.raises(ImpossibleResult) as refused:
+            study().run(tables)
+        assert refused.value.exit_code == 3
+        assert refused.value.execution.protocol.name == "cordp-dme"
+        return
+    # The liar's own process cannot write its lie down.
+    found = study().run(tables)
+    assert len(found.missing) == 1
+    assert abs(float(found["mean(age)"].value[0]) - np.mean(AGES[:2])) < 15
+
+
+@pytest.mark.parametrize("name", list(LIES))
+def test_by_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    asked = {"name": "ages", "colluding": 1, "dropouts": 0.34, "protocol": "cordp-dme", "epsilon": 8.0}
+    meeting = meet(tmp_path, NAMES, {"study": asked, "column": [{"name": "age", "low": 0, "high": 100}]})
+    sealed = meeting.seal()
+    plan = sealed.study.plan(3)
+    liar = [entry.name for entry in sealed.entries].index("east")
+    monkeypatch.setattr(Plan, "machine", lying(liar, LIES[name]))
+    paths = []
+    for party, age in zip(NAMES, AGES, strict=True):
+        encoded = sealed.study.workload.encode(np.full((500, 1), age), step=plan.value_step)
+        own = tmp_path / f"{party}.contribution"
+        own.write_bytes(Giver(sealed, plan, meeting.identities[party], meeting.keys[party]).contribute(encoded).to_file())
+        paths.append(own)
+    if name == "twice the records":
+        # Nobody knows by file how many records a party has: a sum of 500 is one of 1000 whose others are 0.
+        combine(sealed, plan, paths)
+        return
+    if name in ("too large", "too small"):
+        with pytest.raises(ImpossibleResult):
+            combine(sealed, plan, paths)
+        return
+    found = combine(sealed, plan, paths)
+    assert [file for file, _ in found.left_out] == [str(tmp_path / "east.contribution")]
+    require_honest(float(found.outcome.to_json()["estimate"]), list(found.digests))
+
+
+def test_a_program_that_does_not_look_shows_the_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests find: without the check the estimate is what the liar wanted."""
+    monkeypatch.setattr("quietmean.studies.by_file.require_possible_result", lambda *given: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_by_file("too large", tmp_path, monkeypatch)
