@@ -23,12 +23,15 @@ import pytest
 import quietmean as qm
 from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
+from quietmean.core.domain import Links
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import format_address
+from quietmean.node.session import Session
+from quietmean.randomness import Seed
 from quietmean.studies.audit import AuditLog, Event, verify
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.sealed import Sealed
@@ -151,6 +154,42 @@ def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
         assert ("sealed" in document["origin"]["approval"]) == (way == "sealed")
         own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+
+
+def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sealed session: one seed for each pair and round, the same at both ends; keys and secrets are gone with the end."""
+    monkeypatch.setitem(globals(), "SEALS", True)
+    terms = TERMS | {"protocol": "cordp-dme", "rounds": 2}
+    seeds: dict[tuple[str, frozenset[int]], set[bytes]] = {}
+    shared = Session._shared_seed
+
+    def used(session: Session, other: int) -> Seed:
+        settings = session._settings
+        assert settings.links == Links.HYBRID
+        assert len(settings.shared[other].secret) == 32
+        seed = shared(session, other)
+        seeds.setdefault((settings.study, frozenset((settings.party, other))), set()).add(seed.secret)
+        return seed
+
+    monkeypatch.setattr(Session, "_shared_seed", used)
+
+    async def one(name: str) -> None:
+        async with part(name, terms) as rounds:
+            for _ in range(2):
+                await rounds.mean(VECTORS[name])
+
+    async def everybody() -> None:
+        await asyncio.gather(*map(one, NAMES))
+
+    asyncio.run(everybody())
+    # Three pairs in two rounds.
+    assert len(seeds) == 6
+    assert {len(both) for both in seeds.values()} == {1}
+    assert len(set.union(*seeds.values())) == 6
+    digest = Sealed.load(sealed(terms)).invitation.digest
+    for name in NAMES:
+        assert receipt(name)["session"]["links"] == "hybrid"
+        assert StudyKeys.load(keys_path(Path(f"{name}.key"), digest)).encapsulation is None
 
 
 def test_the_program_on_the_page() -> None:
