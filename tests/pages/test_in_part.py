@@ -14,8 +14,8 @@ from quietmean.api.result import StudyResult
 from quietmean.cli.answers import print_answers
 from quietmean.cli.main import main
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry
+from quietmean.node.driver import monitor_of, remarked
 from quietmean.node.monitor import status_path
-from quietmean.node.peer import monitor_of, remarked
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation

@@ -108,7 +108,8 @@ def test_a_disk_that_stays_full() -> None:
     """The party ends with one sentence, and is started again in vain; the others go on without it."""
     plan = inca(3, 2)
     disk, _ = places(plan)
-    place = disk.names[2].index("INSERT OR REPLACE")
+    # When the others have begun, too.
+    place = disk.names[2].index("INSERT INTO inbox")
     faults = FaultPlan(round_timeout=4.0, start_timeout=20.0)
     with failing_disk(Trouble(2, place, "full", times=400)):
         outcome = tell(plan, faults)

@@ -61,8 +61,8 @@ def gopa(parties: int) -> Plan:
 
 def late_and_dead(sender: PartyId = 2) -> FaultPlan:
     """What it publishes is on its way for longer than anybody waits; it dies before it could tell its log."""
-    cut_off = Partition(frozenset({sender}), 0.4, 7.0)
-    return FaultPlan(NetworkConditions(1, 0.05, partitions=(cut_off,)), {sender: [Crash(after=3.0, away=None)]})
+    cut_off = Partition(frozenset({sender}), 0.3, 7.0)
+    return FaultPlan(NetworkConditions(6, 0.05, partitions=(cut_off,)), {sender: [Crash(after=3.0, away=None)]})
 
 
 def test_a_value_that_came_too_late_from_a_party_that_died_is_seen() -> None:
@@ -151,17 +151,15 @@ def local_dp(parties: int) -> Plan:
 
 def lost_as_it_was_written() -> FaultPlan:
     """Party 0 dies as it writes down a release, and is back when all others have left."""
-    crashes = [Crash(0, committed=False, away=0.0), Crash(5, committed=False, away=0.0), Crash(7, committed=False, away=6.0)]
-    return FaultPlan(NetworkConditions(0, 1.0), {0: crashes})
+    crashes = [Crash(0, committed=False, away=0.0), Crash(5, committed=False, away=0.0), Crash(12, committed=False, away=6.0)]
+    return FaultPlan(NetworkConditions(4, 1.0), {0: crashes})
 
 
 def lost_before_its_round() -> FaultPlan:
     """Party 0 was started again, and still asks who is where, as party 2 publishes; both die. Party 1 is cut off till then."""
-    cut_off = Partition(frozenset({1}), 0.35268767453827915, 6.154682020873285)
-    crashes = {0: [Crash(after=0.10016486457556427, away=0.1), Crash(after=1.4766615704011599, away=1.0)]}
-    return FaultPlan(
-        NetworkConditions(7, 0.05, partitions=(cut_off,)), {**crashes, 2: [Crash(after=2.331854153837425, away=None)]}
-    )
+    cut_off = Partition(frozenset({1}), 0.33, 6.2)
+    crashes = {0: [Crash(after=0.1, away=0.1), Crash(after=1.3, away=1.0)]}
+    return FaultPlan(NetworkConditions(7, 0.05, partitions=(cut_off,)), {**crashes, 2: [Crash(after=1.9, away=None)]})
 
 
 LOST = [(4, lost_as_it_was_written(), {(1, 0), (3, 0)}), (3, lost_before_its_round(), {(2, 0)})]

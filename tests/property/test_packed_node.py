@@ -206,7 +206,7 @@ def test_what_was_charged_stays_charged_if_others_may_have_the_sum() -> None:
 def test_a_store_that_was_restored_takes_no_part(write: int) -> None:
     """It is as it was before the agreement ended, after dealing, before the vote; the others go on without it."""
     plan = packed()
-    outcome = tell(plan, FaultPlan(crashes={2: [Crash(VOTED + 1, away=0.5, restored_to=write)]}))
+    outcome = tell(plan, FaultPlan(NetworkConditions(seed=1), {2: [Crash(VOTED + 1, away=0.5, restored_to=write)]}))
     check(plan, outcome)
     assert sorted(outcome.results) == [0, 1, 3, 4, 5, 6]
     assert "restored from a backup or copied, and takes no part" in str(outcome.failures[2])

@@ -21,9 +21,9 @@ from property.test_node_faults import MEMORY, values_of
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node import PairKeys
-from quietmean.node.net import Answer, Commit
-from quietmean.node.session import Pairing
+from quietmean.node.net import Answer, Start
 from quietmean.node.session.session import Session
+from quietmean.node.start.pairing import Pairing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -65,7 +65,7 @@ def watched() -> Iterator[Seen]:
         return seed
 
     async def asked(link: MemoryLink, request: Any, *more: Any, **options: Any) -> Answer:
-        if isinstance(request, Commit) and request.encapsulated:
+        if isinstance(request, Start) and request.encapsulated:
             pair = link._party, link._peer
             seen.sent.setdefault(pair, set()).add(request.encapsulated)
             on_disk = seen.secrets.get(pair)

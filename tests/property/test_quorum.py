@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, PeerError
-from quietmean.node.quorum import (
+from quietmean.node.start import (
     Attempt,
     Machine,
     Own,
@@ -36,7 +36,9 @@ from support.quorum_model import (
     unbound,
 )
 
-FOUR = Rules(SESSION, (0, 1, 2, 3), colluding=1, minimum=3, least_result=3)
+FOUR = Rules(SESSION, (0, 1, 2, 3), colluding=1, start_quorum=3, least_result=3)
+# A study that waits for all: by the same machine.
+ALL = Rules(SESSION, (0, 1, 2, 3), colluding=1, start_quorum=4, least_result=3)
 
 
 class NewestWins(Machine):
@@ -82,6 +84,25 @@ class BoundByAccepting(Machine):
         return standing if standing.attempt is None else replace(standing, bound=True)
 
 
+class RevealsAtOnce(Machine):
+    """Reveals as soon as it has committed."""
+
+    def tell(self, standing: Standing) -> Telling:
+        telling, attempt = super().tell(standing), standing.attempt
+        if attempt is None or not telling.commit or telling.openings:
+            return telling
+        return replace(telling, openings={self.party: attempt.own.opening})
+
+
+class BelievesEveryOpening(Machine):
+    """Takes what is revealed for what was committed to."""
+
+    def _noted(self, attempt: Attempt, sender: int, telling: Telling) -> Attempt:
+        found = super()._noted(attempt, sender, replace(telling, openings={}))
+        openings = {**telling.openings, **found.openings} if found.all_committed else found.openings
+        return replace(found, openings=openings)
+
+
 def _open(standing: Standing) -> Attempt | None:
     return None if standing.attempt is None else replace(standing.attempt, openings={}, bound_there=frozenset())
 
@@ -102,13 +123,14 @@ def made(kind: type[Machine]) -> Make:
     return make
 
 
-TOO_FEW = UnsafeRules(SESSION, (0, 1, 2, 3), colluding=1, minimum=2, least_result=2)
+TOO_FEW = UnsafeRules(SESSION, (0, 1, 2, 3), colluding=1, start_quorum=2, least_result=2)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "newest proposal wins": ({"make": made(NewestWins)}, "two proposals of one attempt|bound twice"),
     "two proposals an attempt": ({"make": made(AsOftenAsAsked)}, "two proposals of one attempt"),
     "echo through the convener": ({"make": made(ThroughTheConvener)}, "before all had accepted"),
     "nonce kept": ({"make": made(NonceKept)}, "one nonce in two attempts"),
     "move after bound": ({"make": made(MovesAfterBound)}, "bound twice"),
+    "reveals at once": ({"make": made(RevealsAtOnce)}, "revealed before all had committed"),
     "accepted is bound": ({"make": made(BoundByAccepting)}, "bound before|before all had"),
     "acceptance forgotten in a crash": ({"after_crash": forgetting}, "two proposals of one attempt|one nonce|before all"),
     "bound forgotten in a crash": ({"after_crash": unbound}, "bound twice|two proposals of one attempt"),
@@ -125,9 +147,38 @@ def test_no_history_of_four_parties_and_two_attempts_is_unsafe(liar: int) -> Non
     assert {liar in members for _, members in model.bindings()} == {True, False}
 
 
+@pytest.mark.parametrize("parties", [2, 3, 4])
+def test_no_history_of_a_study_that_waits_for_all_is_unsafe(parties: int) -> None:
+    rules = Rules(SESSION, tuple(range(parties)), 0 if parties < 3 else 1, parties, least_minimum(parties, parties > 2))
+    for liar in range(parties):
+        model = Exhaustive(rules, liar, attempts=1)
+        # At the least: all wait, each has heard that all committed, and each is bound.
+        assert model.explore() >= 3 ** (parties - 1)
+        assert model.bindings() == {(1, frozenset(range(parties)))}
+
+
+# What can go wrong where there is one attempt.
+WRONG_FOR_ALL = {
+    "reveals at once": ({"make": made(RevealsAtOnce)}, "revealed before all had committed"),
+    "accepted is bound": ({"make": made(BoundByAccepting)}, "bound before"),
+}
+
+
+def test_openings_that_are_believed_are_found() -> None:
+    with pytest.raises(Broken, match="than that committed to"):
+        histories(range(300), 600, made(BelievesEveryOpening))
+
+
+@pytest.mark.parametrize("wrong", WRONG_FOR_ALL)
+def test_wrong_machines_of_a_study_that_waits_for_all_are_found(wrong: str) -> None:
+    changed, found = WRONG_FOR_ALL[wrong]
+    with pytest.raises((Broken, PeerError), match=found):
+        explore_all(ALL, **changed)
+
+
 def explore_all(rules: Rules = FOUR, **changed: Any) -> None:
     for liar in (0, 1, 2):
-        Exhaustive(rules, liar, 2, **changed).explore()
+        Exhaustive(rules, liar, min(2, rules.attempts), **changed).explore()
 
 
 @pytest.mark.parametrize("wrong", WRONG)

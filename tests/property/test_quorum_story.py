@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -15,13 +15,11 @@ import pytest
 
 from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
-from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster, RosterEntry
-from quietmean.node.gathering import gathering
-from quietmean.node.gathering.gathering import Gathering
-from quietmean.node.gathering.record import load_standing
+from quietmean.node import Brought, Identity, NodeSettings, Roster, RosterEntry, StartTerms
 from quietmean.node.net import ACCEPTED, Answer, Link, Start
-from quietmean.node.quorum import Attempt
+from quietmean.node.start import Attempt, Gathering, load_standing, occasion
 from quietmean.node.storage import Store
+from quietmean.randomness import Seed
 from quietmean.studies.study import Study
 from support.virtual_time import run_virtually
 
@@ -40,8 +38,10 @@ class Disk:
     def standing(self) -> bytes | None:
         return self.standing_
 
-    def save_standing(self, standing: bytes, *, last: bool = False) -> None:
+    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
         self.standing_ = standing
+
+    seed, nonce = Seed(bytes(32)), bytes(32)
 
 
 @dataclass
@@ -84,7 +84,7 @@ def settings() -> list[NodeSettings]:
     zeros = np.zeros(choice.plan.target.dimension)
     brought = {size: Brought(plan, plan.admit(zeros)) for size, plan in choice.smaller.items()}
     return [
-        NodeSettings(one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), quorum=Quorum(6, start_by, brought))
+        NodeSettings(one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), start=StartTerms(6, start_by, brought))
         for one in identities
     ]
 
@@ -92,12 +92,10 @@ def settings() -> list[NodeSettings]:
 async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     """One process of a party, until it is bound."""
     party, loop = own.party, asyncio.get_running_loop()
-    assert own.quorum is not None
-    quorum = Quorum(own.quorum.minimum, own.quorum.start_by, own.quorum.smaller, disk.bound.add)
+    assert own.start is not None
+    own = replace(own, start=replace(own.start, before_bound=disk.bound.add))
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
-    one = Gathering(
-        own, quorum, cast(Store, disk), links, lambda event: None, wall_clock=lambda: MORNING.timestamp() + loop.time()
-    )
+    one = Gathering(own, cast(Store, disk), links, lambda event: None, wall_clock=lambda: MORNING.timestamp() + loop.time())
     world.running[party] = one
     one.start()
     try:
@@ -151,7 +149,7 @@ def day(seed: int) -> bool:
 @pytest.fixture(autouse=True)
 def less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours of waiting with a telling every ten seconds would be most of the test's time."""
-    monkeypatch.setattr(gathering, "_LONG_BEFORE", 300.0)
+    monkeypatch.setattr(occasion, "_LONG_BEFORE", 300.0)
 
 
 def test_a_day_on_which_one_never_comes() -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from quietmean.core.party import PartyId
-from quietmean.node.session import Session
+from quietmean.node.participant import Participant
 from quietmean.node.storage import blob_store, database
 
 Result = TypeVar("Result")
@@ -145,10 +145,10 @@ def failing_disk(trouble: Trouble | None = None, *, reads: bool = False, names: 
 
 @contextlib.contextmanager
 def failing_handlers(trouble: Trouble | None = None) -> Iterator[Machine]:
-    """Every request that a session answers."""
-    machine, handle = Machine(trouble), Session.handle
+    """Every request that a party answers."""
+    machine, handle = Machine(trouble), Participant.handle
 
-    async def failing(self: Session, sender: PartyId, request: Any, payload: Any) -> Any:
+    async def failing(self: Participant, sender: PartyId, request: Any, payload: Any) -> Any:
         party = self._settings.party
         name = type(request).__name__
         if trouble is not None and trouble.after:
@@ -157,5 +157,5 @@ def failing_handlers(trouble: Trouble | None = None) -> Iterator[Machine]:
         machine.ask(party, name, SYSTEM_ERRORS, lambda: None)
         return await handle(self, sender, request, payload)
 
-    with patch.object(Session, "handle", failing):
+    with patch.object(Participant, "handle", failing):
         yield machine

@@ -24,7 +24,9 @@ from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node import PairKeys
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
-from quietmean.node.session import NodeResult, NodeSettings, Patience, Session, endure, kept_result
+from quietmean.node.participant import Participant
+from quietmean.node.session import NodeResult, NodeSettings, Patience, endure, kept_result
+from quietmean.node.start import load_standing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
@@ -42,7 +44,8 @@ _RESTART_SECONDS = 1.0
 class Crash:
     """A process dies and is started again ``away`` seconds later (None: never).
 
-    ``write``: at its so-manieth durable write since it was started, from 0, ``committed`` or not; or, if ``after`` is given, so
+    ``write``: at its so-manieth durable write since it was started, from 0, ``committed`` or not, where the start has two for
+    each party (what is heard together is written together, and the last one keeps its number); or, if ``after`` is given, so
     many seconds after its start. ``restored_to``: when it is started again, its store is as it was after that write.
     """
 
@@ -165,6 +168,7 @@ class MortalStore(Store):
 
     crash: Crash | None = None
     writes = 0
+    bound_here = False
     dead = False
     # What else ends with the process; whoever runs it says so.
     on_death: Callable[[], None] | None = None
@@ -183,6 +187,13 @@ class MortalStore(Store):
         self.writes += 1
         if due:
             self.die()
+
+    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
+        """What is heard at once is written at once: the last write of the start has the number that it has without that."""
+        found = load_standing(standing)
+        if found.bound and found.attempt is not None and not self.bound_here:
+            self.bound_here, self.writes = True, max(self.writes, 2 * len(found.attempt.members) - 1)
+        super().save_standing(standing, seed)
 
     def die(self) -> None:
         self.dead = True
@@ -316,21 +327,21 @@ class World:
             store.die()
 
     async def _run_session(self, party: PartyId, store: MortalStore) -> NodeResult:
-        settings, attempts = self._settings(party), itertools.count()
+        settings = self._settings(party)
+        participant = Participant(settings, store, Traffic(), lambda event: None)
 
         async def attempt() -> NodeResult:
-            restarted = next(attempts) > 0
-            if restarted:
-                store.reopen()
-                if (before := kept_result(store)) is not None:
-                    return before
-            links = self._network.links(party)
-            session = Session(settings, store, links, Traffic(), lambda event: None, restarted=restarted)
-            self._network.sessions[party] = session
-            return await session.run()
+            participant.attach(self._network.links(party))
+            if (before := await participant.open()) is not None:
+                return before
+            self._network.sessions[party] = participant
+            return await participant.run()
 
         patience = Patience(self._told[party].append, settings)
-        return await endure(attempt, store.path, patience, lambda: self._network.die(party))
+        try:
+            return await endure(attempt, store.path, patience, lambda: self._network.die(party))
+        finally:
+            await participant.stop()
 
     def _settings(self, party: PartyId) -> NodeSettings:
         return _RunSettings(

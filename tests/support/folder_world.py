@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Mailbox, Outbox, Timetable, mailbox_bytes
 from quietmean.node.net import Answer, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
+from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
-from quietmean.node.session import NodeResult, Session
+from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
 from support.faults import STUDY, FaultOutcome, FaultPlan, MortalStore, World
 from support.virtual_time import run_virtually
@@ -167,13 +168,15 @@ class FolderWorld(World):
             clock=lambda: now() + skew,
         )
 
+        participant = Participant(settings, store, Traffic(), lambda event: None)
+
         async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
             if isinstance(request, Transfer):
                 message = request.phase, request.round, sender, party
                 self._network.handed.add(message)
-                if session.position >= (int(Phase.FINALIZATION), 0):
+                if participant.position >= (int(Phase.FINALIZATION), 0):
                     self._network.handed_late.add(message)
-            return await session.handle(sender, request, payload)
+            return await participant.handle(sender, request, payload)
 
         endpoint = Endpoint(
             party,
@@ -182,14 +185,15 @@ class FolderWorld(World):
             # No connection is made.
             Credentials.__new__(Credentials),
             limits,
-            lambda name, reason: session.refused(name, reason),  # noqa: PLW0108 (made below)
-            lambda peer, position: session.heard(peer, position),  # noqa: PLW0108
+            participant.refused,
+            participant.heard,
         )
         with contextlib.closing(Outbox(self._directory / f"{party}.outbox", STUDY, party)) as outbox:
             post = FolderPost(endpoint, self._identities[party], folder, outbox, handle)
             links = {peer: _Noting(link, party, peer, self.put) for peer, link in post.links.items()}
-            session = Session(settings, store, links, Traffic(), lambda event: None, post.closed)
-            watching, running = asyncio.create_task(post.watch()), asyncio.create_task(session.run())
+            participant.attach(links, closed=post.closed)
+            await participant.open()
+            watching, running = asyncio.create_task(post.watch()), asyncio.create_task(participant.run())
             try:
                 await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
                 if not running.done():
@@ -199,6 +203,7 @@ class FolderWorld(World):
                 for task in (watching, running):
                     task.cancel()
                 await asyncio.gather(watching, running, return_exceptions=True)
+                await participant.stop()
                 # A process that died puts nothing more.
                 await post.close(answering=not store.dead)
 

@@ -1,4 +1,4 @@
-"""A network in memory between real sessions of the node: seeded delay, loss, duplicates, reordering, partitions, crashes.
+"""A network in memory between the real participants of the node: seeded delay, loss, duplicates, reordering, partitions, crashes.
 
 It keeps the promises of TCP and no more: what was sent to a process that has died since never arrives; of everything else the
 sender learns that it failed, or nothing.
@@ -16,8 +16,8 @@ import msgspec
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net import Answer, AnyRequest, Payload, Transfer, WithheldError
+from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
-from quietmean.node.session import Session
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 
@@ -56,7 +56,7 @@ class MemoryNetwork:
     """Who is reachable now: ``sessions`` by party, with the number of times that each has died."""
 
     def __init__(self, parties: int, conditions: NetworkConditions) -> None:
-        self.sessions: dict[PartyId, Session] = {}
+        self.sessions: dict[PartyId, Participant] = {}
         self.deaths = [0] * parties
         # (phase, round, sender, receiver) of every message that came as far as a program that could read it.
         self.handed: set[tuple[int, int, PartyId, PartyId]] = set()
@@ -144,7 +144,7 @@ class MemoryNetwork:
             await self._travel(receiver, sender)
             asking = self.sessions.get(sender)
             if asking is not None and self.deaths[sender] == lives[0] and not self._happens(self._conditions.answer_loss):
-                asking.failure_detector.heard(receiver, (answer.phase, answer.round))
+                asking.heard(receiver, (answer.phase, answer.round))
                 deliver(answer)
         finally:
             # Without an answer by now, the connection is gone.
@@ -205,7 +205,7 @@ class MemoryLink:
         connection = self._network.deaths[self._peer], other.closed_to_shares
         if connection != self._connected_to:
             self._connected_to = connection
-            own.failure_detector.heard(self._peer, other.position)
+            own.heard(self._peer, other.position)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -14,18 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from quietmean.core.errors import PeerError
-from quietmean.node.quorum import (
-    Attempt,
-    Machine,
-    Opening,
-    Own,
-    Proposal,
-    Rules,
-    Standing,
-    Telling,
-    commitment_hash,
-    quorum_study,
-)
+from quietmean.node.opening import Opening, commitment_hash
+from quietmean.node.start import Attempt, Machine, Own, Proposal, Rules, Standing, Telling, quorum_study
 
 SESSION = "5" * 64
 Place = tuple[int, frozenset[int]]
@@ -122,7 +112,7 @@ def check(facts: dict[int, Facts], rules: Rules, liars: frozenset[int]) -> None:
             raise Broken(f"party {party} accepted two proposals of one attempt")
         if len({nonce for nonce, _ in own.revealed}) < len(own.revealed):
             raise Broken(f"party {party} revealed one nonce in two attempts")
-        _check_others(party, own, facts)
+        _check_others(party, own, facts, rules)
     places = {place for own in facts.values() for place in own.bound}
     results = 0
     for place in places:
@@ -132,9 +122,10 @@ def check(facts: dict[int, Facts], rules: Rules, liars: frozenset[int]) -> None:
         raise Broken("two results of one session")
 
 
-def _check_others(party: int, own: Facts, facts: dict[int, Facts]) -> None:
+def _check_others(party: int, own: Facts, facts: dict[int, Facts], rules: Rules) -> None:
     for place in own.committed:
-        if any(place not in facts[other].accepted for other in place[1] & facts.keys()):
+        # Where a study starts with all or not at all, the set is the only one: nobody needs to hear that the others have it.
+        if not rules.for_all and any(place not in facts[other].accepted for other in place[1] & facts.keys()):
             raise Broken(f"party {party} committed before all had accepted")
     for _, place in own.revealed:
         if any(place not in facts[other].committed for other in place[1] & facts.keys()):
@@ -173,7 +164,7 @@ class Exhaustive:
         self.machines = {party: make(party, rules, lambda: self._coming) for party in self.parties}
         sets = [
             frozenset(chosen)
-            for size in range(rules.minimum, rules.parties + 1)
+            for size in range(rules.start_quorum, rules.parties + 1)
             for chosen in itertools.combinations(range(rules.parties), size)
         ]
         self.places: list[Place] = [(attempt, chosen) for attempt in range(1, attempts + 1) for chosen in sets]
@@ -227,7 +218,7 @@ class Exhaustive:
         levels = [self._levels[one] for one in state]
         for index, party in enumerate(self.parties):
             local = state[index]
-            found = {self._crashed(party, local)}
+            found = {self._crashed(party, local), self._begun(party, local)}
             for number, others in self._others[index]:
                 place = self.places[number]
                 if self._conveners[number] == party:
@@ -264,6 +255,14 @@ class Exhaustive:
             # Who has all that was revealed can only stay.
             found = self._moves[key] = self._moved(party, state[index], self.machines[party].bind(standing))
         return found
+
+    def _begun(self, party: int, local: int) -> int:
+        """Of a study that waits for all: its process is started."""
+        key = ("begin", local)
+        if key not in self._moves:
+            self._coming = secret(party, *self.places[0])
+            self._moves[key] = self._moved(party, local, self.machines[party].begin(self._locals[local].standing))
+        return self._moves[key]
 
     def _proposed(self, party: int, local: int, place: Place) -> int:
         key = ("propose", local, place)
@@ -375,6 +374,8 @@ class Random:
         elif what < 0.09:
             self._set(party, self.machines[party].bind(self.standings[party]))
         elif what < 0.3:
+            # A process that is started begins, where there is one attempt.
+            self._set(party, self.machines[party].begin(self.standings[party]))
             self._tell_all(party)
         elif self.air:
             self._deliver()
@@ -390,7 +391,7 @@ class Random:
 
     def _members(self, among: set[int]) -> frozenset[int]:
         others = [party for party in range(self.rules.parties) if party not in among]
-        count = self.rng.randint(self.rules.minimum, self.rules.parties) - len(among)
+        count = self.rng.randint(self.rules.start_quorum, self.rules.parties) - len(among)
         return frozenset(among | set(self.rng.sample(others, max(count, 0))))
 
     def _lie(self) -> None:
@@ -406,6 +407,9 @@ class Random:
             for member in proposal.members & self.liars:
                 for receiver in proposal.members & self.machines.keys():
                     told = forged(member, self.rules, proposal, self.rng.choice(["", "", "other"]))
+                    if self.rng.random() < 0.1:
+                        # It reveals something else than it committed to.
+                        told = replace(told, openings={member: secret("liar", member, "another").opening})
                     stage = self.rng.choice([0, 1, 2, 2, 2, 3])
                     self.air.append((member, receiver, cut(told, stage)))
 
@@ -432,7 +436,17 @@ class Random:
 
     def _set(self, party: int, standing: Standing) -> None:
         self.standings[party] = standing
+        self._check_openings(party, standing.attempt)
         self.facts[party] = self.facts[party].after(standing, self.machines[party].tell(standing), party)
+
+    def _check_openings(self, party: int, attempt: Attempt | None) -> None:
+        """Whatever a party has for what another one revealed is what that one committed to."""
+        if attempt is None:
+            return
+        study = quorum_study(self.rules.session, attempt.proposal)
+        for other, opening in attempt.openings.items():
+            if commitment_hash(study, other, opening) != attempt.commits.get(other):
+                raise Broken(f"party {party} has something else of party {other} than that committed to")
 
 
 def forgetting(standing: Standing) -> Standing:

@@ -24,7 +24,7 @@ import pytest
 from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local.child_settings import ChildSettings
-from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Heartbeat, Limits, Log, Refusals, Transfer
+from quietmean.node.net import VERSION, CancelTransfer, Credentials, Heartbeat, Limits, Log, Refusals, Start, Transfer
 from quietmean.node.net.reader import read_frame
 from quietmean.node.net.wire import AnyFrame, Hello, encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
@@ -213,7 +213,7 @@ class Siege:
         """Another commitment each time, of which each is refused."""
         reader, writer = await self.enter()
         for number in range(count):
-            writer.write(encode_frame(Commit(number, number.to_bytes(32, "big"))))
+            writer.write(encode_frame(Start(number, 1, (), b"", number.to_bytes(32, "big"))))
             await read_frame(reader, LIMITS)
         writer.transport.abort()
 

@@ -18,12 +18,24 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, NotStarted, PeerError
-from quietmean.node import Brought, Identity, NodeResult, NodeSettings, PairKeys, Quorum, Roster, RosterEntry, Started, run_quorum
-from quietmean.node.gathering.gathering import Gathering
-from quietmean.node.gathering.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frame
-from quietmean.node.net import Opened, Start
-from quietmean.node.quorum import Attempt, Machine, Opening, Own, Proposal, Standing, Telling
+from quietmean.node import (
+    Brought,
+    Identity,
+    NodeResult,
+    NodeSettings,
+    PairKeys,
+    Roster,
+    RosterEntry,
+    Started,
+    StartTerms,
+    run_party,
+)
+from quietmean.node.net import Opened, Start, encode_frame
+from quietmean.node.net.wire import HEADER_LIMIT
+from quietmean.node.opening import Opening
 from quietmean.node.session import Session
+from quietmean.node.start import Attempt, Gathering, Machine, Own, Proposal, Standing, Telling
+from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
@@ -63,7 +75,7 @@ class Parties:
     def _of(self, place: int, plan: Plan, when: datetime, smaller: Mapping[int, Plan], start_timeout: float) -> NodeSettings:
         value, name = np.full(plan.target.dimension, 0.01 * (place + 1)), NAMES[place]
         brought = {size: Brought(one, one.admit(value.copy())) for size, one in smaller.items()}
-        quorum = Quorum(4, when.timestamp(), brought, self.bound.setdefault(name, []).append)
+        start = StartTerms(4, when.timestamp(), brought, self.bound.setdefault(name, []).append)
         return NodeSettings(
             identity=self.identities[place],
             roster=self.roster,
@@ -72,7 +84,7 @@ class Parties:
             store=self.folder / f"{name}.store",
             round_timeout=5.0,
             start_timeout=start_timeout,
-            quorum=quorum,
+            start=start,
             links=self.links,
             pairs=self._pairs(place) if self.links == Links.HYBRID else None,
         )
@@ -84,7 +96,7 @@ class Parties:
         def on_start(started: Started) -> None:
             self.started[settings.names[settings.party]] = started
 
-        return await run_quorum(settings, on_start)
+        return await run_party(settings, on_start)
 
 
 @pytest.fixture
@@ -100,11 +112,10 @@ def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
     assert len({float(result.mean[0]) for result in results}) == 1
     for own in parties.settings(3600.0):
         with contextlib.closing(sqlite3.connect(own.store)) as database:
-            (standing,) = database.execute("SELECT value FROM fact WHERE name = 'standing'").fetchone()
+            names = {name for (name,) in database.execute("SELECT name FROM fact")}
         # The seed of the noise is gone with the end.
-        attempt = load_standing(standing).attempt
-        assert attempt is not None
-        assert attempt.own.seed == b""
+        assert {"standing", "result"} <= names
+        assert "seed" not in names
     assert {started.absent for started in parties.started.values()} == {()}
     assert {started.attempt for started in parties.started.values()} == {1}
     # The ledger was told of one attempt, the same at all.
@@ -224,11 +235,11 @@ def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
         stages = [("bound", standing.bound), ("revealed", attempt.all_committed), ("committed", attempt.all_agreed)]
         return next((name for name, there in stages if there), "accepted")
 
-    def saved(store: Store, standing: bytes, *, last: bool = False) -> None:
+    def saved(store: Store, standing: bytes, seed: bytes | None = None) -> None:
         if store._path == path and dead and not again:
             raise _Dies
-        save(store, standing, last=last)
-        if store._path == path and not last:
+        save(store, standing, seed)
+        if store._path == path:
             found = load_standing(standing)
             seen.append(found)
             if reached(found) == stage and not dead:
@@ -270,8 +281,8 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     proposed = asyncio.Event()
     save = Store.save_standing
 
-    def saved(store: Store, standing: bytes, *, last: bool = False) -> None:
-        save(store, standing, last=last)
+    def saved(store: Store, standing: bytes, seed: bytes | None = None) -> None:
+        save(store, standing, seed)
         attempt = load_standing(standing).attempt
         name = store._path.stem
         if attempt is not None and name in nonces:
@@ -333,8 +344,8 @@ def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -
 
     async def run() -> BaseException | NodeResult:
         settings = parties.settings(3600.0)
-        assert settings[4].quorum is not None
-        settings[4] = replace(settings[4], quorum=replace(settings[4].quorum, before_bound=knows_another))
+        assert settings[4].start is not None
+        settings[4] = replace(settings[4], start=replace(settings[4].start, before_bound=knows_another))
         others = [asyncio.create_task(parties.run(one)) for one in settings[:4]]
         (outcome,) = await asyncio.gather(parties.run(settings[4]), return_exceptions=True)
         # The others are bound and go on without it, which has sent nothing of its data.
@@ -344,25 +355,38 @@ def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -
         return outcome
 
     assert isinstance(asyncio.run(run()), InputError)
-    assert (parties.folder / "eve.store").exists()
-    assert not (parties.folder / "eve.store.started").exists()
+    with contextlib.closing(sqlite3.connect(parties.folder / "eve.store")) as database:
+        assert database.execute("SELECT count(*) FROM state").fetchone() == (0,)
 
 
 def test_the_record_is_what_was_written() -> None:
     proposal = Proposal(3, frozenset({0, 2, 3, 4}), b"s" * 64)
     opening = Opening(b"n" * 32, 2.5, b"x" * 32)
-    attempt = Attempt(proposal, Own(b"k" * 32, opening), frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
+    # The seed is not in it, but in a place of its own.
+    attempt = Attempt(proposal, Own(b"", opening), frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
     for standing in (Standing(), Standing(attempt), Standing(attempt, bound=True), Standing(None, never=True)):
         assert load_standing(dump_standing(2, standing)) == standing
-    told = Telling(proposal, b"h" * 32, {2: opening}, bound=True)
-    assert from_frame(to_frame(told)) == told
-    assert from_frame(to_frame(Telling())) == Telling()
+    everybody = Proposal(1, frozenset(range(5)), b"")
+    for told in (Telling(), Telling(proposal, b"h" * 32, {2: opening}, bound=True), Telling(everybody, b"h" * 32)):
+        (frame,) = to_frames(told, 5)
+        assert from_frame(frame, 5) == told
+
+
+def test_openings_of_many_parties_take_several_frames() -> None:
+    """Each fits into a header, and says all the rest again."""
+    everybody = Proposal(1, frozenset(range(500)), b"")
+    openings = {party: Opening(bytes([party % 256]) * 32, 1e300, b"x" * 32) for party in range(500)}
+    frames = list(to_frames(Telling(everybody, b"h" * 32, openings, bound=True), 500))
+    assert len(frames) == 16
+    assert all(len(encode_frame(frame)) < HEADER_LIMIT for frame in frames)
+    heard = [from_frame(frame, 500) for frame in frames]
+    assert {party: opening for one in heard for party, opening in one.openings.items()} == openings
+    assert {(one.proposal, one.commit, one.bound) for one in heard} == {(everybody, b"h" * 32, True)}
 
 
 def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> None:
     """Random frames of a member: refused as such, or without any effect; nothing else is raised."""
     settings, rng = parties.settings(3600.0)[0], random.Random(1)
-    assert settings.quorum is not None
     liar = RosterSignatures(parties.identities[1], parties.roster)
 
     def frame() -> Start:
@@ -381,7 +405,7 @@ def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> No
         store = settings.open_store()
         found = set()
         try:
-            one = Gathering(settings, settings.quorum or Quorum(5, 0.0, {}), store, {}, lambda event: None)
+            one = Gathering(settings, store, {}, lambda event: None)
             for _ in range(500):
                 with contextlib.suppress(PeerError):
                     one.heard(1, frame())
@@ -397,10 +421,11 @@ def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> No
 
 def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:
     settings = parties.settings(0.0)[0]
-    assert settings.quorum is not None
+    assert settings.start is not None
+    settings = replace(settings, start=replace(settings.start, start_quorum=3))
     store = settings.open_store()
     try:
         with pytest.raises(InputError, match=r"minimum is 3: .* choose 4\.\.5"):
-            Gathering(settings, replace(settings.quorum, minimum=3), store, {}, lambda event: None)
+            Gathering(settings, store, {}, lambda event: None)
     finally:
         store.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import PeerError
-from quietmean.node import Identity, NodeSettings, Quorum, Roster, RosterEntry, run_party, run_quorum
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, StartTerms, run_party
 from quietmean.node.net import open_socket
 from quietmean.node.preflight import Agreed, CheckSession
 from quietmean.studies.study import Study
 
 STEPS = 10
+LATER = time.time() + 3600
 
 
-def make_settings(folder: Path, ports: list[int], quorum: Quorum | None) -> list[NodeSettings]:
+def make_settings(folder: Path, ports: list[int]) -> list[NodeSettings]:
     identities = [Identity.generate() for _ in ports]
     roster = Roster(
         tuple(
@@ -43,7 +45,6 @@ def make_settings(folder: Path, ports: list[int], quorum: Quorum | None) -> list
             store=folder / f"{place}.store",
             round_timeout=5.0,
             start_timeout=30.0,
-            quorum=quorum,
         )
         for place, identity in enumerate(identities)
     ]
@@ -53,8 +54,8 @@ def by_socket(settings: NodeSettings) -> Coroutine[Any, Any, object]:
     return run_party(settings)
 
 
-def by_quorum(settings: NodeSettings) -> Coroutine[Any, Any, object]:
-    return run_quorum(settings)
+def by_time(settings: NodeSettings) -> Coroutine[Any, Any, object]:
+    return run_party(replace(settings, start=StartTerms(4, LATER, {})))
 
 
 def by_check(settings: NodeSettings) -> Coroutine[Any, Any, object]:
@@ -63,13 +64,12 @@ def by_check(settings: NodeSettings) -> Coroutine[Any, Any, object]:
     return check.run(60.0)
 
 
-@pytest.mark.parametrize("run", [by_socket, by_quorum, by_check])
+@pytest.mark.parametrize("run", [by_socket, by_time, by_check])
 def test_everything_is_closed_whenever_the_second_cancellation_comes(
     run: Callable[[NodeSettings], Coroutine[Any, Any, object]], tmp_path: Path, free_ports: Callable[[int], list[int]]
 ) -> None:
     ports = free_ports(5)
-    quorum = Quorum(4, time.time() + 3600, {}) if run is by_quorum else None
-    first, second, *_ = make_settings(tmp_path, ports, quorum)
+    first, second, *_ = make_settings(tmp_path, ports)
 
     async def cancel_twice(steps: int) -> None:
         running = [asyncio.create_task(run(settings)) for settings in (first, second)]
@@ -96,7 +96,7 @@ def test_everything_is_closed_whenever_the_second_cancellation_comes(
 def test_a_check_that_listens_and_never_runs_gives_its_port_back(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
     """What is printed between both may fail, as on a closed terminal."""
     ports = free_ports(5)
-    first, *_ = make_settings(tmp_path, ports, None)
+    first, *_ = make_settings(tmp_path, ports)
     check = CheckSession(first.identity, first.roster, Agreed.of(first.roster, first.plan))
     check.listen()
     check.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import stat
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
 from quietmean.node.phase import Phase
-from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, Store
+from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, Store
 from quietmean.randomness import Seed
 
 STUDY = "ab" * 32
@@ -72,6 +73,14 @@ def test_unknown_schema_is_refused(path: Path) -> None:
     database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(InputError, match="schema version 99"):
+        opened(path)
+
+
+def test_a_store_of_the_release_before_names_who_can_finish_it(path: Path) -> None:
+    opened(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 8")
+    with pytest.raises(InputError, match="finish it with the release that began it, with protocol version 10"):
         opened(path)
 
 
@@ -197,27 +206,19 @@ def test_a_failed_step_leaves_no_trace(path: Path) -> None:
     store.close()
 
 
-def test_pledges_stay(path: Path) -> None:
-    store = opened(path)
-    store.save_commit(1, b"h" * 32)
-    store.save_reveal(1, b"n" * 32, 2.0, b"x" * 32)
-    store.save_commit(2, b"g" * 32)
-    store.close()
-    store = opened(path)
-    commitments = store.commitments()
-    assert (commitments[1].hash, commitments[1].nonce, commitments[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
-    assert commitments[2].nonce is None
-    store.close()
+def test_where_a_party_is_in_the_start_stays_with_its_seed(path: Path) -> None:
+    def opened(path: Path) -> Store:
+        # As a node does: data are compared under a secret that is not in it.
+        return Store.open(path, STUDY, VALUE, 1.0, owner=Seed(b"o" * 32))
 
-
-def test_an_agreement_that_was_made_elsewhere_stays(path: Path) -> None:
-    agreed = {party: Commitment(bytes([party]) * 32, b"n" * 32, 1.0 + party, b"x" * 32) for party in range(3)}
     store = opened(path)
-    store.save_commit(1, agreed[1].hash)
-    store.save_agreement(agreed)
+    first = store.seed
+    store.save_standing(b"the first attempt", b"s" * 32)
+    store.save_standing(b"further in it")
     store.close()
     store = opened(path)
-    assert store.commitments() == agreed
+    assert store.standing() == b"further in it"
+    assert store.seed.secret == b"s" * 32 != first.secret
     store.close()
 
 

@@ -83,17 +83,17 @@ def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> 
     with failing_disk(Trouble(0, len(disk.names[0]), "fsync", after=True, times=3)):
         store = store_at(tmp_path / "0.store")
         with pytest.raises(Outage, match="fails or has no room"):
-            store.save_commit(0, b"hash")
+            store.save_standing(b"somewhere")
     assert store.stalled
     # What is on the disk is not known: nothing of it is told.
     with pytest.raises(Outage):
-        store.commitments()
+        store.standing()
     store.reopen()
     assert not store.stalled
     assert store.nonce == nonce
-    assert store.commitments() == {}
-    store.save_commit(0, b"hash")
-    assert list(store.commitments()) == [0]
+    assert store.standing() is None
+    store.save_standing(b"somewhere")
+    assert store.standing() == b"somewhere"
     store.close()
 
 

@@ -1,11 +1,11 @@
 """A node: one party of a study over the network, with sockets, a clock, a durable store and a log."""
 
-from quietmean.node.gathering import Started, run_quorum
+from quietmean.node.driver import run_party
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
-from quietmean.node.peer import run_party
 from quietmean.node.series import RoundEnd, Series, SeriesOver, Standing
-from quietmean.node.session import Brought, NodeResult, NodeSettings, PairKeys, Quorum
+from quietmean.node.session import Brought, NodeResult, NodeSettings, PairKeys, StartTerms
+from quietmean.node.start import Started
 
 __all__ = [
     "Brought",
@@ -14,14 +14,13 @@ __all__ = [
     "NodeResult",
     "NodeSettings",
     "PairKeys",
-    "Quorum",
     "Roster",
     "RosterEntry",
     "RoundEnd",
     "Series",
     "SeriesOver",
     "Standing",
+    "StartTerms",
     "Started",
     "run_party",
-    "run_quorum",
 ]

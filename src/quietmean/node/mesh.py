@@ -95,7 +95,12 @@ class Mesh:
             self._listening.close()
 
     def start(self, role: Role = "attend") -> None:
-        """From now on the others reach this party. ``role``: with "visit", a study of it that has begun goes first at a relay."""
+        """From now on the others reach this party, if they did not before.
+
+        ``role``: with "visit", a study of it that has begun goes first at a relay.
+        """
+        if self._listener is not None:
+            return
         member = self._member
         self._listener = Listener(
             self._endpoint,

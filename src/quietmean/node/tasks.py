@@ -65,6 +65,20 @@ async def stop_all(*owners: Tasks) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def first_of(*works: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
+    """Until one of these has ended, for so long at most; the others are cancelled. Raises what one that has ended raised."""
+    running = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in running:
+            if task.done():
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
 class Supervisor:
     """The owner of work and of what goes on beside it: the first error of any of these ends the work."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.node.quorum import ATTEMPTS, least_minimum
+from quietmean.node.start import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan

@@ -26,10 +26,10 @@ from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
 from quietmean.core.portability import replace_whole
+from quietmean.node.driver import run_party
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster
-from quietmean.node.peer import run_party
 from quietmean.node.phase import Phase
 from quietmean.node.secrecy import forbid_core_dumps
 from quietmean.node.session import NodeSettings

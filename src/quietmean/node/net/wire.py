@@ -158,24 +158,6 @@ class Request(Frame, frozen=True):
     number: Count
 
 
-class Commit(Request, frozen=True, tag="c"):
-    """Agreement, first half: the hash of what will be revealed.
-
-    ``encapsulated``, with hybrid links, to a party with a larger number: to its ML-KEM-768 key.
-    """
-
-    hash: Bytes32
-    encapsulated: ForPair = b""
-
-
-class Reveal(Request, frozen=True, tag="r"):
-    """Agreement, second half: ``exchange`` is the party's X25519 public key for this study."""
-
-    nonce: Bytes32
-    weight: float
-    exchange: Bytes32
-
-
 class Transfer(Request, frozen=True, tag="t"):
     """A message of (phase, round): the payload is a vector of ``dimension`` values, then the protocol's own content.
 
@@ -254,9 +236,10 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
 
 
 class Start(Request, frozen=True, tag="s"):
-    """Who is in: where the sender is in the attempts to start; ``attempt`` 0 is nowhere yet. See :mod:`quietmean.node.quorum`.
+    """Where the sender is in the attempts to start; ``attempt`` 0 is nowhere yet. See :mod:`quietmean.node.start`.
 
-    ``encapsulated``: as in a commitment, with it.
+    ``members``: none where all are in. ``encapsulated``, with hybrid links and a commitment, to a party with a larger number: to
+    its ML-KEM-768 key.
     """
 
     attempt: Count = 0
@@ -289,18 +272,7 @@ class Answer(Frame, frozen=True, tag="a"):
 
 
 AnyRequest: TypeAlias = (
-    Commit
-    | Reveal
-    | Transfer
-    | CancelTransfer
-    | ConfirmTransfer
-    | ResendRequest
-    | Heartbeat
-    | Log
-    | GateLog
-    | Vote
-    | Start
-    | InRound
+    Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote | Start | InRound
 )
 AnyFrame: TypeAlias = (
     Hello | KeyOffer | KeyAnswer | KeyProof | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest

@@ -13,13 +13,12 @@ class SeriesOver(InputError):
 
 
 class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``agreed``: the agreement is over. ``current``: the last round that this party began, 0 before the first.
+    """``current``: the last round that this party began, 0 before the first.
 
     ``begun``: how many it began; ``results``: of how many it has the mean. ``counted``: for each party, in how many of these
     means its vector is, by place. ``left``: this party begins no other round, ever.
     """
 
-    agreed: bool = False
     current: int = 0
     begun: int = 0
     results: int = 0

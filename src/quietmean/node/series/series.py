@@ -21,6 +21,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
+from quietmean.node.driver import mesh_of, monitor_of
 from quietmean.node.monitor import Monitor
 from quietmean.node.net import (
     ACCEPTED,
@@ -30,11 +31,13 @@ from quietmean.node.net import (
     Heartbeat,
     InRound,
     Payload,
+    Refusals,
     Roster,
     Seal,
+    Start,
     inner_request,
 )
-from quietmean.node.peer import mesh_of, monitor_of
+from quietmean.node.opening import public_seed
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.others import Others
 from quietmean.node.series.place import Place, RoundLink
@@ -42,15 +45,16 @@ from quietmean.node.series.record import SeriesOver, Standing, over_text
 from quietmean.node.series.requests import OpenRequests
 from quietmean.node.series.round_end import RoundEnd
 from quietmean.node.session import (
-    Commitments,
     NodeResult,
     NodeSettings,
     Patience,
     Session,
     endure,
     kept_result,
+    note_refusal,
     position_of,
 )
+from quietmean.node.start import Gathering, load_standing
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.planning import Admitted
 from quietmean.randomness import Seed
@@ -85,6 +89,8 @@ class Series:
         self._session: Session | None = None
         self._last: RoundEnd | None = None
         self._requests = OpenRequests()
+        # Of the time between rounds; each round has its own.
+        self._refusals = Refusals()
         # A process before this one may have been handed messages of the first round that this one begins.
         self._may_know_more = False
         self._defect: BaseException | None = None
@@ -120,10 +126,10 @@ class Series:
         Raises :class:`InputError` if another process of this party runs.
         """
         with contextlib.closing(settings.open_store()) as store:
-            standing = Standing.load(store.standing(), settings.plan.target.parties)
+            standing = Standing.load(store.series(), settings.plan.target.parties)
             if not standing.left:
                 standing = msgspec.structs.replace(standing, left=True)
-                store.save_standing(standing.dump())
+                store.save_series(standing.dump())
                 store.finish(int(Phase.MIXING), _LEFT)
             return standing
 
@@ -141,29 +147,39 @@ class Series:
         self._store = settings.open_store()
         stack.callback(self._store.close)
         self._store.keep_journal_short()
-        self._standing = Standing.load(self._store.standing(), self._parties)
+        self._standing = Standing.load(self._store.series(), self._parties)
         self._number = self._standing.current
         self._ended = not self._restore()
         if self.over and self._ended:
             # Nothing is left to do with the others.
             return
-        self._may_know_more = bool(self._store.commitments())
+        self._may_know_more = load_standing(self._store.standing()).attempt is not None
         self._monitor: Monitor = stack.enter_context(monitor_of(settings))
         self._mesh = mesh_of(settings, self, self._monitor)
         self._where = Others(self._mesh.links, settings.plan.target.colluding, settings.round_timeout / 2, self.fail)
-        self._opening = self._new_opening()
+        self._gathering = self._new_gathering()
         self._mesh.bind(settings.listen_socket or settings.listen)
         stack.push_async_callback(self._mesh.close)
+        stack.push_async_callback(self._stop_gathering)
         self._mesh.start()
-        if not self._standing.agreed:
-            await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._mesh.drop)
-        else:
+        agreed = self._agreed
+        await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._mesh.drop)
+        if agreed:
             await self._where.ask(_FIRST_ASKING, self._place.round)
 
     async def _agree(self) -> None:
         self._go_on()
-        await self._opening.agree_on_seed()
-        self._save(msgspec.structs.replace(self._standing, agreed=True))
+        self._gathering.start()
+        await self._gathering.until_bound()
+
+    async def _stop_gathering(self) -> None:
+        # Another one may have followed the first.
+        await self._gathering.stop()
+
+    @property
+    def _agreed(self) -> bool:
+        """Whether the start of the series is over here."""
+        return self._gathering.standing.bound
 
     def _restore(self) -> bool:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
@@ -183,8 +199,8 @@ class Series:
         return False
 
     def _public_seed(self, number: int) -> str:
-        study = self._settings_of(number, self._settings.value).study
-        return Commitments(self._store, study, self._parties).public_seed().secret.hex()
+        settings = self._settings_of(number, self._settings.value)
+        return public_seed(settings.study, settings.agreed).secret.hex()
 
     # --- a round -----------------------------------------------------------------------------------------------------
 
@@ -197,7 +213,7 @@ class Series:
         if not (self.over and self._ended):
             self._go_on()
         number = await self._next(value)
-        settings = self._settings_of(number, value)
+        settings, goes_on = self._settings_of(number, value), number == self._standing.current
 
         async def begin() -> Store:
             self._go_on()
@@ -208,18 +224,18 @@ class Series:
 
         before, patience = self._monitor.traffic.sent, Patience(self._monitor.event, settings)
         with contextlib.closing(await endure(begin, self._store.path, patience)) as store:
-            result = kept_result(store) or await self._run(settings, store, patience)
+            result = kept_result(store) or await self._run(settings, store, patience, restarted=goes_on)
         return self._note_end(result, self._monitor.traffic.sent - before)
 
-    async def _run(self, settings: NodeSettings, store: Store, patience: Patience) -> NodeResult:
+    async def _run(self, settings: NodeSettings, store: Store, patience: Patience, *, restarted: bool) -> NodeResult:
         attempts = itertools.count()
 
         async def attempt() -> NodeResult:
-            restarted = next(attempts) > 0
-            if restarted:
+            again = next(attempts) > 0
+            if again:
                 store.reopen()
                 self._go_on()
-            return kept_result(store) or await self._run_once(settings, store, restarted=restarted)
+            return kept_result(store) or await self._run_once(settings, store, restarted=restarted or again)
 
         try:
             found = await endure(attempt, store.path, patience, self._mesh.drop)
@@ -261,22 +277,24 @@ class Series:
 
     def fail(self, error: BaseException) -> None:
         """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
-        if self._session is not None or not self._standing.agreed:
-            (self._session or self._opening).fail(error)
+        if self._session is not None or not self._agreed:
+            (self._session or self._gathering).fail(error)
         elif outage_of(error, self._store.path) is None:
             self._defect = self._defect or error
 
     def _go_on(self) -> None:
         """Before a round: raises what nobody could be told until now, and reads anew what an outage has left of the store."""
-        error = self._defect or self._opening.error
+        error = self._defect or self._gathering.error
         if error is not None and outage_of(error, self._store.path) is None:
             raise error
-        if self._store.stalled or self._opening.failed:
+        if self._store.stalled or self._gathering.error is not None:
+            self._gathering.cancel()
             self._store.reopen()
-            self._opening = self._new_opening()
+            self._gathering = self._new_gathering()
+            self._gathering.start()
 
-    def _new_opening(self) -> Session:
-        return Session(self._settings, self._store, self._round_links(0), self._monitor.traffic, self._monitor.event)
+    def _new_gathering(self) -> Gathering:
+        return Gathering(self._settings, self._store, self._round_links(0), self._monitor.event, self.fail, self.refused)
 
     def _begin(self, number: int) -> None:
         """On disk before anything of the round exists; what was kept of the one before is deleted."""
@@ -297,18 +315,18 @@ class Series:
         return end
 
     def _save(self, standing: Standing) -> None:
-        self._store.save_standing(standing.dump())
+        self._store.save_series(standing.dump())
         self._standing = standing
 
     def _settings_of(self, number: int, value: Admitted) -> NodeSettings:
-        settings = self._settings
+        settings, attempt = self._settings, load_standing(self._store.standing()).attempt
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
         return replace(
             settings,
             roster=Roster(settings.roster.entries, Seal(label, settings.roster.conveners)),
             value=value,
             store=self._round_store,
-            agreed=self._store.commitments(),
+            agreed=attempt.openings if attempt is not None else {},
             shared=self._store.encapsulated(),
             wipe_value=True,
         )
@@ -400,10 +418,11 @@ class Series:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
-        self._note_place(sender, Place(number, position_of(request)))
+        if number or not self._agreed:
+            # Who is started again tells of the start again, wherever it is.
+            self._note_place(sender, Place(number, position_of(request)))
         if number == 0:
-            answer = await self._opening.handle(sender, request, payload)
-            return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
+            return self._start(sender, request)
         if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
             # It only asks where this party is.
             return Answer(request.number, ACCEPTED, *self.position)
@@ -416,6 +435,15 @@ class Series:
             answer = await session.handle(sender, request, payload)
             self._monitor.arrived(sender, request, answer)
             return self._placed(answer, Place(number, (answer.phase, answer.round)))
+
+    def _start(self, sender: PartyId, request: AnyRequest) -> Answer:
+        """The answer to what is about the start."""
+        position = self.position if self._agreed else Place(0, (int(Phase.AGREEMENT), 0)).told()
+        if isinstance(request, Heartbeat):
+            return Answer(request.number, ACCEPTED, *position)
+        if not isinstance(request, Start):
+            raise PeerError("it sent a request of a round before the first one")
+        return self._gathering.handle(sender, request, position)
 
     def _is_early(self, number: int) -> bool:
         return number > self._number or (number == self._number and not self._ended and self._session is None)
@@ -464,4 +492,7 @@ class Series:
         }
 
     def refused(self, peer: str, reason: str) -> None:
-        (self._session or self._opening).refused(peer, reason)
+        if self._session is not None:
+            self._session.refused(peer, reason)
+        else:
+            note_refusal(self._refusals, self._monitor.event, peer, reason)

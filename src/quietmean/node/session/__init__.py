@@ -1,27 +1,29 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
-from quietmean.node.session.agreement import Commitments
+from quietmean.node.session.context import PeerLink
 from quietmean.node.session.endurance import CurrentSession, Patience, endure
 from quietmean.node.session.finalization import kept_result, refusal
-from quietmean.node.session.pairing import Pairing
-from quietmean.node.session.quorum import Brought, Quorum
+from quietmean.node.session.inbox import read_vector
+from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult
-from quietmean.node.session.session import Session, position_of
-from quietmean.node.session.settings import NodeSettings, PairKeys
+from quietmean.node.session.session import Session, note_refusal, position_of
+from quietmean.node.session.settings import Brought, NodeSettings, PairKeys, StartTerms
 
 __all__ = [
     "Brought",
-    "Commitments",
     "CurrentSession",
     "NodeResult",
     "NodeSettings",
     "PairKeys",
-    "Pairing",
     "Patience",
-    "Quorum",
+    "PeerLink",
     "Session",
+    "StartTerms",
+    "decode_log",
     "endure",
     "kept_result",
+    "note_refusal",
     "position_of",
+    "read_vector",
     "refusal",
 ]

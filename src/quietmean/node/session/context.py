@@ -66,20 +66,13 @@ class Context:
     report: Report
     changed: asyncio.Event
     fail: Fail
+    agreement: bytes
+    gossip: GossipedLogs
     closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
-    agreement: bytes = b""
-    # From the agreement on, when the schedule is known.
-    gossip: GossipedLogs | None = None
     late: list[Late] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._background = Tasks(self.fail, self.changed.set)
-
-    @property
-    def required_gossip(self) -> GossipedLogs:
-        if self.gossip is None:
-            raise RuntimeError("nothing is known of anybody's rounds before the agreement")
-        return self.gossip
 
     @property
     def party(self) -> PartyId:

@@ -47,7 +47,7 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
 
 def encoded_gossip(context: Context, here: Position) -> bytes:
     """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
-    gossip = context.required_gossip
+    gossip = context.gossip
     phase, round_ = here
     gossip.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
     return gossip.encode(context.party)

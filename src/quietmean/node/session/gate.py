@@ -111,7 +111,7 @@ class Gate:
         if store.voted_history() is None:
             await self._agree_on_logs()
             # What comes later changes nothing any more.
-            known = self._context.required_gossip.logs()
+            known = self._context.gossip.logs()
             record = await self.compute(lambda: self._certified(known, schedule, seed, weights))
             digest = bytes.fromhex(history_digest(record.execution, record.incomplete))
             store.cast_vote(party, digest, record.decision.passes, json.dumps(record.to_json()).encode())
@@ -139,7 +139,7 @@ class Gate:
         await Wait(context, lambda: dict.fromkeys(set(context.others) - self._here, False), full_time="all").until_over()
         self.closed = True
         self.cut_off(set(context.others) - self._here)
-        gossip = context.required_gossip
+        gossip = context.gossip
         gossip.put(context.party, own_log(context, ()), gossip.rounds)
         # Its own log stays the same after a restart, whatever becomes known of shares in doubt.
         context.store.keep_gossip(context.party, gossip.encode(context.party, self._limit))
@@ -154,11 +154,11 @@ class Gate:
 
     @property
     def _limit(self) -> int:
-        return Limits.of_study(len(self._context.others) + 1, self._context.required_gossip.rounds, 0).log
+        return Limits.of_study(len(self._context.others) + 1, self._context.gossip.rounds, 0).log
 
     async def _exchange_logs(self, stage: int) -> None:
         context = self._context
-        known, acknowledged = context.required_gossip.encode(context.party, self._limit), set[PartyId]()
+        known, acknowledged = context.gossip.encode(context.party, self._limit), set[PartyId]()
 
         async def send(other: PartyId) -> None:
             answer = await context.links[other].ask(GateLog(0, stage), known)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quietmean.core.errors import PeerError
-from quietmean.core.party import Message, PartyId
+from quietmean.core.party import Message, PartyId, Vector
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
@@ -95,10 +95,9 @@ class Inbox:
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
-        weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
-        encoded, content = payload[:split], bytes(payload[split:])
-        vector = decode_vector(encoded, transfer.width, self._grid)
-        arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, weight, content), encoded)
+        encoded, vector = read_vector(transfer, payload, self._grid)
+        content = bytes(payload[len(encoded) :])
+        arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, transfer.weight, content), encoded)
         if _place(transfer) <= self.position:
             return self._answer(transfer, self._take(sender, transfer, arrival))
         return self._answer(transfer, await self._park(sender, transfer, arrival))
@@ -204,6 +203,13 @@ class Inbox:
 
     def _answer(self, request: Transfer | CancelTransfer | ConfirmTransfer, yes: bool) -> Answer:
         return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+
+
+def read_vector(transfer: Transfer, payload: Payload, grid: float) -> tuple[Payload, Vector]:
+    """The vector of a message as it came, and its numbers. Raises :class:`PeerError` for what is no message at all."""
+    check_finite(transfer.weight, "weight")
+    encoded = payload[: transfer.width * transfer.dimension]
+    return encoded, decode_vector(encoded, transfer.width, grid)
 
 
 def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) -> None:

@@ -1,4 +1,4 @@
-"""A session: the phases of a study at one party, independent of the transport: agreement, mixing, dissemination, finalization."""
+"""A session: the phases of a study that has started, at one party, whatever the transport: mixing, dissemination, closing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from quietmean.node.net import (
     Answer,
     AnyRequest,
     CancelTransfer,
-    Commit,
     ConfirmTransfer,
     GateLog,
     Heartbeat,
@@ -27,15 +26,13 @@ from quietmean.node.net import (
     Payload,
     Refusals,
     ResendRequest,
-    Reveal,
     Start,
     Traffic,
     Transfer,
     Vote,
 )
+from quietmean.node.opening import public_seed, seed_check
 from quietmean.node.phase import Phase, Position
-from quietmean.node.quorum import Opening
-from quietmean.node.session.agreement import Commitments, agree
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
@@ -43,7 +40,6 @@ from quietmean.node.session.gate import VOTE, Compute, CutOff, Gate
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
-from quietmean.node.session.pairing import Pairing
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
@@ -68,18 +64,22 @@ class Session:
         traffic: Traffic,
         report: Report,
         closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
+        refusals: Refusals | None = None,
         *,
         restarted: bool = False,
     ) -> None:
         """``links`` to the other parties count bytes in ``traffic``. ``report`` gets the events.
 
         ``closed`` returns when nobody is waited for at a position any more, whoever is there; by default time-outs tell.
+        ``refusals``: what was refused before, which the result tells, too.
         ``restarted``: a process that died may have been handed messages, even if the store says nothing.
         """
+        if not settings.agreed:
+            raise RuntimeError("a session begins when its parties have agreed on the public seed")
         self._settings = settings
         self._store = store
         self._traffic = traffic
-        self._refusals = Refusals()
+        self._refusals = Refusals() if refusals is None else refusals
         plan = settings.plan
         parties, rounds = plan.target.parties, plan.protocol.rounds
         received = store.received_logs()
@@ -94,10 +94,10 @@ class Session:
         self._carried_out = plan.protocol
         self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
-        # Even before the first round: another copy of this store may have gone on.
-        self._restarted = restarted or bool(store.commitments())
-        self._commitments = Commitments(store, settings.study, parties)
-        self._pairing = Pairing(settings, store)
+        self._restarted = restarted
+        self._weights = np.array([settings.agreed[party].weight for party in range(parties)], dtype=np.float64)
+        self._seed = public_seed(settings.study, settings.agreed)
+        self._schedule = plan.schedule(self._seed)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         self._supervisor = Supervisor()
         changed = asyncio.Event()
@@ -120,7 +120,11 @@ class Session:
             changed=changed,
             fail=self.fail,
             closed=closed,
+            agreement=seed_check(self._seed),
+            gossip=GossipedLogs(self._schedule),
         )
+        for gossip in store.gossip():
+            self._merge_gossip(gossip)
         self._gate = Gate(self._context, self._merge_gossip)
         if plan.gated and self._mixing_is_over:
             # From the first moment on: who connects is told, and sends no share any more.
@@ -159,7 +163,7 @@ class Session:
         self._supervisor.fail(error)
 
     async def run(self) -> NodeResult:
-        """From the first commitment, or from where the store says that this party was, to the result."""
+        """From the first round, or from where the store says that this party was, to the result."""
         try:
             return await self._supervisor.run(self._run())
         finally:
@@ -167,41 +171,18 @@ class Session:
 
     async def _run(self) -> NodeResult:
         started = self._clock()
-        seed = await self._agree_on_seed()
-        await self._mix(seed)
+        await self._mix()
         if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
-            await self._pass_gate(seed)
-        heard = await self._disseminate(seed)
-        return await self._finalize(seed, heard, started)
-
-    async def agree_on_seed(self) -> Seed:
-        """The public seed, once all parties have committed to their part of it and revealed it; for who runs no round here."""
-        try:
-            return await self._supervisor.run(self._agree_on_seed())
-        except BaseException:
-            await self._context.stop()
-            raise
-
-    async def _agree_on_seed(self) -> Seed:
-        if self._settings.agreed:
-            self._commitments.take_over(self._settings.agreed)
-        elif self._store.state() is None:
-            opening = Opening(self._store.nonce, self._settings.value.weight, self._exchange.public)
-            await agree(self._context, self._commitments, opening, self._settings.start_timeout, self._pairing.told_to)
-        seed = self._commitments.public_seed()
-        self._context.agreement = seed.derive("agreement check").secret[:8]
-        self._schedule = self._settings.plan.schedule(seed)
-        self._context.gossip = GossipedLogs(self._schedule)
-        for gossip in self._store.gossip():
-            self._merge_gossip(gossip)
-        return seed
+            await self._pass_gate()
+        heard = await self._disseminate()
+        return await self._finalize(heard, started)
 
     def _merge_gossip(self, gossip: bytes) -> None:
         """Take over the encoded logs of a message. Raises :class:`PeerError` for what cannot be read."""
         if gossip:
-            self._context.required_gossip.merge(GossipedLogs.decode(gossip, self._schedule))
+            self._context.gossip.merge(GossipedLogs.decode(gossip, self._schedule))
 
-    async def _mix(self, seed: Seed) -> None:
+    async def _mix(self) -> None:
         if self._stored_phase() > Phase.MIXING:
             self._remarks = self._store.remarks()
             self._forget_input()
@@ -227,9 +208,9 @@ class Session:
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
-    async def _pass_gate(self, seed: Seed) -> None:
+    async def _pass_gate(self) -> None:
         """Returns if this party publishes what it holds, or others may. Raises :class:`GateRefused` if there is no result."""
-        record = await self._gate.run(self._schedule, seed, self._commitments.weights())
+        record = await self._gate.run(self._schedule, self._seed, self._weights)
         if not (record.published or record.may_pass_elsewhere):
             await self._gate.tell_all()
             raise keep_refusal(self._store, record)
@@ -243,15 +224,16 @@ class Session:
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
             context = f"{self._settings.study} {self._settings.plan.protocol.name}"
-            exchange = self._commitments.exchange_key(other)
-            self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, self._pairing.shared_with(other))
+            exchange = self._settings.agreed[other].exchange
+            shared = None if self._settings.pairs is None else self._settings.shared[other]
+            self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, shared)
         return self._shared_seeds[other]
 
-    async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
+    async def _disseminate(self) -> tuple[PartyId, ...]:
         release = self._store.release(Phase.MIXING)
         if not self._settings.plan.protocol.releases_are_public:
             return (self._settings.party,)
-        machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
+        machine = self._settings.plan.dissemination_machine(self._settings.party, release, self._seed)
         shares = self._settings.plan.dissemination.transfers_mass
         # Releases are public, and late ones are accepted: no round of dissemination is skipped.
         gossips = self._settings.plan.protocol.transfers_mass
@@ -278,10 +260,10 @@ class Session:
         if not plan.gated or not store.passed_gate():
             return others
         # More than half voted for the history that this party has. Nobody else passed the gate, and the logs of who did are here.
-        known = self._context.required_gossip.until
+        known = self._context.gossip.until
         return frozenset(other for other in others if known[other] == self._rounds)
 
-    async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+    async def _finalize(self, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
         log = await exchange_logs(self._context, heard, self._logs, gossips=plan.protocol.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
@@ -300,8 +282,8 @@ class Session:
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
-            execution=replace(plan.execution(seed, trace, self._commitments.weights()), protocol=self._carried_out),
-            public_seed=seed.secret.hex(),
+            execution=replace(plan.execution(self._seed, trace, self._weights), protocol=self._carried_out),
+            public_seed=self._seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
             bytes_received=self._traffic.received,
@@ -337,7 +319,7 @@ class Session:
                 self._merge_gossip(gossip)
             except PeerError as error:
                 self.refused(self._settings.names[sender], str(error))
-        return self._context.required_gossip.logs()
+        return self._context.gossip.logs()
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:
         plan = self._settings.plan
@@ -364,11 +346,12 @@ class Session:
 
     def heard(self, peer: PartyId, position: Position) -> None:
         """Where a peer says that it is, with a greeting or an answer."""
-        self.failure_detector.heard(peer, self._possible(position))
+        self.failure_detector.heard(peer, position)
 
-    def _possible(self, position: Position) -> Position:
-        # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
-        return position if self._commitments.all_committed.is_set() else (int(Phase.AGREEMENT), 0)
+    def handed(self, sender: PartyId, transfer: Transfer) -> None:
+        """A message of ``sender`` came before this session began, and could be read; it comes again, or was taken back."""
+        if transfer.agreement == self._context.agreement:
+            self._context.inbox.note_seen([((transfer.phase, transfer.round), sender)])
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests.
@@ -388,7 +371,7 @@ class Session:
 
     async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         context = self._context
-        position = self._possible(position_of(request))
+        position = position_of(request)
         context.failure_detector.heard(sender, position)
         self._gate.heard(sender, position)
         match request:
@@ -403,18 +386,11 @@ class Session:
             case Log():
                 raw = bytes(payload)
                 log = decode_log(raw, len(self._settings.names), self._rounds)
-                if not self._commitments.all_committed.is_set():
-                    return Answer(request.number, REFUSED, *context.inbox.position)
                 self._take_log(sender, log, raw, request.gossip)
             case GateLog() | Vote():
-                if context.gossip is None:
-                    # Not before this party knows the schedule: it is asked again.
-                    return Answer(request.number, REFUSED, *context.inbox.position)
                 self._take_at_gate(sender, request, payload)
             case Start():
                 raise PeerError("it tells who is in, which is settled in this study")
-            case Commit() | Reveal():
-                return self._take_opening(sender, request)
             case Heartbeat():
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
@@ -454,29 +430,16 @@ class Session:
         else:
             self._gate.take_vote(sender, request)
 
-    def _take_opening(self, sender: PartyId, request: Commit | Reveal) -> Answer:
-        position = self._context.inbox.position
-        try:
-            if isinstance(request, Commit):
-                self._pairing.check(sender, request.encapsulated, commits=True)
-                committed = self._commitments.has_committed(sender)
-                self._pairing.take(sender, request.encapsulated, committed=committed)
-                self._commitments.commit(sender, request.hash)
-            else:
-                self._commitments.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
-        except PeerError as error:
-            # The other side's user must know too why the study does not start.
-            self.refused(self._settings.names[sender], str(error))
-            return Answer(request.number, REFUSED, *position, reason=str(error))
-        self._context.changed.set()
-        return Answer(request.number, ACCEPTED, *position)
-
     def refused(self, peer: str, reason: str) -> None:
         """Log a refusal by either side, once for each cause. ``peer``: a name or an address."""
-        noted = self._refusals.note(peer, reason)
-        if noted is not None:
-            _logger.warning("refused %s: %s", *noted)
-            self._context.report(Refusal(*noted))
+        note_refusal(self._refusals, self._context.report, peer, reason)
+
+
+def note_refusal(refusals: Refusals, report: Report, peer: str, reason: str) -> None:
+    """See :meth:`Session.refused`."""
+    if (noted := refusals.note(peer, reason)) is not None:
+        _logger.warning("refused %s: %s", *noted)
+        report(Refusal(*noted))
 
 
 def position_of(request: AnyRequest) -> Position:

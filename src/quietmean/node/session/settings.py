@@ -19,8 +19,8 @@ from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
-from quietmean.node.session.quorum import Quorum
-from quietmean.node.storage import Commitment, Store
+from quietmean.node.opening import Opening
+from quietmean.node.storage import Store, input_digest
 from quietmean.planning import Admitted, Plan
 from quietmean.randomness import Encapsulated, Seed
 
@@ -45,6 +45,35 @@ class _MissingError(Exception):
 
 
 @dataclass(frozen=True)
+class Brought:
+    """The plan for a number of parties, and this party's vector on its grid."""
+
+    plan: Plan
+    value: Admitted
+
+
+def _nothing(study: str) -> None:
+    """The default of who is told."""
+
+
+@dataclass(frozen=True)
+class StartTerms:
+    """Of a study that starts with those who are there: ``start_quorum`` is the least number of parties.
+
+    They start at ``start_by`` (seconds since 1970), or all as soon as they are there. ``smaller``: for each number of parties
+    from the least on, without that of all. ``before_bound`` is called with the digest of the attempt before this party is bound
+    to it, as often as it takes: it writes that into the ledger. ``asked_to_start``: whether this party's person asked for a start
+    before its time, with ``start_quorum`` parties; only the first convener's counts.
+    """
+
+    start_quorum: int
+    start_by: float
+    smaller: Mapping[int, Brought]
+    before_bound: Callable[[str], None] = _nothing
+    asked_to_start: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
 class NodeSettings:
     """One party in one study. ``value``: its private vector and public weight, as the plan admits it; time-outs are in seconds.
 
@@ -56,10 +85,10 @@ class NodeSettings:
     to other processes.
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
     ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
-    settings can be used once. ``folder``: messages are files there, instead of connections. ``quorum``: with whom the study may
-    start, if not with all; ``agreed``: what the parties agreed on before the session began. ``links``: which keys protect what
+    settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
+    start, if not with all; ``agreed``: what each party revealed at the start, once it is over. ``links``: which keys protect what
     parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
-    by these with each other one, where they agreed before. Raises :class:`InputError` where fields are impossible or do not fit
+    by these with each other one, once the start is over. Raises :class:`InputError` where fields are impossible or do not fit
     each other.
     """
 
@@ -79,8 +108,8 @@ class NodeSettings:
     wipe_value: bool = False
     audit: bytes = b""
     folder: FolderSettings | None = None
-    quorum: Quorum | None = None
-    agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
+    start: StartTerms | None = None
+    agreed: Mapping[PartyId, Opening] = field(default_factory=dict, repr=False)
     links: Links = Links.X25519
     pairs: PairKeys | None = None
     shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
@@ -95,9 +124,9 @@ class NodeSettings:
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
-        if self.folder is not None and (self.quorum is not None or self.plan.gated):
+        if self.folder is not None and (self.start is not None or self.plan.gated):
             # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
-            which = "start_by" if self.quorum is not None else "a gate before the release"
+            which = "start_by" if self.start is not None else "a gate before the release"
             raise InputError(f"a study through a folder cannot have {which} yet: leave it out, or let the parties connect")
 
     @cached_property
@@ -110,21 +139,32 @@ class NodeSettings:
         """Of all parties, in the roster's order."""
         return tuple(entry.name for entry in self.roster.entries)
 
+    @property
+    def start_quorum(self) -> int:
+        """With how many parties at least the study starts: with all, if nothing else is agreed on."""
+        return len(self.roster) if self.start is None else self.start.start_quorum
+
+    @property
+    def all_brought(self) -> list[Brought]:
+        """What this party brings, whoever else is in; the first one is for all."""
+        smaller = {} if self.start is None else self.start.smaller
+        return [Brought(self.plan, self.value), *(one for _, one in sorted(smaller.items()))]
+
     @cached_property
     def study(self) -> str:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
         # Sessions from before there were other links stay what they are.
         links = {} if self.links == Links.X25519 else {"links": str(self.links)}
-        if self.quorum is None:
+        if self.start is None:
             return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest, **links})
-        plans = [self.plan.digest, *(one.plan.digest for _, one in sorted(self.quorum.smaller.items()))]
-        agreed = {"minimum": self.quorum.minimum, "start_by": self.quorum.start_by, "conveners": list(self.roster.conveners)}
-        return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed, **links})
+        plans = [one.plan.digest for one in self.all_brought]
+        terms = {"minimum": self.start_quorum, "start_by": self.start.start_by, "conveners": list(self.roster.conveners)}
+        return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **terms, **links})
 
     @cached_property
     def limits(self) -> Limits:
         """The largest frames of the study, whichever of its plans it starts with."""
-        plans = [self.plan, *([] if self.quorum is None else (smaller.plan for smaller in self.quorum.smaller.values()))]
+        plans = [one.plan for one in self.all_brought]
         dimension = self.plan.target.dimension
         content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
         rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
@@ -138,6 +178,9 @@ class NodeSettings:
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""
         owner = self.identity.derive("store")
+        for one in self.all_brought[1:]:
+            # The store compares the vector that is for all: under this key, the others too.
+            owner = owner.derive(input_digest(owner, b"", one.value.vector, one.value.weight))
         return Store.open(self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid)
 
     def store_exists(self) -> bool:

@@ -1,7 +1,7 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
-from quietmean.node.storage.housekeeping import ROUND, STARTED, discard, find_stores, in_use, remove_store, require_store, size_of
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
+from quietmean.node.storage.housekeeping import ROUND, discard, find_stores, in_use, remove_store, require_store, size_of
 from quietmean.node.storage.store import Store
 
 __all__ = [
@@ -9,14 +9,13 @@ __all__ = [
     "IN_DOUBT",
     "PENDING",
     "ROUND",
-    "STARTED",
     "ClosedRound",
-    "Commitment",
     "Outgoing",
     "Store",
     "discard",
     "find_stores",
     "in_use",
+    "input_digest",
     "remove_store",
     "require_store",
     "size_of",

@@ -16,9 +16,10 @@ from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
 
 SCHEMA = 9
+# The protocol of the releases that wrote an earlier one: only they can finish what is in it.
+_PROTOCOL_OF = {8: 10}
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
 CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE TABLE kept (token BLOB PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
@@ -134,10 +135,7 @@ class StoreDatabase:
             tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
             self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
         elif version != SCHEMA:
-            raise InputError(
-                f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}: "
-                "finish it with the old one"
-            )
+            raise InputError(_of_another_release(self._path, version))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -205,6 +203,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     # SQLite gives its side files the rights of the main file.
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     return sqlite3.connect(path, timeout=0.5, isolation_level=None)
+
+
+def _of_another_release(path: Path, version: int) -> str:
+    protocol = _PROTOCOL_OF.get(version)
+    which = "the release that made it" if protocol is None else f"the release that began it, with protocol version {protocol}"
+    return f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with {which}"
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:

@@ -1,4 +1,4 @@
-"""Records of a store: commitments, outgoing messages, the end of a round, and the states of a transfer."""
+"""Records of a store: outgoing messages, the end of a round, and the states of a transfer."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ PENDING: Final = "pending"
 IN_DOUBT: Final = "reclaimed"
 # The receiver had used it. The sender compensates: it takes the share out at the end of a later round, the column ``settled``.
 COMMITTED: Final = "used"
-
-
-@dataclass(frozen=True, slots=True)
-class Commitment:
-    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
-
-    ``exchange`` is its public key for secrets in common.
-    """
-
-    hash: bytes
-    nonce: bytes | None = None
-    weight: float | None = None
-    exchange: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from urllib.parse import quote
 from quietmean.core.errors import InputError
 from quietmean.core.outage import refuse_outage
 
-_TABLES = {"fact", "pledge", "state"}
+_TABLES = {"fact", "inbox", "state"}
 _MAGIC = b"SQLite format 3\0"
 # Behind the name of a store: of SQLite, of large vectors, and of the status.
 _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
-# What a study that started with those who were there keeps of what they did.
-STARTED = ".started"
 # What a session keeps of its last round.
 ROUND = ".round"
-_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (STARTED, ROUND) for ending in _OWN))
+# What releases with protocol version 10 kept of a study that started with those who were there.
+_STARTED = ".started"
+_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (_STARTED, ROUND) for ending in _OWN))
 
 
 def find_stores(folder: Path) -> list[Path]:

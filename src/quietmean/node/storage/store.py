@@ -8,7 +8,7 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, input_digest
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.node.storage.pair_secrets import PairSecrets
 from quietmean.randomness import Seed
 
@@ -34,6 +34,7 @@ class Store(PairSecrets):
     def __init__(self, path: Path, dimension: int, grid: float) -> None:
         super().__init__(path)
         self._owned = False
+        self._dimension = dimension
         self._codec = VectorCodec(dimension, grid)
         # Caches of what is on disk and needed before the round is over.
         self._sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
@@ -116,39 +117,35 @@ class Store(PairSecrets):
     def _set_fact(self, name: str, value: bytes) -> None:
         self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
 
+    def _replace_fact(self, name: str, value: bytes) -> None:
+        self._database.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
+
+    # --- the start ---------------------------------------------------------------------------------------------------
+
     def standing(self) -> bytes | None:
         """Where this party is in the attempts to start, as :meth:`save_standing` was given it."""
         return self._fact("standing")
 
-    def save_standing(self, standing: bytes, *, last: bool = False) -> None:
-        """``last``: nothing of the one before is kept on disk, nor what was encapsulated."""
+    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
+        """``seed``: this party's secret one from here on, of an attempt that it went on to."""
         with self._transaction():
-            if last:
-                self._database.execute("DELETE FROM encapsulated")
-            self._database.execute("INSERT OR REPLACE INTO fact VALUES ('standing', ?)", (standing,))
-        if last:
-            self._empty_journal()
+            self._replace_fact("standing", standing)
+            if seed is not None:
+                self._replace_fact("seed", seed)
 
-    # --- agreement ---------------------------------------------------------------------------------------------------
+    def use_grid(self, grid: float) -> None:
+        """Vectors are on this grid: that of the plan for the parties who are in."""
+        self._codec = VectorCodec(self._dimension, grid)
 
-    def commitments(self) -> dict[PartyId, Commitment]:
-        return {row[0]: Commitment(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight, exchange FROM pledge")}
+    # --- many rounds -------------------------------------------------------------------------------------------------
 
-    def save_commit(self, party: PartyId, commit: bytes) -> None:
+    def series(self) -> bytes | None:
+        """Where this party is in a series of rounds, as :meth:`save_series` was given it."""
+        return self._fact("series")
+
+    def save_series(self, record: bytes) -> None:
         with self._transaction():
-            self._database.execute("INSERT INTO pledge (party, hash) VALUES (?, ?)", (party, commit))
-
-    def save_reveal(self, party: PartyId, nonce: bytes, weight: float, exchange: bytes) -> None:
-        with self._transaction():
-            self._database.execute(
-                "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
-            )
-
-    def save_agreement(self, agreed: Mapping[PartyId, Commitment]) -> None:
-        """What all parties agreed on, at once."""
-        rows = [(party, one.hash, one.nonce or b"", one.weight or 0.0, one.exchange or b"") for party, one in agreed.items()]
-        with self._transaction():
-            self._database.executemany("INSERT OR REPLACE INTO pledge VALUES (?, ?, ?, ?, ?)", rows)
+            self._replace_fact("series", record)
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -473,7 +470,7 @@ class Store(PairSecrets):
     def finish(self, phase: int, result: bytes) -> None:
         """Keep the result, of which the release of ``phase`` is a part, and delete what is secret and no longer needed.
 
-        Left are the study, the nonce (public by then), the digest of the input, the log and the result.
+        Left are the study, what was revealed at its start, the digest of the input, the log and the result.
         """
         with self._transaction():
             self._database.execute("DELETE FROM fact WHERE name = 'seed'")
@@ -483,7 +480,7 @@ class Store(PairSecrets):
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
             self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
-            for table in ("pledge", "state", "kept", "message", "hearsay", "told", "vote", "encapsulated"):
+            for table in ("state", "kept", "message", "hearsay", "told", "vote", "encapsulated"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

@@ -18,7 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, Identity, NodeSettings, PairKeys, Quorum, Roster
+from quietmean.node import Brought, Identity, NodeSettings, PairKeys, Roster, StartTerms
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import listening_place
@@ -225,11 +225,11 @@ class Files(PartyFiles):
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
         store = self.store(options.store)
-        quorum = None
+        start = None
         if self.study.start_by is not None:
             minimum = self.study.minimum_of(len(self.roster))
             asked = start_request(store).exists
-            quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
+            start = StartTerms(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
         return NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -242,7 +242,7 @@ class Files(PartyFiles):
             status=status_path(store),
             listen=listening_place(options.listen, options.listen_through),
             folder=self.folder(options.folder or usual_folder, plan, once=options.once),
-            quorum=quorum,
+            start=start,
             links=self.study.keyed_by,
             pairs=self.pair_keys(),
         )

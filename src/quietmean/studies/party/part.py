@@ -12,8 +12,8 @@ from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
 from quietmean.ledger import Account
-from quietmean.node import NodeResult, NodeSettings, Started, run_party, run_quorum
-from quietmean.node.quorum import least_minimum
+from quietmean.node import NodeResult, NodeSettings, Started, run_party
+from quietmean.node.start import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.audit import Event
@@ -80,12 +80,9 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     # The others keep it: who can write the log cannot change their receipts.
     settings = replace(settings, audit=head.to_bytes())
     begun = time.monotonic()
-    beginning: list[Started] = []
+    among = _Among(files, settings)
     try:
-        if settings.quorum is None:
-            result = await run_party(settings)
-        else:
-            result = await run_quorum(settings, beginning.append)
+        result = await run_party(settings, among.start)
     except NotStarted as error:
         told = ""
         if charge is not None:
@@ -95,16 +92,14 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         raise NotStarted(f"{error}{told}") from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
-        inside, within = _among(files, settings, beginning)
-        save_refusal(
-            receipt, within.plan.target, error.record, origin_of(inside, within, approved, start=_start(files, beginning))
-        )
+        plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.told)
+        save_refusal(receipt, plan.target, error.record, origin)
         if charge is not None:
-            charge.settle_refusal(error.record, within.plan.charge)
+            charge.settle_refusal(error.record, plan.charge)
         raise ProtocolFailure(f"{error}; receipt {receipt}") from None
     except NothingPublished:
         if charge is not None:
-            charge.give_back(_among(files, settings, beginning)[1].plan.charge)
+            charge.give_back(among.settings.plan.charge)
         _with_log(ready, result=False, reason="nobody published anything")
         raise
     except ProtocolFailure:
@@ -120,54 +115,59 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         _with_log(ready, result=False, reason="interrupted, it can be continued")
         raise
     say("certifying what happened")
-    files, settings = _among(files, settings, beginning)
+    files, settings = among.files, among.settings
     try:
         require_possible_result(settings.plan, files.workload, *opened_of(result, settings.plan))
     except ImpossibleResult as error:
-        _keep_impossible(ready, (files, settings), result, error, _start(ready.files, beginning))
+        _keep_impossible(ready, among, result, error)
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
     outcome = conclude(files.workload, settings.plan.target, result.execution, result.mean, result.gate)
     account = None if charge is None else charge.settle(outcome, files.party)
-    if beginning:
+    if ready.settings.start is not None:
         require_enough(ready, outcome)
-    absent = beginning[0].absent if beginning else None
-    origin = origin_of(files, settings, _with_log(ready, result=True), result, _start(ready.files, beginning))
+    origin = origin_of(files, settings, _with_log(ready, result=True), result, among.told)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
-    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), absent)
+    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), among.absent)
 
 
-def _keep_impossible(
-    ready: Prepared,
-    inside: tuple[Files, NodeSettings],
-    result: NodeResult,
-    error: ImpossibleResult,
-    start: Mapping[str, Any],
-) -> None:
+def _keep_impossible(ready: Prepared, among: _Among, result: NodeResult, error: ImpossibleResult) -> None:
     """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
-    files, settings = inside
     approved = _with_log(ready, result=False, reason="a result that cannot be")
-    save_impossible(
-        ready.receipt, settings.plan.target, result.execution, error, origin_of(files, settings, approved, result, start)
-    )
+    origin = origin_of(among.files, among.settings, approved, result, among.told)
+    save_impossible(ready.receipt, among.settings.plan.target, result.execution, error, origin)
 
 
-def _among(files: Files, settings: NodeSettings, beginning: Sequence[Started]) -> tuple[Files, NodeSettings]:
-    """This party among those who were in at the start; among all, where a study waits for all."""
-    if not beginning:
-        return files, settings
-    inside = beginning[0].settings
-    return replace(files, roster=inside.roster, party=inside.party), inside
+class _Among:
+    """One party among those who are in; among all, until it is settled who they are."""
 
+    def __init__(self, everybody: Files, settings: NodeSettings) -> None:
+        self._everybody, self._waits_for_all = everybody, settings.start is None
+        self._started: Started | None = None
+        self.settings = settings
 
-def _start(files: Files, beginning: Sequence[Started]) -> dict[str, Any]:
-    """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
-    if not beginning:
-        return {}
-    started = beginning[0]
-    place = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
-    return {"start": {**place, "roster": files.roster.digest}}
+    def start(self, started: Started) -> None:
+        """It is settled."""
+        self._started, self.settings = started, started.settings
+
+    @property
+    def files(self) -> Files:
+        return replace(self._everybody, roster=self.settings.roster, party=self.settings.party)
+
+    @property
+    def absent(self) -> Sequence[str] | None:
+        """Who was not in at the start; None of a study that waits for all."""
+        return None if self._started is None or self._waits_for_all else self._started.absent
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
+        started = self._started
+        if started is None or self._waits_for_all:
+            return {}
+        place = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
+        return {"start": {**place, "roster": self._everybody.roster.digest}}
 
 
 def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:

@@ -176,9 +176,9 @@ def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[
 
 def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
     """The ledger knows of an attempt to start before this party is bound to it."""
-    if settings.quorum is None:
+    if settings.start is None:
         return settings
-    return replace(settings, quorum=replace(settings.quorum, before_bound=charge.bind))
+    return replace(settings, start=replace(settings.start, before_bound=charge.bind))
 
 
 def auditor_for(policy: Policy, identity: Identity, contract: Asked) -> Auditor:

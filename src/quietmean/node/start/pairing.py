@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.session.settings import NodeSettings
+from quietmean.node.session import NodeSettings
 from quietmean.node.storage import Store
 from quietmean.randomness import Encapsulated
 
@@ -27,13 +27,7 @@ class Pairing:
             raise InputError(
                 "the keys of this party for this study were deleted with its result: give --store with the one that has it"
             )
-        self._known: dict[PartyId, Encapsulated] = {}
-        if self._keys is not None:
-            self._known = dict(settings.shared) if settings.agreed else store.encapsulated()
-
-    def shared_with(self, other: PartyId) -> Encapsulated | None:
-        """What both have, once the start is over: from every other party, where the study has such keys."""
-        return None if self._keys is None else self._known[other]
+        self._known: dict[PartyId, Encapsulated] = {} if self._keys is None else store.encapsulated()
 
     def told_to(self, peer: PartyId) -> bytes:
         """What goes to a party with this one's commitment: the same whenever it is asked for."""

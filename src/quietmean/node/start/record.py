@@ -1,22 +1,28 @@
-"""The standing of a party in the attempts to start, as the store keeps it and as the others are told."""
+"""Where a party is in the attempts to start, as its store keeps it and as the others are told."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Opened, Purpose, Roster, Start, is_signed
-from quietmean.node.quorum import Attempt, Opening, Own, Proposal, Standing, Telling
+from quietmean.node.opening import Opening
+from quietmean.node.start.machine import Attempt, Own, Standing, Telling
+from quietmean.node.start.rules import Proposal
+
+# So many openings are told in one frame; a header has no room for those of hundreds of parties.
+_OPENINGS = 32
 
 
 class _Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``seed`` and ``own``: of this party."""
+    """``own``: what this party will reveal. Its seed is the store's."""
 
     attempt: int
     members: tuple[int, ...]
     signature: bytes
-    seed: bytes
     own: Opened
     agreed: tuple[int, ...]
     commits: dict[int, bytes]
@@ -31,7 +37,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def dump_standing(party: PartyId, standing: Standing) -> bytes:
-    """For the store: it holds secrets."""
+    """For the store: it holds secrets, but not the seed."""
     attempt = standing.attempt
     inside = None
     if attempt is not None:
@@ -39,7 +45,6 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
             attempt.proposal.attempt,
             attempt.proposal.ordered,
             attempt.proposal.signature,
-            attempt.own.seed,
             _opened(party, attempt.own.opening),
             tuple(sorted(attempt.agreed)),
             dict(attempt.commits),
@@ -59,7 +64,7 @@ def load_standing(raw: bytes | None) -> Standing:
         return Standing(None, record.bound, record.never)
     attempt = Attempt(
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
-        Own(inside.seed, _opening(inside.own)),
+        Own(b"", _opening(inside.own)),
         frozenset(inside.agreed),
         inside.commits,
         {one.party: _opening(one) for one in inside.openings},
@@ -68,19 +73,24 @@ def load_standing(raw: bytes | None) -> Standing:
     return Standing(attempt, record.bound, record.never)
 
 
-def to_frame(telling: Telling, encapsulated: bytes = b"") -> Start:
-    """``encapsulated``: to the key of who gets it, with a commitment."""
+def to_frames(telling: Telling, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:
+    """A telling to one of so many parties, in as many frames as it takes. ``encapsulated``: to its key, with a commitment."""
     proposal = telling.proposal
     if proposal is None:
-        return Start(0)
-    openings = tuple(_opened(*one) for one in sorted(telling.openings.items()))
-    return Start(0, proposal.attempt, proposal.ordered, proposal.signature, telling.commit, openings, telling.bound, encapsulated)
+        yield Start(0)
+        return
+    members = () if len(proposal.members) == parties else proposal.ordered
+    inside = proposal.attempt, members, proposal.signature, telling.commit
+    opened = [_opened(*one) for one in sorted(telling.openings.items())]
+    for part in [opened[begin : begin + _OPENINGS] for begin in range(0, max(len(opened), 1), _OPENINGS)]:
+        yield Start(0, *inside, tuple(part), telling.bound, encapsulated)
 
 
-def from_frame(frame: Start) -> Telling:
+def from_frame(frame: Start, parties: int) -> Telling:
+    """What a frame says, of a party of so many."""
     if frame.attempt == 0:
         return Telling()
-    proposal = Proposal(frame.attempt, frozenset(frame.members), frame.signature)
+    proposal = Proposal(frame.attempt, frozenset(frame.members or range(parties)), frame.signature)
     return Telling(proposal, frame.commit, {one.party: _opening(one) for one in frame.openings}, frame.bound)
 
 

@@ -1,9 +1,10 @@
 """The state of one party in the attempts to start a study, and how what the others tell changes it.
 
-An attempt has one convener, which signs who takes part. A party takes one proposal an attempt, and tells all of its members
-itself. Once every member told the same it commits to a nonce that it uses in this attempt only; once all have committed, it
-reveals. Who has all that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on
-to a later attempt, which it tells by being there, and never comes back.
+An attempt has one convener, which signs who takes part; where a study starts with all or not at all, nobody need say who, and all
+are in the one attempt from the beginning. A party takes one proposal an attempt, and tells all of its members itself. Once every
+member told the same it commits to a nonce that it uses in this attempt only; once all have committed, it reveals. Who has all
+that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on to a later attempt,
+which it tells by being there, and never comes back.
 
 A :class:`Standing` is all that a party must not forget: it is on disk before anything is told of it. Tellings say where a party
 is, as a whole, and are repeated: they may be lost, doubled or come in any order.
@@ -18,8 +19,8 @@ from typing import TypeAlias
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.quorum.opening import Opening, commitment_hash
-from quietmean.node.quorum.rules import ATTEMPTS, Proposal, Rules, Signatures, quorum_study
+from quietmean.node.opening import Opening, commitment_hash
+from quietmean.node.start.rules import Proposal, Rules, Signatures, quorum_study
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,15 @@ class Machine:
 
     # --- what it does by itself --------------------------------------------------------------------------------------
 
+    def begin(self, standing: Standing) -> Standing:
+        """Be in the one attempt of a study that starts with all or not at all; nothing changes in any other study."""
+        everybody = frozenset(self.rules.conveners)
+        return self._accept(standing, Proposal(1, everybody, b"")) if self.rules.for_all else standing
+
     def propose(self, standing: Standing, attempt: int, members: frozenset[PartyId]) -> Standing:
         """As the attempt's convener: say who takes part, and accept that. Nothing changes where it is not allowed."""
-        if self.rules.convener(attempt) != self.party or self.party not in members or not self.rules.allows(members):
+        may = self.rules.convener(attempt) == self.party and not self.rules.for_all
+        if not may or self.party not in members or not self.rules.allows(members):
             return standing
         return self._accept(standing, Proposal.signed(self.rules.session, attempt, members, self._signatures))
 
@@ -158,11 +165,12 @@ class Machine:
         proposal = telling.proposal
         if proposal is None:
             return
-        if not 1 <= proposal.attempt <= ATTEMPTS:
-            raise PeerError(f"it is in attempt {proposal.attempt} of {ATTEMPTS} to start")
+        if not 1 <= proposal.attempt <= self.rules.attempts:
+            raise PeerError(f"it is in attempt {proposal.attempt} of {self.rules.attempts} to start")
         if sender not in proposal.members or not self.rules.allows(proposal.members):
             raise PeerError("it is in an attempt to start that the study does not allow")
-        if not proposal.is_by(self.rules.convener(proposal.attempt), self.rules.session, self._signatures):
+        by = self.rules.convener(proposal.attempt)
+        if not (self.rules.for_all or proposal.is_by(by, self.rules.session, self._signatures)):
             raise PeerError("it is in an attempt to start that its convener did not sign")
 
     def _is_current(self, standing: Standing, proposal: Proposal) -> bool:
@@ -172,7 +180,8 @@ class Machine:
         """Go on to a proposal that is checked, if this party may. Its earlier attempt is left with that, for good."""
         if self.party not in proposal.members or not self._may_move(standing, proposal):
             return standing
-        return Standing(Attempt(proposal, self._own(standing), agreed=frozenset({self.party})))
+        agreed = proposal.members if self.rules.for_all else frozenset({self.party})
+        return Standing(Attempt(proposal, self._own(standing), agreed))
 
     def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
         before = standing.attempt

@@ -28,7 +28,7 @@ class Rules:
     """What is fixed before the start, the same at every party.
 
     ``session``: what the parties have in common, hexadecimal. ``conveners``: all parties, in the order in which they may
-    propose. ``colluding``: a count on the whole roster. ``minimum`` parties start a study, ``least_result`` make a result;
+    propose. ``colluding``: a count on the whole roster. ``start_quorum`` parties start a study, ``least_result`` make a result;
     ``required``: parties without whom there is no study. Raises :class:`InputError` for numbers with which two results of one
     session could be made.
     """
@@ -36,7 +36,7 @@ class Rules:
     session: str
     conveners: tuple[PartyId, ...]
     colluding: int
-    minimum: int
+    start_quorum: int
     least_result: int
     required: frozenset[PartyId] = frozenset()
 
@@ -48,7 +48,7 @@ class Rules:
         if not isinstance(self.colluding, int) or not 0 <= self.colluding < self.parties:
             raise InputError(f"{self.colluding} colluding parties of {self.parties} are impossible: give a number of parties")
         least = self.least
-        for name, count in (("minimum", self.minimum), ("the fewest parties of a result", self.least_result)):
+        for name, count in (("minimum", self.start_quorum), ("the fewest parties of a result", self.least_result)):
             if not least <= count <= self.parties:
                 raise InputError(
                     f"{name} is {count}: with {self.parties} parties of whom {self.colluding} may collude choose "
@@ -63,6 +63,15 @@ class Rules:
     def least(self) -> int:
         return least_minimum(self.parties, self.colluding)
 
+    @property
+    def for_all(self) -> bool:
+        """Whether a study starts with all parties or not at all: who is in is known, and there is one attempt."""
+        return self.start_quorum == self.parties
+
+    @property
+    def attempts(self) -> int:
+        return 1 if self.for_all else ATTEMPTS
+
     def convener(self, attempt: int) -> PartyId:
         """Who proposes in an attempt, from 1 on; with fewer parties than attempts they take turns."""
         return self.conveners[(attempt - 1) % self.parties]
@@ -70,7 +79,7 @@ class Rules:
     def allows(self, members: frozenset[PartyId]) -> bool:
         """Whether a study may start with these parties."""
         known = all(0 <= member < self.parties for member in members)
-        return known and self.required <= members and len(members) >= self.minimum
+        return known and self.required <= members and len(members) >= self.start_quorum
 
 
 @dataclass(frozen=True)

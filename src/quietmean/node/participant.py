@@ -1,0 +1,267 @@
+"""One party of a study, whatever carries its messages: first in the attempts to start, then in the session of who is in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import Report
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Answer,
+    AnyRequest,
+    GateLog,
+    Heartbeat,
+    Log,
+    Payload,
+    Refusals,
+    Start,
+    Traffic,
+    Transfer,
+    Vote,
+)
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session import (
+    CurrentSession,
+    NodeResult,
+    NodeSettings,
+    PeerLink,
+    Session,
+    decode_log,
+    kept_result,
+    note_refusal,
+    read_vector,
+)
+from quietmean.node.start import Attempt, Gathering, Started, load_standing
+from quietmean.node.storage import Store
+from quietmean.node.tasks import first_of
+
+# So long a request of a party that is further waits until this one is bound, too; without limit where it cannot be in another
+# attempt (s).
+_PATIENCE = 15.0
+
+OnStart = Callable[[Started], None]
+
+
+def ignore_start(started: Started) -> None:
+    """The default of who is told that a study has started."""
+
+
+class Participant:
+    """:meth:`attach` its links, :meth:`open` it, then :meth:`run`; :meth:`open` and run it again after an outage.
+
+    ``on_start`` is called once it is settled who is in. Everything that others see counts parties as the roster does; what the
+    session sees, as those who are in are numbered.
+    """
+
+    def __init__(
+        self, settings: NodeSettings, store: Store, traffic: Traffic, report: Report, on_start: OnStart = ignore_start
+    ) -> None:
+        self._settings, self._store, self._traffic, self._report, self._on_start = settings, store, traffic, report, on_start
+        self._current = CurrentSession(settings.round_timeout)
+        self._gathering: Gathering | None = None
+        self._refusals = Refusals()
+        self._started: Started | None = None
+        self._begun = asyncio.Event()
+        # A process before this one may have been handed messages.
+        self._restarted = False
+        # What could be read before the session began, and was not answered.
+        self._handed: list[tuple[PartyId, Transfer]] = []
+        # By sender: which message is held, and what is set once another one follows it.
+        self._last_held: dict[PartyId, tuple[Position, asyncio.Event]] = {}
+
+    def attach(
+        self,
+        links: Mapping[PartyId, PeerLink],
+        cut_off: Callable[[Iterable[PartyId]], None] | None = None,
+        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """``cut_off`` drops connections before a gate; ``closed``: see :class:`Session`."""
+        self._links, self._cut_off, self._closed = links, cut_off, closed
+
+    async def open(self) -> NodeResult | None:
+        """Where this party is, is what its store says. Returns the result if the study is over for it."""
+        if self._gathering is not None:
+            await self._gathering.stop()
+            self._store.reopen()
+            self._restarted = True
+        standing = load_standing(self._store.standing())
+        self._restarted = self._restarted or standing.attempt is not None
+        if standing.bound and standing.attempt is not None:
+            self._settle(standing.attempt)
+        if (before := kept_result(self._store)) is not None:
+            return before
+        self._gathering = Gathering(self._settings, self._store, self._links, self._report, self.fail, self.refused, self._closed)
+        if self._started is not None:
+            # From the first moment on: who connects is told where it is.
+            self._begin(self._started)
+        return None
+
+    async def run(self) -> NodeResult:
+        """From where the store says that this party was, to the result.
+
+        Raises :class:`NotStarted` for a study without this party, and :class:`ProtocolFailure` if it did not start or nothing of
+        it came back.
+        """
+        if self._gathering is None:
+            raise RuntimeError("a participant runs when it is opened")
+        self._gathering.start()
+        if self._started is None:
+            self._begin(self._settle(await self._gathering.until_bound()))
+        return await self._current.session.run()
+
+    @property
+    def settings(self) -> NodeSettings:
+        """Of this party in the study of who is in, once that is settled."""
+        return self._settings if self._started is None else self._started.settings
+
+    async def stop(self) -> None:
+        """Tell the others nothing any more."""
+        if self._gathering is not None:
+            await self._gathering.stop()
+
+    def _settle(self, attempt: Attempt) -> Started:
+        if self._started is None:
+            self._started = Started.of(self._settings, attempt, self._store.encapsulated())
+            self._store.use_grid(self._started.settings.plan.grid)
+            self._on_start(self._started)
+        return self._started
+
+    def _begin(self, started: Started) -> None:
+        links = {place: self._links[member] for place, member in enumerate(started.members) if member in self._links}
+        session = Session(
+            started.settings,
+            self._store,
+            links,
+            self._traffic,
+            self._report,
+            self._closed,
+            self._refusals,
+            restarted=self._restarted,
+        )
+        if (cut_off := self._cut_off) is not None:
+            session.at_gate(lambda parties: cut_off(started.members[place] for place in parties), asyncio.to_thread)
+        for sender, transfer in self._handed:
+            if (place := started.place(sender)) is not None:
+                session.handed(place, transfer)
+        self._handed.clear()
+        self._current.follow(session)
+        self._begun.set()
+
+    # --- as the others see it ----------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        return self._current.session.position if self._current.begun else (int(Phase.AGREEMENT), 0)
+
+    @property
+    def closed_to_shares(self) -> bool:
+        """See :attr:`Session.closed_to_shares`."""
+        return self._current.begun and self._current.session.closed_to_shares
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
+        if isinstance(request, Start):
+            if self._gathering is None:
+                raise ConnectionAbortedError("this party has not begun")
+            return self._gathering.handle(sender, request, self.position)
+        if not self._current.begun:
+            if (answer := self._answer_early(sender, request, payload)) is not None:
+                return answer
+            held = await self._held(sender, request)
+            if held is None:
+                return Answer(request.number, REFUSED, *self.position)
+            request = held
+        place = None if self._started is None else self._started.place(sender)
+        if place is None:
+            raise PeerError("it takes part in a study that has not started with it here")
+        return await self._current.handle(place, request, payload)
+
+    def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer | None:
+        """The answer to what need not wait until this party is bound. Raises :class:`PeerError` for what it would never take.
+
+        Where fewer may start, it is not known yet by which plan.
+        """
+        plan, waits_for_all = self._settings.plan, self._settings.start is None
+        match request:
+            case Heartbeat():
+                return Answer(request.number, ACCEPTED, *self.position)
+            case GateLog() | Vote():
+                # Asked again.
+                return Answer(request.number, REFUSED, *self.position)
+            case Log() if waits_for_all:
+                decode_log(payload, len(self._settings.names), plan.protocol.rounds)
+                if not self._may_have_begun:
+                    return Answer(request.number, REFUSED, *self.position)
+            case Transfer() if waits_for_all:
+                read_vector(request, payload, plan.grid)
+                if self._gathering is not None:
+                    self._gathering.began(sender, request.agreement)
+        return None
+
+    @property
+    def _may_have_begun(self) -> bool:
+        """Whether others may be further than this party: nobody is before all have committed."""
+        attempt = None if self._gathering is None else self._gathering.standing.attempt
+        return attempt is not None and attempt.all_committed
+
+    async def _held(self, sender: PartyId, request: AnyRequest) -> AnyRequest | None:
+        """The request, once this party is bound: who is goes on at once, and what it told of all others makes this one follow.
+
+        Of the messages of one sender only the last one is held, as in a session: None for one that another one follows.
+        """
+        if not isinstance(request, Transfer):
+            await self._until_begun()
+            return request
+        clock = asyncio.get_running_loop().time
+        came, place = clock(), (request.phase, request.round)
+        before, passed_over = self._last_held.get(sender, (place, asyncio.Event()))
+        if before != place:
+            # Copies of one message have one fate.
+            passed_over.set()
+            passed_over = asyncio.Event()
+        self._last_held[sender] = place, passed_over
+        try:
+            await first_of(self._until_begun(), passed_over.wait())
+        except BaseException:
+            self._note_handed(sender, request)
+            raise
+        if passed_over.is_set():
+            self._note_handed(sender, request)
+            return None
+        return msgspec.structs.replace(request, valid_for=max(0, request.valid_for - int(1000 * (clock() - came))))
+
+    async def _until_begun(self) -> None:
+        try:
+            async with asyncio.timeout(None if self._settings.start is None else _PATIENCE):
+                await self._begun.wait()
+        except TimeoutError:
+            raise PeerError("it takes part in a study that has not started with it here") from None
+
+    def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
+        if self._current.begun and self._started is not None and (place := self._started.place(sender)) is not None:
+            self._current.session.handed(place, transfer)
+        else:
+            self._handed.append((sender, transfer))
+
+    def heard(self, peer: PartyId, position: Position) -> None:
+        """Where a party of the roster says that it is, with a greeting or an answer."""
+        if self._started is not None and self._current.begun and (place := self._started.place(peer)) is not None:
+            self._current.session.heard(place, position)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Something was refused, by either side; ``peer``: a name or an address."""
+        note_refusal(self._refusals, self._report, peer, reason)
+
+    def fail(self, error: BaseException) -> None:
+        """End what goes on with an error of what goes on beside it."""
+        if self._current.begun and not self._current.session.failed:
+            self._current.fail(error)
+        elif self._gathering is not None:
+            self._gathering.fail(error)

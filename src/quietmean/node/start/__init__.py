@@ -1,0 +1,27 @@
+"""The start of a study: who is in, and the public seed, in numbered attempts. Every study over any transport starts by it.
+
+:mod:`.machine` and :mod:`.rules` are pure; :mod:`.gathering` has the clock, the store and the links.
+"""
+
+from quietmean.node.start.gathering import Gathering
+from quietmean.node.start.machine import Attempt, Machine, Own, Standing, Telling
+from quietmean.node.start.record import load_standing
+from quietmean.node.start.rules import ATTEMPTS, Proposal, Rules, Signatures, least_minimum, quorum_study
+from quietmean.node.start.started import Started
+
+__all__ = [
+    "ATTEMPTS",
+    "Attempt",
+    "Gathering",
+    "Machine",
+    "Own",
+    "Proposal",
+    "Rules",
+    "Signatures",
+    "Standing",
+    "Started",
+    "Telling",
+    "least_minimum",
+    "load_standing",
+    "quorum_study",
+]

@@ -1,0 +1,296 @@
+"""One party in the attempts to start: its record, what it tells the others, and what it hears of them until the study is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import AgreementWaits, Report
+from quietmean.node.net import ACCEPTED, REFUSED, Answer, Start, printable
+from quietmean.node.opening import Opening, public_seed, seed_check
+from quietmean.node.phase import Position
+from quietmean.node.session import NodeSettings, PeerLink
+from quietmean.node.start.machine import Attempt, Machine, Own, Standing, Telling
+from quietmean.node.start.occasion import Occasion, occasion_of
+from quietmean.node.start.pairing import Pairing
+from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
+from quietmean.node.start.rules import Rules, least_minimum, quorum_study
+from quietmean.node.start.started import Started
+from quietmean.node.storage import Store
+from quietmean.node.tasks import Fail, Supervisor, Tasks, first_of
+from quietmean.randomness import ExchangeKey, Seed
+
+# What is told changes: after so many seconds without an answer it is told as it is then (s).
+_PATIENCE = 5.0
+_TICK = 0.2
+_ENDED = "the start has ended with an error here"
+
+
+def rules_of(settings: NodeSettings) -> Rules:
+    """The rules by which these parties start. Raises :class:`InputError` where two results could be made."""
+    target = settings.plan.target
+    least = least_minimum(target.parties, target.colluding)
+    return Rules(settings.study, settings.roster.conveners, target.colluding, settings.start_quorum, least)
+
+
+class Gathering:
+    """Answers in :meth:`handle`, tells in the background from :meth:`start` on, and ends in :meth:`until_bound`.
+
+    Each change of the standing is on disk before it is told. ``fail`` is told of an error in the background, which by default
+    ends :meth:`until_bound`; ``refused`` whom this party refused and why. ``closed`` returns when nobody is waited for any more;
+    by default the time-out of the start tells.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        store: Store,
+        links: Mapping[PartyId, PeerLink],
+        report: Report,
+        fail: Fail | None = None,
+        refused: Callable[[str, str], None] = lambda peer, reason: None,
+        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._store, self._links, self._report, self._refused = settings, store, links, report, refused
+        self._rules = rules_of(settings)
+        signatures = RosterSignatures(settings.identity, settings.roster)
+        self._machine = Machine(settings.party, self._rules, signatures, self._fresh)
+        self._standing = load_standing(store.standing())
+        self._pairing = Pairing(settings, store)
+        self._failure: QuietmeanError | None = None
+        self._changed = asyncio.Event()
+        self._news = {party: asyncio.Event() for party in links}
+        self._supervisor = Supervisor()
+        self._fail = fail or self.fail
+        self._tasks = Tasks(self._fail, self._changed.set)
+        self._begun = False
+        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, wall_clock)
+        # What each of the others has taken in.
+        self._told: dict[PartyId, Telling] = {}
+        # Who refused it, and what others say of the public seed who are in a round.
+        self._refusing: set[PartyId] = set()
+        self._checks: dict[PartyId, bytes] = {}
+        self._reported: tuple[str, ...] | None = None
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @property
+    def error(self) -> BaseException | None:
+        """What has ended the start here, if it was not its own end."""
+        return self._supervisor.error
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error of what goes on beside it."""
+        self._supervisor.fail(error)
+
+    def start(self) -> None:
+        """Begin, and tell all others where this party is, if that was not done; what is on disk is told anew."""
+        if self._begun:
+            return
+        self._begun = True
+        self._move(self._machine.begin(self._standing))
+        self._occasion.start(self._tasks)
+        for peer in self._links:
+            self._tasks.spawn(self._tell(peer))
+
+    def cancel(self) -> None:
+        """As :meth:`stop`, without waiting for it."""
+        self._tasks.cancel()
+
+    async def stop(self) -> None:
+        """Tell nobody anything any more."""
+        await self._tasks.stop()
+
+    async def until_bound(self) -> Attempt:
+        """The attempt to which this party is bound.
+
+        Raises :class:`NotStarted` if there is none and never will be, and :class:`ProtocolFailure` if there is none yet.
+        """
+        attempt = await self._supervisor.run(self._until_bound())
+        if self.error is not None:
+            # At the same moment: nobody is answered here any more.
+            raise self.error
+        return attempt
+
+    async def _until_bound(self) -> Attempt:
+        while True:
+            self._changed.clear()
+            if self._failure is not None:
+                raise self._failure
+            attempt = self._standing.attempt
+            if self._standing.bound and attempt is not None:
+                return attempt
+            self._move(self._due())
+            self._report_missing()
+            if self._standing.bound:
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK if attempt is not None else self._occasion.pause):
+                    await self._changed.wait()
+
+    def _due(self) -> Standing:
+        try:
+            return self._occasion.due(self._standing, self._informed)
+        except NotStarted:
+            self._save(self._machine.give_up(self._standing))
+            raise
+
+    def handle(self, sender: PartyId, frame: Start, position: Position) -> Answer:
+        """The answer to where another party says that it is; ``position``: of this one.
+
+        Any error but a refusal ends the start here, and the request stays unanswered: ConnectionAbortedError.
+        """
+        if self.error is not None:
+            raise ConnectionAbortedError(_ENDED)
+        try:
+            self.heard(sender, frame)
+        except PeerError as error:
+            # The other side's user must know too why the study does not start.
+            self._refused(self._settings.names[sender], str(error))
+            return Answer(frame.number, REFUSED, *position, reason=str(error))
+        except Exception as error:
+            self._fail(error)
+            raise ConnectionAbortedError(_ENDED) from error
+        return Answer(frame.number, ACCEPTED, *position)
+
+    def heard(self, sender: PartyId, frame: Start) -> None:
+        """Take in where another party is. Raises :class:`PeerError` for what a correct one never tells."""
+        telling = from_frame(frame, self._rules.parties)
+        self._pairing.check(sender, frame.encapsulated, commits=bool(frame.commit))
+        if telling.bound:
+            self._machine.check(sender, telling)
+        self._occasion.heard(sender, telling, self._standing)
+        if self._standing.bound and not telling.bound and sender in self._news:
+            # It does not know yet, or was not there when it happened.
+            self._told.pop(sender, None)
+            self._news[sender].set()
+        standing = self._machine.hear(self._standing, sender, telling)
+        self._take_encapsulated(standing, sender, telling, frame.encapsulated)
+        self._move(standing)
+        self._changed.set()
+
+    def _take_encapsulated(self, standing: Standing, sender: PartyId, telling: Telling, ciphertext: bytes) -> None:
+        """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
+        before, attempt, proposal = self._standing, standing.attempt, telling.proposal
+        if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
+            return
+        same = before.attempt is not None and before.attempt.proposal.same_as(proposal)
+        committed = same and before.attempt is not None and sender in before.attempt.commits
+        self._pairing.take(sender, ciphertext, committed=committed)
+
+    def began(self, sender: PartyId, check: bytes) -> None:
+        """Another party is in a round, with the public seed that has this ``check``."""
+        self._checks[sender] = check
+        self._changed.set()
+
+    # --- its own steps -----------------------------------------------------------------------------------------------
+
+    def _fresh(self) -> Own:
+        """What a new store was made with, in the first attempt; no later one has the same."""
+        seed, nonce = (self._store.seed, self._store.nonce) if self._standing.attempt is None else (Seed.from_os(), _nonce())
+        return Own(seed.secret, Opening(nonce, self._settings.value.weight, ExchangeKey(seed).public))
+
+    def _move(self, standing: Standing) -> None:
+        """Make a change durable, and bind this party once it may be."""
+        self._save(standing)
+        bound = self._machine.bind(self._standing)
+        if bound.bound and not self._standing.bound and bound.attempt is not None and self._may_be_bound:
+            try:
+                # First the ledger, then the store: what the store says was done, the ledger knows.
+                if self._settings.start is not None:
+                    self._settings.start.before_bound(quorum_study(self._settings.study, bound.attempt.proposal))
+            except QuietmeanError as error:
+                self._failure = error
+                return
+            self._save(bound)
+
+    @property
+    def _may_be_bound(self) -> bool:
+        # Where there is no other attempt, nobody begins before all others have what it revealed, or one of them has begun with
+        # that: who lost its store has another nonce than before, which they refuse, and must not begin alone.
+        attempt = self._standing.attempt
+        if not self._rules.for_all or attempt is None or self._informed >= self._links.keys():
+            return True
+        inside = Started.of(self._settings, attempt, {}).settings
+        return not self._refusing and seed_check(public_seed(inside.study, inside.agreed)) in self._checks.values()
+
+    @property
+    def _informed(self) -> set[PartyId]:
+        """Who has taken in all that this party has to tell it."""
+        telling = replace(self._telling, bound=False)
+        return {party for party, told in self._told.items() if told == telling}
+
+    def _save(self, standing: Standing) -> None:
+        before = self._standing
+        if standing == before:
+            return
+        attempt = standing.attempt
+        new = attempt is not None and standing.latest != before.latest
+        told = self._telling
+        self._store.save_standing(dump_standing(self._settings.party, standing), attempt.own.seed if new and attempt else None)
+        self._standing = standing
+        if new:
+            self._occasion.accepted()
+            self._told.clear()
+        self._changed.set()
+        if self._telling != told and not (self._rules.for_all and standing.bound):
+            for news in self._news.values():
+                news.set()
+
+    def _report_missing(self) -> None:
+        missing = tuple(self._settings.names[party] for party in sorted(self._occasion.missing(self._standing, self._informed)))
+        if missing != self._reported:
+            self._reported = missing
+            self._report(AgreementWaits(missing))
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    async def _tell(self, peer: PartyId) -> None:
+        news = self._news[peer]
+        while True:
+            news.clear()
+            if not self._is_settled(peer):
+                await first_of(self._ask(peer, self._telling), news.wait(), seconds=_PATIENCE)
+            if not news.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if self._is_settled(peer) else self._occasion.pause):
+                        await news.wait()
+
+    def _is_settled(self, peer: PartyId) -> bool:
+        """Whether there is no need to tell it anything again."""
+        if self._occasion.repeats:
+            return self._occasion.settled(peer, self._standing)
+        return self._told.get(peer) == replace(self._telling, bound=False)
+
+    @property
+    def _telling(self) -> Telling:
+        telling, own = self._machine.tell(self._standing), self._settings.party
+        if self._rules.for_all and telling.bound:
+            # Each tells what it revealed itself, and has done so before it is bound.
+            return replace(telling, openings={own: telling.openings[own]})
+        return telling
+
+    async def _ask(self, peer: PartyId, telling: Telling) -> None:
+        link = self._links[peer]
+        for frame in to_frames(telling, self._rules.parties, self._pairing.told_to(peer) if telling.commit else b""):
+            answer = await link.ask(frame)
+            if answer.status != ACCEPTED:
+                link.trouble = f"peer refused: {printable(answer.reason)}"
+                self._refusing.add(peer)
+                return
+        self._refusing.discard(peer)
+        self._told[peer] = replace(telling, bound=False)
+        self._changed.set()
+
+
+def _nonce() -> bytes:
+    return Seed.from_os().secret

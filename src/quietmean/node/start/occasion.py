@@ -1,0 +1,220 @@
+"""When a study starts and how long a party waits for it: with all as soon as they are there, or by a time with enough of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from quietmean.core.errors import NotStarted, ProtocolFailure
+from quietmean.core.party import PartyId
+from quietmean.core.readable import by_this_clock
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session import NodeSettings, PeerLink, StartTerms
+from quietmean.node.start.machine import Machine, Standing, Telling
+from quietmean.node.start.rules import ATTEMPTS, Proposal
+from quietmean.node.tasks import Tasks
+
+# Where a party is, is told again after so many seconds, more of them hours before the start; who told nothing for three times as
+# long, and so many seconds, is not there.
+_REPEAT, _LONG_BEFORE, _THERE = 0.5, 10.0, 5.0
+_PART_OF_THE_WAIT = 0.05
+# Attempts before the time to start; the others are kept for then.
+_EARLY = ATTEMPTS // 2
+# So many attempts are with all who are there.
+_FOR_ALL = 2
+
+Closed = Callable[[Position], Coroutine[Any, Any, None]]
+
+
+class Occasion(Protocol):
+    """What a party does by its clock before the start. ``repeats``: whether it tells again and again that it is there."""
+
+    repeats: bool
+
+    @property
+    def pause(self) -> float:
+        """Seconds until where this party is, is told again."""
+
+    def start(self, tasks: Tasks) -> None:
+        """The wait begins."""
+
+    def accepted(self) -> None:
+        """This party went on to an attempt."""
+
+    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+        """Another party told where it is; ``standing``: of this one before."""
+
+    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
+        """The standing after what it is time for; ``told``: who has taken in where this party is.
+
+        Raises :class:`NotStarted` where this party waits no more, for good, and another :class:`ProtocolFailure` where it may be
+        started again.
+        """
+
+    def settled(self, peer: PartyId, standing: Standing) -> bool:
+        """Whether nothing needs to be told to a party any more."""
+
+    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+        """Who is waited for."""
+
+
+def occasion_of(
+    settings: NodeSettings,
+    machine: Machine,
+    links: Mapping[PartyId, PeerLink],
+    closed: Closed | None,
+    wall_clock: Callable[[], float],
+) -> Occasion:
+    """That of the study."""
+    if settings.start is None:
+        return WhenAllAreThere(settings, links, closed)
+    return ByTime(settings, settings.start, machine, wall_clock)
+
+
+class WhenAllAreThere:
+    """Waits for all, until the time-out of the start or what ``closed`` says; after that it can be tried again."""
+
+    repeats = False
+    pause = _REPEAT
+
+    def __init__(self, settings: NodeSettings, links: Mapping[PartyId, PeerLink], closed: Closed | None) -> None:
+        self._settings, self._links, self._closed = settings, links, closed
+        self._closing: asyncio.Task[None] | None = None
+
+    def start(self, tasks: Tasks) -> None:
+        wait = asyncio.sleep(self._settings.start_timeout) if self._closed is None else self._closed((int(Phase.AGREEMENT), 0))
+        self._closing = tasks.spawn(wait)
+
+    def accepted(self) -> None:
+        """There is one attempt."""
+
+    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+        """Nothing depends on when."""
+
+    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
+        if self._closing is None or not self._closing.done() or not (missing := self.missing(standing, told)):
+            return standing
+        reasons = "; ".join(f"{self._settings.names[party]}: {self._links[party].trouble}" for party in sorted(missing))
+        until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
+        raise ProtocolFailure(f"the study did not start {until} for want of {reasons}")
+
+    def settled(self, peer: PartyId, standing: Standing) -> bool:
+        return False
+
+    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+        attempt, others = standing.attempt, set(self._links)
+        if attempt is None:
+            return others
+        # Nobody reveals before all have committed: as long as commitments are missing, only their parties are reported.
+        return others - attempt.commits.keys() or (others - attempt.openings.keys()) | (others - set(told))
+
+
+class ByTime:
+    """Starts with all as soon as they are there, at its time with enough parties; numbered attempts follow each other."""
+
+    repeats = True
+
+    def __init__(self, settings: NodeSettings, terms: StartTerms, machine: Machine, wall_clock: Callable[[], float]) -> None:
+        self._settings, self._terms, self._machine, self._now = settings, terms, machine, wall_clock
+        self._me = settings.party
+        self._there: dict[PartyId, float] = {}
+        # Where others say that they are bound.
+        self._bound_in: dict[PartyId, tuple[int, frozenset[PartyId]]] = {}
+        # Whom nothing needs to be told any more: bound where this party is.
+        self._settled: set[PartyId] = set()
+        # Each attempt has its time, one after the other; the last one ends with the time-out of the start.
+        self._turn = settings.start_timeout / ATTEMPTS
+        self._begun = self._accepted_at = self._now()
+
+    @property
+    def pause(self) -> float:
+        return min(max(_REPEAT, _PART_OF_THE_WAIT * (self._terms.start_by - self._now())), _LONG_BEFORE)
+
+    def start(self, tasks: Tasks) -> None:
+        """The clock runs from the beginning on."""
+
+    def accepted(self) -> None:
+        self._accepted_at = self._now()
+
+    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+        self._there[sender] = self._now()
+        self._settled.discard(sender)
+        proposal, own = telling.proposal, standing.attempt
+        if proposal is None or not telling.bound:
+            return
+        if own is not None and own.proposal.same_as(proposal):
+            self._settled.add(sender)
+        self._bound_in[sender] = proposal.attempt, proposal.members
+
+    def settled(self, peer: PartyId, standing: Standing) -> bool:
+        return peer in self._settled and standing.bound
+
+    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+        return set(range(len(self._settings.roster))) - {self._me, *self._present()}
+
+    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
+        self._refuse_if_over(standing)
+        now = self._now()
+        if not standing.free:
+            return standing
+        # Who is bound elsewhere is in no other attempt.
+        there = frozenset(self._present()) - self._bound_in.keys() | {self._me}
+        attempt = self._attempt_by_time(standing, now)
+        asked = self._terms.asked_to_start() and self._machine.rules.allows(there)
+        if attempt is None and (asked or len(there) == len(self._settings.roster)):
+            # All are there, or enough of them: at once, and after an attempt that failed once it had its time.
+            waited = standing.latest == 0 or now >= self._accepted_at + self._turn
+            early = standing.latest < _EARLY or now >= self._terms.start_by
+            attempt = standing.latest + 1 if waited and early else None
+        if attempt is None or not standing.latest < attempt <= ATTEMPTS:
+            return standing
+        return self._machine.propose(standing, attempt, self._without_stragglers(standing, there))
+
+    def _without_stragglers(self, standing: Standing, there: frozenset[PartyId]) -> frozenset[PartyId]:
+        """After two attempts: without those who are there and did not get on in the last one, if enough others are."""
+        last = standing.attempt
+        if last is None or standing.latest < _FOR_ALL:
+            return there
+        done = last.openings if last.all_committed else last.commits if last.all_agreed else last.agreed
+        others = there - (last.members - frozenset(done))
+        return others if self._machine.rules.allows(others) else there
+
+    def _attempt_by_time(self, standing: Standing, now: float) -> int | None:
+        """The attempt whose turn it is; None before the time to start, and while an earlier one still has its time."""
+        if now < self._terms.start_by:
+            return None
+        if standing.latest and now < self._accepted_at + self._turn:
+            return None
+        return 1 + int((now - self._terms.start_by) / self._turn)
+
+    def _present(self) -> list[PartyId]:
+        now = self._now()
+        patience = _THERE + 3 * self.pause
+        return [party for party, since in self._there.items() if now - since < patience]
+
+    def _refuse_if_over(self, standing: Standing) -> None:
+        """Raises :class:`NotStarted` once this party will not be in."""
+        if standing.never:
+            raise NotStarted(
+                "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
+            )
+        colluding, own = self._machine.rules.colluding, standing.attempt
+        for (attempt, members), sayers in Counter(self._bound_in.values()).items():
+            inside = own is not None and own.proposal.same_as(Proposal(attempt, members, b""))
+            # More than may lie say so, and this party is not among them or went on to a later attempt.
+            if sayers > colluding and not inside and (self._me not in members or standing.latest > attempt):
+                raise NotStarted(
+                    f"the study started without this party, with {self._names(members)}: none of its data left this machine"
+                )
+        if self._now() >= max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn:
+            there = self._names({self._me, *self._present()})
+            raise NotStarted(
+                f"the study did not start by its time with {self._terms.start_quorum} parties or more: there were {there}; none "
+                f"of this party's data left this machine ({by_this_clock(datetime.fromtimestamp(self._now(), UTC))})"
+            )
+
+    def _names(self, parties: Collection[PartyId]) -> str:
+        return ", ".join(self._settings.names[party] for party in sorted(parties))
