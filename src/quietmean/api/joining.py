@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from quietmean.api.result import StudyResult
 from quietmean.api.study import Study
@@ -25,6 +26,51 @@ from quietmean.studies.party import Asked, Contract, Files, Finished, Person, Po
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+class SiteKeywords(TypedDict, total=False):
+    """What a site chooses for itself, as :class:`SiteOptions` has it."""
+
+    accept: str | Contract | None
+    compared: Sequence[str]
+    yes: bool
+    approvals: Sequence[str | Path]
+    policy: str | Path | None
+    ledger: str | Path | None
+    no_ledger: bool
+    account: str | None
+    group: int | None
+    listen: str | None
+    listen_through: str | Path | None
+    passphrase: str | None
+    report: Callable[[dict[str, Any]], None] | None
+
+
+class JoinKeywords(SiteKeywords, total=False):
+    """And of a study whose messages may be files."""
+
+    folder: str | None
+    once: bool
+
+
+def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | Path | None) -> SiteOptions:
+    """The options of a party; passphrase and report are no part of them."""
+    accept = given.get("accept")
+    return SiteOptions(
+        policy=path_of(given.get("policy")),
+        ledger=path_of(given.get("ledger")),
+        no_ledger=given.get("no_ledger", False),
+        account=given.get("account"),
+        group=given.get("group"),
+        accept=accept.digest if isinstance(accept, Contract) else accept,
+        yes=given.get("yes", False),
+        approval=[Path(approval) for approval in given.get("approvals", ())],
+        compared=given.get("compared", ()),
+        store=path_of(store),
+        receipt=path_of(receipt),
+        listen=given.get("listen"),
+        listen_through=path_of(given.get("listen_through")),
+    )
 
 
 @refuses_unknown_keywords
@@ -57,59 +103,30 @@ async def ajoin(
     key: str | Path = "quietmean.key",
     *,
     data: Source,
-    accept: str | Contract | None = None,
-    compared: Sequence[str] = (),
-    yes: bool = False,
-    approvals: Sequence[str | Path] = (),
-    policy: str | Path | None = None,
-    ledger: str | Path | None = None,
-    no_ledger: bool = False,
-    account: str | None = None,
-    group: int | None = None,
     plan: str | Path | None = None,
     store: str | Path | None = None,
     receipt: str | Path | None = None,
-    listen: str | None = None,
-    listen_through: str | Path | None = None,
-    folder: str | None = None,
-    once: bool = False,
     no_privacy: bool = False,
-    passphrase: str | None = None,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    **site: Unpack[JoinKeywords],
 ) -> StudyResult:
     """Take part in a study as the party with this ``key``, with ``data``, a path or a data frame; until it has ended.
 
-    The options are those of ``quietmean join``, and so are contract, policy, charge, store and receipt: called again after a
-    crash or Ctrl-C, it continues where it stopped, with the same noise. ``accept``: the digest of the contract, or what
-    :func:`contract` returned. ``approvals``: files that were signed by who answers for the data. ``account``: what the ledger
-    calls the data, which a data frame cannot say itself. ``passphrase``: of the key file. ``report`` gets each event as a
-    dictionary, as ``--events`` writes it. Warns of what did not fit its bounds: for the owner of the data only. Raises
-    :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
+    The options of the ``site`` are those of ``quietmean join``: ``accept``, ``compared``, ``yes``, ``approvals``, ``policy``,
+    ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``folder``, ``once``; and so are contract,
+    policy, charge, store and receipt: called again after a crash or Ctrl-C, it continues where it stopped, with the same noise.
+    ``accept``: the digest of the contract, or what :func:`contract` returned. ``approvals``: files that were signed by who
+    answers for the data. ``account``: what the ledger calls the data, which a data frame cannot say itself. ``passphrase``: of
+    the key file. ``report`` gets each event as a dictionary, as ``--events`` writes it. Warns of what did not fit its bounds:
+    for the owner of the data only. Raises :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
     execution without a result.
     """
 
-    options = SiteOptions(
-        policy=path_of(policy),
-        ledger=path_of(ledger),
-        no_ledger=no_ledger,
-        account=account,
-        group=group,
-        accept=accept.digest if isinstance(accept, Contract) else accept,
-        yes=yes,
-        approval=[Path(approval) for approval in approvals],
-        compared=compared,
-        store=path_of(store),
-        receipt=path_of(receipt),
-        listen=listen,
-        listen_through=path_of(listen_through),
-        folder=folder,
-        once=once,
-    )
+    options = replace(site_options(site, store, receipt), folder=site.get("folder"), once=site.get("once", False))
 
     def files() -> Files:
-        return _files(study, roster, key, options.store, passphrase)
+        return _files(study, roster, key, options.store, site.get("passphrase"))
 
-    end = await joined(files, options, data, report, lambda found: found.plan(path_of(plan), no_privacy))
+    end = await joined(files, options, data, site.get("report"), lambda found: found.plan(path_of(plan), no_privacy))
     return StudyResult.of_party(end)
 
 

@@ -6,20 +6,19 @@ import asyncio
 import runpy
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
-from quietmean.api.joining import identity_at, path_of, silent_person
+from quietmean.api.joining import SiteKeywords, identity_at, path_of, silent_person, site_options
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import Identity
 from quietmean.sessions.agreed import SessionContract
@@ -261,28 +260,16 @@ class session(Opened):  # noqa: N801 - it is called, like qm.join
         roster: str | Path | None = None,
         key: str | Path = "quietmean.key",
         *,
-        accept: str | None = None,
-        yes: bool = False,
-        approvals: Sequence[str | Path] = (),
-        compared: Sequence[str] = (),
         most: int | None = None,
         records: int | None = None,
-        policy: str | Path | None = None,
-        ledger: str | Path | None = None,
-        no_ledger: bool = False,
-        account: str | None = None,
-        group: int | None = None,
         store: str | Path | None = None,
         receipt: str | Path | None = None,
-        listen: str | None = None,
-        listen_through: str | Path | None = None,
-        passphrase: str | None = None,
-        report: Callable[[dict[str, Any]], None] | None = None,
+        **site: Unpack[SiteKeywords],
     ) -> None:
         super().__init__()
 
         def unlock(path: Path) -> Identity:
-            return identity_at(path, passphrase)
+            return identity_at(path, site.get("passphrase"))
 
         store_at = path_of(store)
         if not isinstance(session, Mapping):
@@ -292,22 +279,8 @@ class session(Opened):  # noqa: N801 - it is called, like qm.join
         else:
             files = SessionFiles.of(SessionStudy.parse(session), Path(roster), Path(key), unlock)
         self._files, self.contract = files, files.contract
-        self._options = SiteOptions(
-            policy=path_of(policy),
-            ledger=path_of(ledger),
-            no_ledger=no_ledger,
-            account=account,
-            group=group,
-            accept=accept,
-            yes=yes,
-            approval=[Path(approval) for approval in approvals],
-            compared=compared,
-            store=store_at,
-            receipt=path_of(receipt),
-            listen=listen,
-            listen_through=path_of(listen_through),
-        )
-        self._most, self._records, self._report = most, records, report
+        self._options = site_options(site, store_at, receipt)
+        self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property
     def _ready(self) -> Ready:

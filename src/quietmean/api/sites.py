@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.api.joining import identity_at, joined, path_of, warn
+from quietmean.api.joining import SiteKeywords, identity_at, joined, site_options, warn
 from quietmean.api.sessions import Rounds, session
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -33,24 +32,6 @@ from quietmean.studies.signed import is_signed_document
 from quietmean.studies.study import Study
 
 Array = NDArray[np.float64]
-
-
-class SiteKeywords(TypedDict, total=False):
-    """What a site chooses for itself, as for ``qm.session`` and ``qm.join``."""
-
-    accept: str | None
-    yes: bool
-    approvals: Sequence[str | Path]
-    compared: Sequence[str]
-    policy: str | Path | None
-    ledger: str | Path | None
-    no_ledger: bool
-    account: str | None
-    group: int | None
-    listen: str | None
-    listen_through: str | Path | None
-    passphrase: str | None
-    report: Callable[[dict[str, Any]], None] | None
 
 
 class Site:
@@ -80,7 +61,7 @@ class Site:
         self._sealed = Sealed.load(self.roster) if is_signed_document(self.roster) else None
         self._members = Roster.load(self.roster) if self._sealed is None else self._sealed.roster
         self._times = {"round_timeout": float(round_timeout), "start_timeout": float(start_timeout)}
-        self._options = options
+        self._options: SiteKeywords = options
 
     def __repr__(self) -> str:
         named = f", name={self.name!r}" if self.name else ""
@@ -126,10 +107,7 @@ class Site:
     def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""
         (records,) = parts
-        keywords = {name: value for name, value in self._options.items() if name not in ("passphrase", "report", "approvals")}
-        paths = {name: path_of(keywords.pop(name, None)) for name in ("policy", "ledger", "listen_through")}  # type: ignore[arg-type]
-        approvals = [Path(one) for one in self._options.get("approvals", ())]
-        options = SiteOptions(**keywords, **paths, approval=approvals)  # type: ignore[arg-type]
+        options = site_options(self._options, None, None)
         end = blocking(
             joined(lambda: self._files(study), options, records, self._options.get("report"), lambda files: Choice(plan))
         )
