@@ -62,7 +62,7 @@ test: lint
 	$(PYTEST) --ignore tests/unit
 
 test-all: lint
-	$(PYTEST) -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow" --hypothesis-profile thorough
 
 # Studies through a folder that is not mounted, with servers on this machine.
 test-remote: .venv-remote/remote.stamp

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.effort import THOROUGH
 from support.ports import reserved
 
 # Derandomised: the same examples on every run and machine, so that a red run can be repeated.
 settings.register_profile(
-    "quietmean", derandomize=True, deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    THOROUGH, derandomize=True, deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quietmean", settings.get_profile(THOROUGH), max_examples=25)
 settings.load_profile("quietmean")
 _HOMES = itertools.count()
 

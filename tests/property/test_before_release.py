@@ -19,6 +19,7 @@ from quietmean.protocols.inca.before_release import shift_square
 from quietmean.protocols.inca.worst_case import worst_coalition
 from quietmean.randomness import Seed
 from quietmean.testing.strategies import executions
+from support.effort import examples
 from support.every_coalition import worst_mu
 
 # Certificates and bounds are compared up to this relative error of linear algebra.
@@ -40,7 +41,7 @@ def known_before_release(execution: Execution, party: int) -> float:
     return float(data @ np.linalg.pinv(own @ own.T, rcond=1e-11, hermitian=True) @ data) if rows.any() else 0.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(executions("inca", max_parties=5))
 def test_nothing_exceeds_the_bound_before_the_release(execution: Execution) -> None:
     # Lost, late and refused shares count as seen; parties leave, miss rounds, and settle shares late.
@@ -82,7 +83,7 @@ def exact_worst(execution: Execution, size: int) -> NDArray[np.float64]:
     return worst_mu(replace(execution, sensitivity=1.0).privacy(1e-6), size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(executions("inca", max_parties=7), st.integers(0, 3))
 def test_the_star_is_never_below_any_coalition(execution: Execution, size: int) -> None:
     size = min(size, execution.parties - 1)
@@ -92,7 +93,7 @@ def test_the_star_is_never_below_any_coalition(execution: Execution, size: int) 
     assert (exact_worst(execution, size) <= bound * (1 + TOLERANCE)).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(executions("inca", max_parties=7), st.integers(0, 2), st.sets(st.integers(0, 6), min_size=1, max_size=3))
 def test_the_star_with_given_colluders_is_never_below_any_coalition(execution: Execution, size: int, some: set[int]) -> None:
     given_ones = frozenset(party for party in some if party < execution.parties)

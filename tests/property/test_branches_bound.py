@@ -18,6 +18,7 @@ from quietmean.protocols.inca import IncA, branches
 from quietmean.protocols.inca.branches import HandingOver, branch_and_bound, divided
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.testing import example_execution
+from support.effort import examples
 from support.every_coalition import worst_mu
 from support.random_inca import DELTA, least_over_exact
 
@@ -65,7 +66,7 @@ def test_the_worst_coalition_when_it_ends(schedule: str, size: int) -> None:
     assert worst * (1 - TOLERANCE) <= found <= worst * (1 + 1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(UNION)
 def test_every_choice_lies_in_a_part(sizes: list[int]) -> None:
     """Each part is smaller, has as many groups, and no choice of so many parties is lost."""

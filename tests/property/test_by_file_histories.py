@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from quietmean.core.errors import InputError
 from quietmean.studies.by_file import Giver
 from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
+from support.effort import examples
 from support.meeting import meet
 
 STUDY: dict[str, Any] = {
@@ -91,7 +92,7 @@ class _Giver(Giver):
 
 
 @given(steps=STEPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_one_contribution_whatever_happens(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory) -> None:
     party = Party(tmp_path_factory.mktemp("party"))
     for kind, *rest in steps:

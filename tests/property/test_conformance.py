@@ -13,10 +13,11 @@ from quietmean.protocols.inca import IncA
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import check_protocol, mixes
 from quietmean.testing.strategies import executions, values
+from support.effort import examples
 
 
 @pytest.mark.parametrize(
-    "examples", [pytest.param(40, id="some examples"), pytest.param(150, id="more examples", marks=pytest.mark.slow)]
+    "examples", [pytest.param(20, id="some examples"), pytest.param(150, id="more examples", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
 def test_every_registered_protocol_conforms(protocol: type[Mechanism], examples: int) -> None:
@@ -41,7 +42,7 @@ def test_which_protocols_are_held_to_conserve_mass(name: str, expected: bool) ->
     mixing_is()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), st.integers(0, 2**16))
 def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: int) -> None:
     """The total is sum_i w_i (x_i + star noise), w_i the first portions of c, one per round online (IncA, equation 9)."""

@@ -18,6 +18,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.testing.strategies import executions
 from quietmean.transcript import Transcript
+from support.effort import examples
 
 
 def consensus_of(execution: Execution) -> Consensus:
@@ -60,7 +61,7 @@ def prior_scale(execution: Execution) -> float:
     return float(consensus_of(execution).deviations.mean())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(regular(), st.integers(0, 10_000))
 def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
@@ -71,7 +72,7 @@ def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: E
     assert_same_account(execution.traced_transcript(), full, adversary, scale)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(executions("consensus", max_parties=6), st.integers(0, 10_000))
 def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
@@ -86,7 +87,7 @@ def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: E
     assert np.linalg.eigvalsh(difference).min(initial=0.0) >= -1e-8 * scale**2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(regular(), st.integers(0, 10_000))
 def test_the_closed_form_is_what_the_engine_says(execution: Execution, seed: int) -> None:
     adversary, prior = coalition(execution.parties, seed, at_least=1), prior_scale(execution)

@@ -27,6 +27,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.testing.strategies import executions
 from quietmean.transcript import Transcript
+from support.effort import examples
 
 Array = NDArray[np.float64]
 PRIOR = 1.0
@@ -121,7 +122,7 @@ def held(draw: st.DrawFn) -> Execution:
     return replace(execution, protocol=replace(protocol.quantised(None), **changed))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(held(), st.integers(1, 3))
 def test_no_execution_tells_more_than_its_graph_promises(execution: Execution, size: int) -> None:
     if size >= execution.parties:
@@ -130,7 +131,7 @@ def test_no_execution_tells_more_than_its_graph_promises(execution: Execution, s
         assert above_promise(execution, transcript, size) <= ROUNDING
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(held(), st.integers(0, 3))
 def test_the_figure_ex_post_is_at_most_the_one_a_priori(execution: Execution, size: int) -> None:
     """In whole numbers, as answers and receipts state it, of single coalitions and of all; of epsilon, too."""

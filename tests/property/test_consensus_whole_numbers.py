@@ -25,6 +25,7 @@ from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of
 from quietmean.testing.strategies import executions
 from quietmean.transcript import run_lockstep
+from support.effort import examples
 from support.enumeration import EPSILONS, LOST, SMOOTHING, Address, Given, bound, distributions, true_deltas
 
 STEP = 2.0**-10
@@ -81,7 +82,7 @@ def check_hidden(execution: Execution, seed: int, place: int) -> None:
     assert told(execution, values, noise) == told(execution, values, changed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(whole_executions(), st.integers(0, 2**16), st.integers(0, 20))
 def test_messages_do_not_tell_what_hides_behind_an_edge(execution: Execution, seed: int, place: int) -> None:
     """Whatever was lost, given up, quantised and rounded: the step of the proof that is about this code."""
@@ -106,7 +107,7 @@ def test_an_iteration_from_z_itself_is_found_out(monkeypatch: pytest.MonkeyPatch
         hides()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(whole_executions(), st.integers(0, 2**16))
 def test_the_population_program_has_the_machines_numbers(execution: Execution, seed: int) -> None:
     values, noise = np.cos(np.arange(2.0 * execution.parties)).reshape(-1, 2), InsecurePopulationNoise(seed, execution.parties)

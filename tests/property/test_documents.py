@@ -17,10 +17,11 @@ from quietmean.core.schema import Configured, parameter
 from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.testing.documents import documents
 from quietmean.testing.strategies import PARAMETERS
+from support.effort import examples
 
 PARTIES = 8
 # What is refused since fields do not fit together is drawn again.
-MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+MANY = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @pytest.mark.parametrize("name", registry())
@@ -83,7 +84,7 @@ def test_ranges_are_kept(raw: dict[str, Any]) -> None:
 def test_every_choice_is_drawn() -> None:
     seen: dict[str, set[Any]] = {"few": set(), "kind": set(), "loud": set(), "step": set()}
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(st.data())
     def collect(data: st.DataObject) -> None:
         raw = data.draw(documents(Ranges))

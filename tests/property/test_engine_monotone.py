@@ -14,6 +14,7 @@ from quietmean.protocols.inca import IncA
 from quietmean.testing.privacy import certificate_of
 from quietmean.testing.strategies import executions, values
 from quietmean.transcript import Transcript
+from support.effort import examples
 
 # Rounding, relative; on top of it, what is less than this is nothing next to a mu of local DP.
 SLACK = 1e-7
@@ -103,7 +104,7 @@ def test_noise_and_values_in_other_units_change_nothing(data: st.DataObject, uni
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), st.booleans())
 def test_sparse_and_dense_agree(data: st.DataObject, noiseless: bool) -> None:
     execution = data.draw(EXECUTIONS)

@@ -34,6 +34,7 @@ from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
 from quietmean.transcript import run_lockstep
+from support.effort import examples
 from support.faults import Crash, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
 
@@ -96,7 +97,7 @@ def check_mass(execution: Execution, seed: int, largest: int = LARGEST_SHARE) ->
     assert all(np.abs(units).max() <= largest for units in sent.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(grid_executions(), st.integers(0, 2**16))
 def test_no_unit_is_lost_or_made(execution: Execution, seed: int) -> None:
     check_mass(execution, seed)
@@ -112,7 +113,7 @@ def whole_executions(draw: st.DrawFn, step: float = ROOMY, max_parties: int = 7)
     return replace(execution, protocol=whole)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(whole_executions(), st.integers(0, 2**16), st.booleans())
 def test_whole_numbers_lose_no_unit_and_the_batch_kernel_has_them(execution: Execution, seed: int, stacked: bool) -> None:
     check_mass(execution, seed, largest=2**53)
@@ -123,7 +124,7 @@ def test_whole_numbers_lose_no_unit_and_the_batch_kernel_has_them(execution: Exe
         np.testing.assert_array_equal(release.vector, batch.vector[party])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(whole_executions(), st.integers(0, 2**16))
 def test_without_losses_the_total_is_that_of_values_and_noise(execution: Execution, seed: int) -> None:
     """All that is cancelled is cancelled to the unit: what stays is the value and eta_star, each once."""
@@ -138,7 +139,7 @@ def test_without_losses_the_total_is_that_of_values_and_noise(execution: Executi
     np.testing.assert_array_equal(total, (numbers.value(values) + np.array(star)).sum(axis=0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(grid_executions("gossip"), st.integers(0, 2**16))
 def test_gossip_loses_no_unit(execution: Execution, seed: int) -> None:
     check_mass(execution, seed)
@@ -166,7 +167,7 @@ def test_a_split_that_keeps_a_rounded_fraction_is_found_out(monkeypatch: pytest.
 UNITS = arrays.arrays(np.int64, 3, elements=st.integers(-(2**52), 2**52))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(UNITS, st.integers(1, 9), st.integers(0, 8), st.sampled_from([ROOMY, 1.0, 2.0**30]))
 def test_a_split_is_exact(units: Units, parts: int, delivered: int, step: float) -> None:
     """Also where shares are cut: sent and kept are all that was held."""
@@ -189,7 +190,7 @@ def test_division_commutes_with_shifts_by_the_divisor(units: int, parts: int, sh
     assert np.rint(1 / 2) + 1 != np.rint((1 + 2) / 2)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(grid_executions(), st.integers(0, 2**16), st.booleans())
 def test_the_batch_kernel_has_the_machines_integers(execution: Execution, seed: int, stacked: bool) -> None:
     noise = (InsecureStackedNoise if stacked else InsecurePopulationNoise)(seed, execution.parties)
@@ -218,7 +219,7 @@ def plain(rounds: int, out_degree: int, step: float, parties: int = 8, schedule:
     return Execution(protocol, drawn, ExecutionTrace.everyone(rounds, parties), 1.0, np.ones(parties))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**16), st.sampled_from([2.0**-26, 2.0**-20, 2.0**-8, 1.0]))
 def test_all_numbers_stay_within_the_stated_bound_of_float64(rounds: int, out_degree: int, seed: int, step: float) -> None:
     """(T + 1) / 2 + k T steps where everybody receives as much as it sends; the mean within (T + 1) / 2."""
@@ -357,13 +358,13 @@ def check_shift(execution: Execution, seed: int) -> None:
         assert after[t, sender] - before[t, sender] == held[last, sender] // parts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(whole_executions(), st.integers(0, 2**16))
 def test_changes_that_split_evenly_pass_through_exactly_where_nothing_is_cut(execution: Execution, seed: int) -> None:
     check_shift(execution, seed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 9), st.booleans(), st.booleans(), st.booleans(), st.data())
 def test_whole_changes_of_noise_make_the_changes_of_injections(
     rounds: int, finishes: bool, early: bool, guard: bool, data: st.DataObject
@@ -392,7 +393,7 @@ def test_whole_changes_of_noise_make_the_changes_of_injections(
         assert shift.kernel == 0.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
 def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, seed: int) -> None:
     """The step of the proof in quietmean.protocols.inca.rounding that is about this code."""
@@ -431,7 +432,7 @@ def information_by_transcript(execution: Execution) -> float:
     return float((change**2).sum() * execution.protocol.grid**2 / 4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(grid_executions(step=ROOMY, max_parties=5))
 def test_what_rounding_costs_equals_the_transcript_s_answer(execution: Execution) -> None:
     found = rounding_information(inca_of(execution), execution.schedule, execution.trace)

@@ -22,6 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.ledger import Account, Budget, Freeze, Ledger, LedgerEntry, Refund
 from quietmean.ledger.filter import SpendingRequest, reserved, settled
 from quietmean.privacy import Charge, mu_of_budget
+from support.effort import examples
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STAMP = "2030-01-02T12:00:00+00:00"
@@ -146,7 +147,7 @@ def test_a_thousand_adaptive_studies_keep_the_budget(epsilon: float, delta: floa
 
 
 @given(st.integers(0, 10**9), st.floats(0.05, 10.0), st.floats(-12.0, -2.0), st.sampled_from(Refund), st.sampled_from([0.0, 0.1]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_adversary_keeps_any_budget(seed: int, epsilon: float, exponent: float, refund: Refund, excess: float) -> None:
     account = empty(Budget.of(epsilon, 10.0**exponent, STAMP), refund)
     adversary = Adversary(account, random.Random(seed), excess)

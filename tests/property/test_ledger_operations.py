@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from quietmean.core.errors import InputError
 from quietmean.ledger import RESERVED, SPENT, Budget, Ledger
 from quietmean.privacy import Charge, mu_of_budget
+from support.effort import examples
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 DELTA = 1e-6
@@ -209,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(max_examples=40, stateful_step_count=25)
+TestLedgerMachine.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 # --- crashes -----------------------------------------------------------------------------------------------------------------

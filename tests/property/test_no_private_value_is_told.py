@@ -38,6 +38,7 @@ from quietmean.studies import local
 from quietmean.studies.data import cells as cells_of_data
 from quietmean.studies.data import delimited, read_columns
 from quietmean.studies.data.table import Table
+from support.effort import examples
 from support.faults import Crash, FaultPlan, run_with_faults
 from support.rosters import on_this_machine, write_roster
 
@@ -84,7 +85,7 @@ def ends(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     fault=st.sampled_from(sorted(FAULTS)),
     heading=HEADINGS,
@@ -161,7 +162,7 @@ PLANS = [protocol.calibrate(_TARGET) for protocol in _PROTOCOLS]
     plan=st.sampled_from(PLANS),
     timeout=st.sampled_from([1.0, 0.0]),
 )
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_vector_from_python(
     vector: list[float], weight: float, plan: Plan, timeout: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from quietmean.statistics import Column, Columns, Encoded, Workload, parse_stati
 from quietmean.statistics import registry as statistics
 from quietmean.studies.study import Study
 from quietmean.transcript import run_lockstep
+from support.effort import examples
 
 Array = NDArray[np.float64]
 COLUMNS = Columns(
@@ -94,7 +95,7 @@ def test_all_kinds_are_here() -> None:
     assert set(ASKED) == set(statistics())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(texts=st.lists(st.sampled_from(TEXTS), min_size=1, max_size=4, unique=True), pair=tables())
 def test_only_the_vector_moves_and_no_farther_than_the_sensitivity(texts: list[str], pair: tuple[Array, Array]) -> None:
     workload = workload_of(texts)

@@ -21,6 +21,7 @@ from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTE
 from quietmean.protocols.packed_sharing.messages import Statement
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.randomness import Seed
+from support.effort import examples
 from support.packed_liars import PARTIES, Run, codec_of, protocol, wrong_sum
 
 ITS = protocol()
@@ -67,7 +68,7 @@ def check(run: Run) -> list[int]:
     return run.check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_whatever_is_proposed_and_voted_for(data: st.DataObject) -> None:
     """Leaders of the first ballots among the liars or not."""
@@ -76,7 +77,7 @@ def test_whatever_is_proposed_and_voted_for(data: st.DataObject) -> None:
     check(run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_two_proposals_at_once(data: st.DataObject) -> None:
     """The first leader proposes one valid set to some and another one to the others, and votes for whatever each was told."""
@@ -104,7 +105,7 @@ def test_two_proposals_at_once(data: st.DataObject) -> None:
         assert done == run.honest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_votes_that_change(data: st.DataObject) -> None:
     """Two members vote with everybody at first, then for another valid set: the first vote counts, the result stays."""
@@ -145,7 +146,7 @@ def test_what_is_not_valid_is_ignored_by_everybody(inputs: int, members: int, as
     assert {vote.ballot for vote in votes_of(run)} == {1 if as_votes else 2}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_any_wrong_sums_are_corrected_up_to_e_and_refused_up_to_what_is_left(data: st.DataObject) -> None:
     """e = 0..2 with T = 3 of nine sums: E wrong ones are corrected for E <= e, and refused for e < E <= 6 - e."""

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
+from support.effort import examples
 
 LABELS = st.lists(st.one_of(st.text(max_size=4), st.integers(-300, 300), st.binary(max_size=4)), max_size=4).map(tuple)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(LABELS, LABELS)
 def test_different_labels_give_different_seeds(
     first: tuple[str | int | bytes, ...], second: tuple[str | int | bytes, ...]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from support.effort import examples
 
 Array = NDArray[np.float64]
 CUTS: tuple[dict[str, object], ...] = ({}, {"scale": "log"}, {"whole": True}, {"edges": (0, 3, 10, 11, 60)}, {"edges": (5, 20)})
@@ -43,7 +44,7 @@ def assert_within(found: Estimates, exact: Array, places: slice | list[int] = sl
         assert (ends[places, 1] >= high[places] - CLOSE).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(x=values(), cut=st.sampled_from(CUTS), bins=st.sampled_from([80, 7]))
 def test_a_quantile_of_the_records_lies_in_the_bin_that_is_stated(x: Array, cut: dict[str, object], bins: int) -> None:
     column = Column.model_validate({"name": "x", "low": 0, "high": 60, **cut})
@@ -72,7 +73,7 @@ def test_a_cumulative_distribution_is_exact_at_its_edges(cut: dict[str, object],
     assert found.value[sure] == pytest.approx([(kept <= edge).mean() for edge in edges[sure]])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(x=values(), cut=st.sampled_from(CUTS), bins=st.sampled_from([60, 5]), kind=st.sampled_from(["roc", "mann-whitney"]))
 def test_the_area_of_the_values_is_within_half_of_the_tied_pairs(x: Array, cut: dict[str, object], bins: int, kind: str) -> None:
     """Whatever the order within bins is; of whole numbers, one a bin, it is the area itself."""

@@ -27,6 +27,7 @@ from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import executions
+from support.effort import examples
 
 STEP = 2.0**-16
 PROTOCOLS = ["secagg", "secagg-plus"]
@@ -116,7 +117,7 @@ def assert_exact(execution: Execution, values: Vector, trace: ExecutionTrace) ->
 def test_sums_are_exact_under_any_dropouts(name: str) -> None:
     parties = 9
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         bits, aggregator = data.draw(st.sampled_from([24, 28, 32])), data.draw(st.sampled_from([0, 4]))
@@ -231,7 +232,7 @@ def _own_shares(secret: bytes, secrets: Secrets, name: str, parties: int) -> lis
     return [value.to_bytes(SHARE_BYTES, "big") for value in values]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_no_aggregator_gets_both_secrets_of_anybody(data: st.DataObject) -> None:
     """An aggregator that tells every client other survivors, twice over: each answers once, with one kind of share a user.
@@ -334,7 +335,7 @@ def _is_gone(message: Message, receiver: PartyId, gone: dict[PartyId, int]) -> b
     return any(party in gone and message.round > gone[party] for party in (message.sender, receiver))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_tampered_shares_are_refused_and_the_sum_is_right_or_absent(data: st.DataObject) -> None:
     parties, threshold = 7, 4
@@ -360,7 +361,7 @@ def test_tampered_shares_are_refused_and_the_sum_is_right_or_absent(data: st.Dat
         assert "below the threshold 4" in steps[0].state.failure
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_any_bytes_from_strangers_count_as_not_arrived(data: st.DataObject) -> None:
     """Foreign content in any message of any client and towards any client: no exception, and never a wrong sum."""
@@ -439,7 +440,7 @@ def test_random_executions_do_get_results() -> None:
     """The conformance tests see runs with and without a result, and most kinds of failure."""
     seen: set[str] = set()
 
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=examples(150), deadline=None, database=None)
     @given(executions("secagg-plus"))
     def look(execution: Execution) -> None:
         seen.add(follow(secagg_of(execution), execution.schedule, execution.trace).failure)

@@ -32,6 +32,7 @@ from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
+from support.effort import examples
 
 PARTIES, ROUNDS, DIMENSION, CONTENT = 5, 4, 3, 40
 LIMITS = wire.Limits.of_study(PARTIES, ROUNDS, DIMENSION, CONTENT)
@@ -322,7 +323,7 @@ def hostile(message: Message, mutator: Mutator, choice: int, limit: int) -> Mess
 def test_no_message_breaks_a_party(name: str) -> None:
     """A machine fails as a protocol or goes on, whatever the others send; what it keeps can be stored."""
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data(), st.integers(0, 2**31))
     def holds(data: st.DataObject, seed: int) -> None:
         execution = data.draw(executions(name, max_parties=5))

@@ -218,7 +218,7 @@ def test_a_late_message_improves_the_error_as_predicted() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"partners": 6}, {"aggregator": 3}], ids=["complete", "sparse", "aggregator"])
-@pytest.mark.parametrize("dropouts", [0.0, 0.25])
+@pytest.mark.parametrize("dropouts", [pytest.param(0.0, marks=pytest.mark.slow), 0.25])
 def test_plans_predict_what_simulations_find(dropouts: float, options: dict[str, int]) -> None:
     """1000 runs with uniform values; the mean squared error is within 5 standard errors (1 in 1.7 million) of the prediction.
 

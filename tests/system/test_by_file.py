@@ -186,7 +186,11 @@ def test_a_stranger_is_no_party(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"dropouts": 0.0}, "would be noise"), ({"protocol": "inca"}, "needs more"), ({"options": {"partners": 4}}, "needs more")],
+    [
+        ({"dropouts": 0.0}, "would be noise"),
+        pytest.param({"protocol": "inca"}, "needs more", marks=pytest.mark.slow),
+        ({"options": {"partners": 4}}, "needs more"),
+    ],
 )
 def test_what_files_cannot_carry(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     tables = {**STUDY, "study": {**STUDY["study"], **options}}

@@ -251,7 +251,13 @@ def test_a_look_at_the_data_is_on_their_owners_screen_alone(
         assert secret not in told
 
 
-@pytest.mark.parametrize(("rule", "fills"), [("", True), ('missing = "centre"\n', True), ('missing = "indicator"\n', False)])
+RULES = (('missing = "centre"\n', True), ('missing = "indicator"\n', False))
+
+
+@pytest.mark.parametrize(
+    ("rule", "fills"),
+    [("", True), *(pytest.param(*case, marks=pytest.mark.slow) for case in RULES)],
+)
 def test_check_says_where_missing_cells_count_as_the_middle(rule: str, fills: bool, make: Make) -> None:
     """As documents mean it that say nothing of them, and nowhere else."""
     consortium = make("ada", "bob")

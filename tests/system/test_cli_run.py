@@ -70,7 +70,7 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     assert set(fields) <= set(result)
 
 
-@pytest.mark.parametrize("protocol", ["local-dp", "central-dp", "gossip"])
+@pytest.mark.parametrize("protocol", ["local-dp", "central-dp", pytest.param("gossip", marks=pytest.mark.slow)])
 def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--parties", "5", "--protocol", protocol, "--out", "out"]
     columns = ["--column", "age", "--bounds", "0", "100", "--column", "bmi", "--bounds", "10", "60"]

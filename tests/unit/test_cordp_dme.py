@@ -39,6 +39,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.study import Study
 from quietmean.testing.privacy import certificate_of
+from support.effort import examples
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
 
@@ -114,7 +115,7 @@ def paper_variance_and_correlation(n: int, t: int, c: int, s: float) -> tuple[fl
     return variance, (-(n - 2) * part - c + root) / (2 * (n - 1) * (c - 1))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data(), st.floats(0.01, 100.0))
 def test_agrees_with_the_closed_forms(data: st.DataObject, unit: float) -> None:
     parties = data.draw(st.integers(3, 60))
@@ -157,7 +158,7 @@ def test_agrees_with_a_numerical_optimiser(parties: int, responding: int, collud
     assert found.fun == pytest.approx(least_error(parties, responding, colluding, 1.0), rel=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.floats(0.05, 8.0), st.floats(-10.0, -2.0))
 def test_the_exact_accountant_confirms_the_target(data: st.DataObject, epsilon: float, log_delta: float) -> None:
     """On the declared transcript, against c colluders, epsilon is the target: neither more nor less."""

@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.gaussian import classical_mu
+from support.effort import examples
 
 GRID = [(mu, epsilon) for mu in (0.05, 0.3, 1.0, 3.0, 8.0) for epsilon in (0.0, 0.1, 1.0, 4.0) if epsilon / mu - mu / 2 < 12]
 BUDGETS = [(epsilon, delta) for epsilon in (0.05, 0.2, 1.0, 3.0, 10.0) for delta in (1e-3, 1e-5, 1e-9, 1e-12)]
@@ -59,7 +60,7 @@ def test_budgets_agree_with_dp_accounting(epsilon: float, delta: float) -> None:
     assert epsilon_of_mu(1 / 3, delta) == pytest.approx(dp_accounting.get_epsilon_gaussian(3.0, delta), rel=1e-8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.floats(-4, 1.5).map(lambda power: 10.0**power), st.floats(-12, -0.5).map(lambda power: 10.0**power))
 def test_round_trips_and_their_direction(mu: float, delta: float) -> None:
     epsilon = epsilon_of_mu(mu, delta)

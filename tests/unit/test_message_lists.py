@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
+from support.effort import examples
 
 
 def packed(parties: int, ballots: int = 3, **more: Any) -> Execution:
@@ -74,7 +75,7 @@ def histories(draw: st.DrawFn) -> Execution:
 
 
 @given(histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nothing_is_lost_and_lists_of_before_are_read_alike(execution: Execution) -> None:
     again = Execution.from_json(json.loads(json.dumps(execution.to_json())))
     assert_same(again, execution)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.node.storage.blob_store import LARGE, BlobStore
+from support.effort import examples
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_a_system_that_writes_less_than_it_is_given_is_given_the_rest(path: Path
     blob_store.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["put", "drop", "restart"]), st.integers(0, 4 * LARGE)), max_size=25))
 def test_like_a_dictionary(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
     path = tmp_path_factory.mktemp("blobs") / "vectors"

@@ -16,6 +16,7 @@ from quietmean.core.errors import PeerError
 from quietmean.node.net import vectors, wire
 from quietmean.node.net.reader import read_frame
 from quietmean.node.session import logs
+from support.effort import examples
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
 VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))
@@ -58,14 +59,14 @@ def test_vector_and_log_round_trip() -> None:
     assert logs.decode_log(logs.encode_log(log), parties=5, rounds=4) == log
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.binary(max_size=200))
 def test_garbage_is_a_peer_error_or_an_early_end(raw: bytes) -> None:
     with pytest.raises((PeerError, EOFError)):
         parse(raw)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.sampled_from(FRAMES), st.integers(0, 300), st.integers(0, 255))
 def test_a_changed_byte_gives_a_frame_or_a_peer_error(part: tuple[wire.AnyFrame, bytes], place: int, value: int) -> None:
     frame, payload = part
@@ -78,7 +79,7 @@ def test_a_changed_byte_gives_a_frame_or_a_peer_error(part: tuple[wire.AnyFrame,
         pass
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(), st.lists)
 )
@@ -154,7 +155,7 @@ GRID = 2.0**-20
 LARGEST = 2**31 - 1
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.integers(-(2**53) + 1, 2**53 - 1), max_size=5), st.integers(-900, 900))
 def test_vectors_on_a_grid_round_trip(units: list[int], power: int) -> None:
     """4 bytes a number where all fit, else 8; never another number."""

@@ -21,6 +21,7 @@ from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing.privacy import certificate_of
+from support.effort import examples
 
 Matrix = NDArray[np.float64]
 PAIRWISE: dict[str, Any] = {
@@ -41,7 +42,7 @@ def write(path: Path, document: dict[str, Any]) -> Path:
     return path
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 9), st.data(), st.integers(0, 2**16))
 def test_correlated_noise_is_the_conditional_covariance(parties: int, data: st.DataObject, number: int) -> None:
     """Lambda = (S_HH - S_HC S_CC^-1 S_CH)^-1: who colludes knows its own value and so its own noise."""
@@ -77,7 +78,7 @@ def test_singular_covariances_disclose_combinations() -> None:
     assert np.isinf(certificate_of(nothing.transcript(), Adversary(), 1.0).mu).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(2, 9), st.data(), st.integers(0, 2**16))
 def test_pairwise_noise_is_a_laplacian(parties: int, data: st.DataObject, number: int) -> None:
     """S = diag(own^2) + sum over edges that no colluder knows; of absent parties only the noise in others' messages is left."""

@@ -22,6 +22,7 @@ from quietmean.protocols.packed_sharing.ballots import (
     unpack,
     with_votes,
 )
+from support.effort import examples
 
 
 def rules(parties: int = 7, colluding: int = 1, secrets: int = 2, gone: int = 2, least: int = 3, liars: int = 0) -> BallotRules:
@@ -37,7 +38,7 @@ STATUSES = st.dictionaries(st.integers(0, 6), st.integers(0, FULL), min_size=1, 
 
 
 @given(STATUSES, st.integers(0, 2), st.integers(1, 4))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_choice_is_what_it_must_be(holds: dict[int, int], gone: int, least: int) -> None:
     its = rules(gone=gone, least=least)
     chosen = choose(its, holds)
@@ -51,7 +52,7 @@ def test_a_choice_is_what_it_must_be(holds: dict[int, int], gone: int, least: in
 
 
 @given(STATUSES)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_choice_is_the_larger_of_two_simple_searches(holds: dict[int, int]) -> None:
     its = rules(gone=0, least=0)
     need = max(its.threshold, its.sums_needed - (7 - len(holds)))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from quietmean.protocols.packed_sharing import field
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import BitStream, Seed
+from support.effort import examples
 
 PRIMES = st.sampled_from([LARGE_PRIME, SMALL_PRIME, 7])
 
@@ -27,7 +28,7 @@ def matrix(prime: int, rows: int, columns: int, seed: int) -> np.ndarray:
     return np.where(rng.random((rows, columns)) < 0.5, drawn, ends).astype(np.uint32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PRIMES, st.integers(1, 9), st.integers(1, 300), st.integers(1, 20), st.integers(0, 10**6))
 def test_products_are_exact(prime: int, rows: int, terms: int, columns: int, seed: int) -> None:
     left, right = matrix(prime, rows, terms, seed), matrix(prime, terms, columns, seed + 1)
@@ -43,7 +44,7 @@ def test_products_of_the_largest_residues_are_exact_over_several_blocks(prime: i
     assert (field.product(left, right, prime) == 513 * (prime // 2) ** 2 % prime).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PRIMES, st.lists(st.integers(1, 2**31), min_size=1, max_size=20))
 def test_inverses(prime: int, numbers: list[int]) -> None:
     residues = [number % prime or 1 for number in numbers]
@@ -51,7 +52,7 @@ def test_inverses(prime: int, numbers: list[int]) -> None:
     assert [int(one) for one in found] == [pow(number, -1, prime) for number in residues]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from([LARGE_PRIME, SMALL_PRIME]), st.integers(1, 40), st.integers(0, 20), st.integers(0, 10**6))
 def test_interpolation(prime: int, nodes: int, points: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -69,7 +70,7 @@ def test_interpolation(prime: int, nodes: int, points: int, seed: int) -> None:
     assert (field.product(powers, held, prime) == field.product(rows, known, prime)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PRIMES, st.integers(1, 6), st.integers(1, 7), st.integers(0, 10**6))
 def test_null_vectors(prime: int, rows: int, columns: int, seed: int) -> None:
     drawn = np.random.default_rng(seed).integers(0, prime, (rows, columns)).astype(np.uint32)

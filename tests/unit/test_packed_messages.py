@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
 from quietmean.protocols.packed_sharing.messages import Codec, Statement
+from support.effort import examples
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
 
@@ -43,7 +44,7 @@ ANY = st.tuples(st.sampled_from([1, 8, 11, 100]), st.integers(1, 4), st.sampled_
 
 
 @given(st.data(), ANY)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_written_is_read(data: st.DataObject, shape: tuple[int, int, int, int]) -> None:
     *sizes, round_ = shape
     its = codec(*sizes)
@@ -54,7 +55,7 @@ def test_what_is_written_is_read(data: st.DataObject, shape: tuple[int, int, int
 
 
 @given(st.data(), ANY, st.binary(max_size=60))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_whatever_can_be_read_is_the_only_way_to_say_it(
     data: st.DataObject, shape: tuple[int, int, int, int], noise: bytes
 ) -> None:

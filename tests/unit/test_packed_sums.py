@@ -11,6 +11,7 @@ from quietmean.protocols.packed_sharing.correction import Conclusion, conclude
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand, open_sums
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import Seed
+from support.effort import examples
 
 SECRET = Seed.public("test of packed sums")
 PRIMES = pytest.mark.parametrize("prime", [LARGE_PRIME, SMALL_PRIME])
@@ -41,7 +42,7 @@ def polynomial(prime: int, nodes: list[tuple[int, int]], at: int) -> int:
     return int(total) % prime
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.sampled_from([LARGE_PRIME, SMALL_PRIME]),
     st.integers(2, 12),

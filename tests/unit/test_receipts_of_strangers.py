@@ -19,6 +19,7 @@ from hypothesis import Phase, find, settings
 from quietmean.core.codec import to_plain
 from quietmean.protocols import registry
 from quietmean.testing.strategies import executions
+from support.effort import examples
 from support.hostile_numbers import fault
 
 WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
@@ -32,7 +33,7 @@ SECONDS = 20.0
 
 def document(protocol: str) -> dict[str, Any]:
     """With what a receipt says of how to certify it."""
-    quick = settings(max_examples=50, phases=[Phase.generate], derandomize=True, database=None)
+    quick = settings(max_examples=examples(50), phases=[Phase.generate], derandomize=True, database=None)
     raw: dict[str, Any] = to_plain(find(executions(protocol), lambda one: one.parties >= 3, settings=quick).to_json())
     return {**raw, "certify": {"colluding": 1, "delta": 1e-6, "epsilon": 1.0}}
 

@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.privacy import Charge, compose
 from quietmean.sessions import MemoryEngine, SessionTerms
 from quietmean.sessions.clipping import clipped_rows, clipped_vector, norms
+from support.effort import examples
 
 PARTIES = 6
 
@@ -195,7 +196,7 @@ def test_whatever_happens_in_rounds_nothing_is_overspent(data: st.DataObject) ->
         assert made.account.spent == (compose([made.terms.plan.charge] * begun) if begun else Charge(0.0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=4, max_size=4), min_size=1, max_size=5),
     st.floats(1e-6, 1e6),

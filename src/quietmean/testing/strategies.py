@@ -210,8 +210,8 @@ def executions(
     """Random executions of a protocol: 2 to ``max_parties`` parties, every schedule, dropouts, lost messages, weights.
 
     ``parameters`` maps the number of parties to a strategy of the protocol's JSON parameters; by default it follows from how its
-    fields are declared (see :func:`documents`), and what the protocol refuses is left out. A protocol whose parameters have no
-    field ``schedule`` gets the schedule that it makes itself.
+    fields are declared (see :func:`documents`). What the protocol refuses is left out, such as too few parties. A protocol whose
+    parameters have no field ``schedule`` gets the schedule that it makes itself.
     """
     protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
     kind = draw(st.sampled_from([*SCHEDULES, IRREGULAR]))
@@ -237,8 +237,9 @@ def _parsed(draw: st.DrawFn, protocol: type[Mechanism], parties: int, parameters
         chosen = draw(parameters(parties))
         # Other noise than Gaussian is not on a grid.
         fits = chosen.get("local_noise", "gaussian") == "gaussian"
-        return protocol.parse(chosen | (grid if fits else {}), parties)
-    document = draw(documents(protocol, parties).filter(lambda candidate: not grid or "noise" not in candidate)) | grid
+        document = chosen | (grid if fits else {})
+    else:
+        document = draw(documents(protocol, parties).filter(lambda candidate: not grid or "noise" not in candidate)) | grid
     try:
         return protocol.parse(document, parties)
     except InputError:
