@@ -79,8 +79,8 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
     words = words_of(_page(usual, tmp_path))
     promised = usual.certificate.epsilon_a_priori
     assert promised is not None
-    ex_post = rounded_up(usual.certificate.max_epsilon)
-    assert f"A priori at most ε = {rounded_up(promised)}, ex post ε = {ex_post}, at δ = 10⁻⁶" in words
+    as_happened = rounded_up(usual.certificate.max_epsilon)
+    assert f"A priori at most ε = {rounded_up(promised)}, as it happened ε = {as_happened}, at δ = 10⁻⁶" in words
     assert usual.certificate.describe() in words
     assert rounded_up(usual.privacy.epsilon(usual.privacy.single_honest().max())) in words
     assert "one record of one party" in words

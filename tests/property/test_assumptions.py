@@ -105,7 +105,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
             else:
                 assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
-                assert told.getvalue().index("a priori") < told.getvalue().index("ex post")
+                assert told.getvalue().index("a priori") < told.getvalue().index("as it happened")
         outcome = studied(execution, size)
         outcome.save_receipt(folder / "receipt.json")
         receipt = json.loads((folder / "receipt.json").read_text())
@@ -132,9 +132,9 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert f"ε = {rounded_up(figure)}" in page.replace("\u00a0", " ")
         for shown in (*pages, told.getvalue()):
             assert [one.text for one in listed if one.text not in shown] == []
-            assert shown.index("priori") < shown.index("ex post")
+            assert shown.index("priori") < shown.index("as it happened")
         for shown in (repr(outcome), repr(certificate)):
-            assert 0 < shown.index("a priori epsilon") < shown.index("ex post epsilon")
+            assert 0 < shown.index("a priori epsilon") < shown.index("as it happened epsilon")
 
     agree()
 

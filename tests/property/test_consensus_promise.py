@@ -133,7 +133,7 @@ def test_no_execution_tells_more_than_its_graph_promises(execution: Execution, s
 
 @settings(max_examples=examples(60), deadline=None)
 @given(held(), st.integers(0, 3))
-def test_the_figure_ex_post_is_at_most_the_one_a_priori(execution: Execution, size: int) -> None:
+def test_the_figure_as_happened_is_at_most_the_one_a_priori(execution: Execution, size: int) -> None:
     """In whole numbers, as answers and receipts state it, of single coalitions and of all; of epsilon, too."""
     if size >= execution.parties:
         return

@@ -157,5 +157,5 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     page = Path(document["privacy_page"]).read_text()
     assert "Budget: ε" in page
     assert rounded_up(document["ledger"]["charged_epsilon"]) in page
-    assert text.index("a priori") < text.index("ex post") < text.index("these figures assume")
+    assert text.index("a priori") < text.index("as it happened") < text.index("these figures assume")
     assert len(entries(consortium, "bob")) == 1

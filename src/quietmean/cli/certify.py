@@ -359,7 +359,7 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
         if "gate" in document:
             out.print(gate_sentence(document["gate"]), markup=False)
     against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, {relation})"
-    out.print(f"ex post (given who took part), {against}:", markup=False)
+    out.print(f"as it happened (given who took part), {against}:", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")
@@ -370,7 +370,7 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
     out.print(f"claim: {document['guarantee']}", markup=False)
     if document["numbers"] != EXACT:
         out.print(f"these are an {document['numbers']}")
-    out.print(f"worst party, ex post: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
+    out.print(f"worst party, as it happened: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
     if "certificates" in document:
         if "worst_found" in document["certificates"]:
             worst = document["certificates"]["worst_found"]

@@ -172,7 +172,9 @@ def print_nats(document: dict[str, Any], study: Study) -> None:
     )
     out.print(f"a priori (whatever happens): {promise} {document['enforced_by']}", markup=False)
     learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], upper=True)
-    out.print(f"ex post (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}", markup=False)
+    out.print(
+        f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}", markup=False
+    )
     out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite", markup=False)
     if nats["most"] > nats["target"]:
         err.print(f"quietmean: this execution told more than the target of {nats['target']:g} nats", style="red")
@@ -207,7 +209,8 @@ def print_privacy(document: dict[str, Any], study: Study) -> None:
     if "gate" in document:
         out.print(gate_sentence(document["gate"]), markup=False)
     out.print(
-        f"ex post (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}"
+        f"as it happened (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, "
+        f"against {certificate['adversary']}"
     )
     if certificate["worst_found"] is not None:
         worst = certificate["worst_found"]

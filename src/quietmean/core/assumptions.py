@@ -97,7 +97,7 @@ SILENT_WITH_GOSSIP = Assumption(
 ATTENDANCE = Assumption(
     Key.ATTENDANCE,
     "Who takes part, leaves or refuses, and which messages are lost, does not depend on anybody's values; where it depends "
-    "on what an observer saw before, only the a-priori figure holds, not the one ex post.",
+    "on what an observer saw before, only the a-priori figure holds, not that of what happened.",
 )
 PUBLIC = Assumption(
     Key.PUBLIC,

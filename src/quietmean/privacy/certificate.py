@@ -71,15 +71,15 @@ class CertificateTerms:
         return self.relation.claim(self.conversion.definition)
 
     def a_priori_json(self, promised: APriori | None) -> dict[str, Any]:
-        """The figure that stands before the one ex post: ``epsilon_a_priori``, and what keeps it; nothing without a promise."""
+        """What stands before the figure of what happened: ``epsilon_a_priori``, and what keeps it; empty without a promise."""
         if promised is None:
             return {}
         return {"epsilon_a_priori": self.epsilon(promised.mu), "enforced_by": promised.enforced_by}
 
-    def figures(self, promised: APriori | None, ex_post: float) -> str:
+    def figures(self, promised: APriori | None, as_happened: float) -> str:
         """Both figures at :attr:`delta` in one clause, that a priori first."""
         first = "" if promised is None else f"a priori epsilon {self.epsilon(promised.mu):.5g}, "
-        return f"{first}ex post epsilon {ex_post:.5g} at delta {self.delta:g}"
+        return f"{first}as it happened epsilon {as_happened:.5g} at delta {self.delta:g}"
 
     def charge(self, mu: float) -> Charge:
         """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""

@@ -180,7 +180,7 @@ class Execution:
 
     @property
     def refunds(self) -> bool:
-        """Does its figure ex post stand for what it cost? Not where that is about one set of messages of many."""
+        """Does its figure of what happened stand for what it cost? Not where that is about one set of messages of many."""
         random = self.interception is not None and is_random(self.interception.eavesdropping)
         return self.protocol.refunds and not random
 

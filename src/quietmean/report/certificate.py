@@ -139,12 +139,14 @@ class CertificatePage:
             "heading": self._cost_heading(worst),
             "against": f"Against {self._against()}.{self._who_learns()}",
             "cards": [
-                words.card("worst party, ex post", worst, f"against {self._against()}"),
-                words.card("median party, ex post", median, "against the same"),
+                words.card("worst party, as it happened", worst, f"against {self._against()}"),
+                words.card("median party, as it happened", median, "against the same"),
                 words.card(
-                    "an outsider, ex post", self.explanation.curve[0].worst, "worst party against who sees only what is published"
+                    "an outsider, as it happened",
+                    self.explanation.curve[0].worst,
+                    "worst party against who sees only what is published",
                 ),
-                words.card("if everyone else colludes, ex post", self.privacy.alone, self._alone_note()),
+                words.card("if everyone else colludes, as it happened", self.privacy.alone, self._alone_note()),
             ],
             "disclosures": [
                 _sentence(words.named(text, self.stated.names))

@@ -49,8 +49,8 @@ def nats_cards(nats: Mapping[str, float] | None, adversary: str) -> list[dict[st
         return []
     explained = words.rounded_up(nats["revealed_variance"])
     note = (
-        f"at most, ex post, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) of "
-        f"normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
+        f"at most, as it happened, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) "
+        f"of normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
     )
     kept = "promised before the start, whatever happens: at most so much of a coordinate of a party's value"
     return [
@@ -115,14 +115,14 @@ def who_is_left_out(execution: Execution, names: Sequence[str], records: int | N
 
 
 def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:
-    """A priori, then ex post."""
+    """A priori, then as it happened."""
     at = f"δ = {words.power(privacy.delta)}"
-    ex_post = f"Ex post, of what happened: {bound(spent)}. {at}."
+    as_happened = f"As it happened: {bound(spent)}. {at}."
     if promised is None:
         return Glance(
-            "What did it cost?", f"{_upper(bound(spent))} ex post", f"Nothing was promised beforehand (a priori). {at}."
+            "What did it cost?", f"{_upper(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
         )
-    return Glance("What did it cost?", f"{_upper(bound(privacy.epsilon(promised.mu)))} a priori", ex_post)
+    return Glance("What did it cost?", f"{_upper(bound(privacy.epsilon(promised.mu)))} a priori", as_happened)
 
 
 def against_whom(adversary: str, everybody: float) -> Glance:

@@ -66,7 +66,7 @@ class Stated:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
     ``unit``: "record" or "party". ``names``: of the parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``:
-    ex post, for all records of one party together. ``account``: of the ledger that is charged.
+    as it happened, for all records of one party together. ``account``: of the ledger that is charged.
     """
 
     title: str = "An execution"
@@ -113,7 +113,7 @@ class OfficerPage:
 
     @property
     def mu(self) -> float:
-        """Ex post, of the worst-off party; infinite if that is not bounded."""
+        """As it happened, of the worst-off party; infinite if that is not bounded."""
         return self.certificate.max_mu
 
     def sections(self) -> dict[str, Any]:
@@ -169,17 +169,21 @@ class OfficerPage:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         cards = [] if promised is None else [self._promise_card(promised)]
         cards.append(
-            words.card("ex post", spent, f"what the execution that happened cost, against {self.certificate_describe()}")
+            words.card("as it happened", spent, f"what the execution that happened cost, against {self.certificate_describe()}")
         )
         cards.append(
             words.card(
-                "if everybody else colludes", self.privacy.alone, "ex post: only the noise that a party keeps for itself remains"
+                "if everybody else colludes",
+                self.privacy.alone,
+                "as it happened: only the noise that a party keeps for itself remains",
             )
         )
         if self.stated.party_epsilon is not None:
             cards.append(
                 words.card(
-                    "for a whole party", self.stated.party_epsilon, "ex post: if all records of a party change, not only one"
+                    "for a whole party",
+                    self.stated.party_epsilon,
+                    "as it happened: if all records of a party change, not only one",
                 )
             )
         if self.stated.target is not None:
@@ -200,10 +204,10 @@ class OfficerPage:
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
-        ex_post = f"ex post {_bound(spent)}"
+        as_happened = f"as it happened {_bound(spent)}"
         if promised is None:
-            return f"{capital(ex_post)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ = {delta})"
+            return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
+        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -257,7 +261,7 @@ class OfficerPage:
     def _meaning(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         columns = [("a priori", self.privacy.epsilon(promised.mu), promised.mu)] if promised is not None else []
-        columns.append(("ex post", spent, self.mu))
+        columns.append(("as it happened", spent, self.mu))
         first, epsilon, mu = columns[0]
         return {
             "heading": _meaning_heading(first, epsilon),
@@ -363,7 +367,7 @@ class OfficerPage:
         if not self.execution.refunds:
             return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."
         return (
-            f"{rule}; afterwards the account is charged what the execution cost ex post, if that is less. This is right "
+            f"{rule}; afterwards the account is charged what the execution cost as it happened, if that is less. This is right "
             f"only if who took part did not depend on the values; an account made with --refund never keeps the whole."
         )
 

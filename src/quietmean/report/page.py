@@ -140,7 +140,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
         row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
         rows.append([*row, f"{100 * float(share[party]):.1f} %", words.rounded_up(float(epsilons[party]))])
-    heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε ex post"]
+    heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε as it happened"]
     return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 
 
@@ -274,11 +274,13 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "delta": delta,
         "cards": [
             *_a_priori_card(report),
-            words.card("ex post, worst party", worst, f"given who took part, against {_adversary(report)}"),
+            words.card("as it happened, worst party", worst, f"given who took part, against {_adversary(report)}"),
             *([words.card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
             *glance.nats_cards(report.nats, _adversary(report)),
             words.card(
-                "if everyone else colludes", report.privacy.alone, "ex post: only the noise that a party keeps for itself remains"
+                "if everyone else colludes",
+                report.privacy.alone,
+                "as it happened: only the noise that a party keeps for itself remains",
             ),
             *_party_card(report),
         ],
@@ -298,7 +300,11 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
 def _party_card(report: StudyReport) -> list[dict[str, str]]:
     if report.party_epsilon is None:
         return []
-    return [words.card("for a whole party", report.party_epsilon, "ex post: if all records of a party may change, not only one")]
+    return [
+        words.card(
+            "for a whole party", report.party_epsilon, "as it happened: if all records of a party may change, not only one"
+        )
+    ]
 
 
 def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
@@ -315,18 +321,18 @@ def _privacy_heading(report: StudyReport, worst: float) -> str:
     cost, delta = words.rounded_up(worst), words.power(report.delta)
     promised = report.certificate.epsilon_a_priori
     if promised is None:
-        return f"Ex post it cost at most ε = {cost} at δ = {delta}"
-    return f"A priori at most ε = {words.rounded_up(promised)}, ex post ε = {cost}, at δ = {delta}"
+        return f"As it happened it cost at most ε = {cost} at δ = {delta}"
+    return f"A priori at most ε = {words.rounded_up(promised)}, as it happened ε = {cost}, at δ = {delta}"
 
 
 def _verdict(worst: float, target: float) -> str:
     if worst <= target:
-        return "The certified ε of this very run (ex post) is within the target."
+        return "The certified ε of this very run (as it happened) is within the target."
     if math.isinf(worst):
         return "At least one combination of private values is given away exactly. No noise hides it."
     return (
-        "The certified ε of this very run (ex post) is above the target: the run went worse than planned for, for example more "
-        "dropouts."
+        "The certified ε of this very run (as it happened) is above the target: the run went worse than planned for, "
+        "for example more dropouts."
     )
 
 

@@ -251,8 +251,8 @@ class Contract(Agreement):
         if not is_random(asked):
             return f"; {eavesdropping_text(asked)}"
         return (
-            f"; {eavesdropping_text(asked)}, of which a public draw before the start decides which the figure ex post is about: "
-            "what is known beforehand, and charged, holds whichever are read"
+            f"; {eavesdropping_text(asked)}, of which a public draw before the start decides which the figure of what happened "
+            "is about: what is known beforehand, and charged, holds whichever are read"
         )
 
     def _how(self) -> str:
