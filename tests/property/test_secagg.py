@@ -440,7 +440,7 @@ def test_random_executions_do_get_results() -> None:
     """The conformance tests see runs with and without a result, and most kinds of failure."""
     seen: set[str] = set()
 
-    @settings(max_examples=examples(150), deadline=None, database=None)
+    @settings(max_examples=150, deadline=None, database=None)
     @given(executions("secagg-plus"))
     def look(execution: Execution) -> None:
         seen.add(follow(secagg_of(execution), execution.schedule, execution.trace).failure)
