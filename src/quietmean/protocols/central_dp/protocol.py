@@ -89,6 +89,8 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
+        # Without the curator there is no result.
+        counted &= trace.finished[self.aggregator]
         return counted
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:

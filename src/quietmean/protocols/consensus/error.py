@@ -105,8 +105,5 @@ def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: Exec
         values = np.eye(parties, min(_COLUMNS, parties - first), -first)
         z = np.zeros((len(links), values.shape[1]))
         left, weight = _results(parameters, schedule, trace, values, np.ones(parties), z)
-        # Nothing reached a party that held all back until it was too late: it has a result without anybody's value.
-        has_values = ended & (weight > 0)
-        if has_values.any():
-            parts[first : first + values.shape[1]] = (left[has_values] / weight[has_values, None]).mean(axis=0)
+        parts[first : first + values.shape[1]] = (left[ended] / weight[ended, None]).mean(axis=0)
     return np.maximum(parts, 0.0)

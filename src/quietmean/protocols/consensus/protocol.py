@@ -160,7 +160,8 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         counting = Deliveries.of(self, schedule, trace).tells() if self.keeps_edges else trace.finished
         group = components(self.edges[used & counting[self.edges].all(axis=1)], self.parties)
         sizes = np.bincount(group[trace.finished & counting], minlength=self.parties)
-        together: NDArray[np.bool_] = counting & (group == int(np.argmax(sizes)))
+        # Where nobody has a result nobody is in it.
+        together: NDArray[np.bool_] = counting & (group == int(np.argmax(sizes))) & bool(sizes.any())
         return together
 
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
