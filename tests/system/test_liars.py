@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,15 @@ from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols.execution import Execution
+from quietmean.statistics import Encoded
 from quietmean.studies import local
 from quietmean.studies.by_file import Giver, combine
+from quietmean.studies.party import Files
 from support.json_documents import faults
 from support.liars import LIES, lying
 from support.meeting import meet
 from support.rosters import on_this_machine, write_roster
+from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
 AGES = (30.0, 40.0, 50.0)
@@ -160,6 +164,51 @@ def test_by_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     found = combine(sealed, plan, paths)
     assert [file for file, _ in found.left_out] == [str(tmp_path / "east.contribution")]
     require_honest(float(found.outcome.to_json()["estimate"]), list(found.digests))
+
+
+@pytest.mark.parametrize(
+    ("factor", "rules", "said"),
+    [(1.001, {}, "whole number"), (2.0, {"records": [100, 600]}, "(records)"), (8.0, {"largest_share": 0.5}, "(largest_share)")],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
+    factor: float,
+    rules: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free_ports: Callable[[int], list[int]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
+    policy = write_policy(tmp_path / "policy.toml", **rules)
+    honest, short = Files.encode, study()
+
+    def encode(files: Files, *given: Any) -> Encoded:
+        encoded = honest(files, *given)
+        return replace(encoded, weight=encoded.weight * factor) if files.party == 2 else encoded
+
+    monkeypatch.setattr(Files, "encode", encode)
+
+    async def one(place: int) -> StudyResult:
+        own = NAMES[place]
+        agreed = qm.contract(short, "roster.toml", f"{own}.key")
+        # The liar has no rules.
+        rules_of: dict[str, Any] = {"policy": policy} if place < 2 else {}
+        return await qm.ajoin(short, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, account=own, **rules_of)
+
+    async def two() -> list[StudyResult | BaseException]:
+        liar = asyncio.create_task(one(2))
+        ended = await asyncio.gather(one(0), one(1), return_exceptions=True)
+        liar.cancel()
+        await asyncio.gather(liar, return_exceptions=True)
+        return list(ended)
+
+    for ended in asyncio.run(two()):
+        assert isinstance(ended, QuietmeanError), repr(ended)
+        assert ended.exit_code == 3
+        assert "did not start: east says" in str(ended)
+        assert said in str(ended)
 
 
 def test_a_program_that_does_not_look_shows_the_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

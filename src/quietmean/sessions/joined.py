@@ -78,6 +78,7 @@ class SessionPreparation(PartyPreparation):
             raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
         settings = self._files.settings(self._options, records)
         settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
+        settings = replace(settings, weights=self._policy.weights)
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.terms.charge(most)
         charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)

@@ -171,6 +171,10 @@ class Session:
 
     async def _run(self) -> NodeResult:
         started = self._clock()
+        if self._settings.weights is not None and self._store.state() is None:
+            # Before anything of the data leaves; what a study has begun with does not change any more.
+            own, names = self._settings.value.weight, self._settings.names
+            self._settings.weights.refuse(self._settings.plan.target, self._weights, names, own)
         await self._mix()
         if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
             await self._pass_gate()

@@ -22,6 +22,7 @@ from quietmean.node.net import Address, Identity, Limits, Roster
 from quietmean.node.opening import Opening
 from quietmean.node.storage import Store, input_digest
 from quietmean.planning import Admitted, Plan
+from quietmean.planning.stated_weights import StatedWeights
 from quietmean.randomness import Encapsulated, Seed
 
 
@@ -88,8 +89,8 @@ class NodeSettings:
     settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
     start, if not with all; ``agreed``: what each party revealed at the start, once it is over. ``links``: which keys protect what
     parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
-    by these with each other one, once the start is over. Raises :class:`InputError` where fields are impossible or do not fit
-    each other.
+    by these with each other one, once the start is over. ``weights``: which the parties may state before the start. Raises
+    :class:`InputError` where fields are impossible or do not fit each other.
     """
 
     identity: Identity
@@ -113,6 +114,7 @@ class NodeSettings:
     links: Links = Links.X25519
     pairs: PairKeys | None = None
     shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
+    weights: StatedWeights | None = None
 
     def __post_init__(self) -> None:
         target = self.plan.target

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import CountVisibility, PrivacyUnit
@@ -19,6 +19,7 @@ from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
 from quietmean.core.toml_files import decode_tables, fault, unreadable
 from quietmean.node.net import number_of, parse_public_key
+from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
 from quietmean.studies.audit import AuditLog
@@ -49,6 +50,9 @@ class PolicyRules(BaseModel):
     smallest_parties: int = Field(default=2, ge=2)
     # Of this site: so that it is not recognised by what changes with it.
     smallest_records: int = Field(default=1, ge=0)
+    # Of each party, as it says before the start: the fewest and the most, and which part of all one may have.
+    records: tuple[PositiveInt, PositiveInt] | None = None
+    largest_share: float = Field(default=1.0, gt=0, le=1)
     units: tuple[PrivacyUnit, ...] | None = None
     statistics: tuple[str, ...] | None = None
     protocols: tuple[str, ...] | None = None
@@ -134,6 +138,8 @@ class Policy:
             raise InputError(
                 f"policy {place} wants {file.policy.approvals} approvals of fewer approvers: name more, or want less"
             )
+        if file.policy.records is not None and file.policy.records[0] > file.policy.records[1]:
+            raise InputError(f"policy {place} says records = {list(file.policy.records)}: name the fewest first, then the most")
         for name in file.policy.protocols or ():
             get_protocol(name)
         for name in file.policy.statistics or ():
@@ -144,14 +150,19 @@ class Policy:
     def digest(self) -> str:
         """SHA-256 of all that it says, hexadecimal."""
         rules = self.rules.model_dump(mode="json")
-        for later in ("largest_nats", "require_post_quantum"):
+        for later, unsaid in (("largest_nats", 0), ("require_post_quantum", False), ("records", None), ("largest_share", 1)):
             # Digests from before there was this rule stay what they are.
-            if not rules[later]:
+            if rules[later] == unsaid:
                 del rules[later]
         budget = None if self.budget is None else self.budget.model_dump(mode="json")
         columns = [column.describe() for column in self.columns]
         audit = self.audit.model_dump(mode="json")
         return digest({"format": "quietmean-policy-1", "rules": rules, "budget": budget, "columns": columns, "audit": audit})
+
+    @property
+    def weights(self) -> StatedWeights:
+        """Which weights this site lets parties state."""
+        return StatedWeights(self.rules.records, self.rules.largest_share)
 
     @property
     def audit_log(self) -> AuditLog:

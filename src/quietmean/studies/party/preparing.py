@@ -147,6 +147,7 @@ class Preparation(PartyPreparation):
         smaller = brought(files, contract.choice, records)
         settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
         settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
+        settings = replace(settings, weights=self._policy.weights)
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
         require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)

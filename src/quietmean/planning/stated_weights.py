@@ -1,0 +1,55 @@
+"""Which weights parties may state before a study starts: everybody sees them, and the result is a mean by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.readable import percent_text
+from quietmean.protocols.target import Target
+
+# Doubles hold every whole number up to here.
+_LARGEST_WHOLE = 2.0**53
+
+
+@dataclass(frozen=True)
+class StatedWeights:
+    """``records``: how few and how many one party may say that it has, ``largest_share``: of all records, in 0..1.
+
+    Where whole parties are protected each weighs 1, and where numbers of records are private all weigh the same.
+    """
+
+    records: tuple[int, int] | None = None
+    largest_share: float = 1.0
+
+    def refuse(self, target: Target, weights: NDArray[np.float64], names: Sequence[str], own: float) -> None:
+        """Raises :class:`ProtocolFailure` with the name of a party that states another weight, of (n,), than it may.
+
+        ``own``: that of the party that looks.
+        """
+        total = float(weights.sum())
+        for name, weight in zip(names, weights.tolist(), strict=True):
+            if why := self._why_not(target, weight, total, own):
+                raise ProtocolFailure(f"the study did not start: {name} {why}; nothing of this party's data has left")
+
+    def _why_not(self, target: Target, weight: float, total: float, own: float) -> str:
+        if target.unit == PrivacyUnit.PARTY:
+            return "" if weight == 1 else f"says that it weighs {weight:g}, but in this study each party counts once"
+        if not (weight.is_integer() and 1 <= weight <= _LARGEST_WHOLE):
+            return f"says that it has {weight:g} records, which is no whole number above 0"
+        if target.neighbouring == Neighbouring.ADD_REMOVE:
+            return "" if weight == own else f"says that it has room for {weight:g} records, the study for {own:g}"
+        low, high = self.records or (1, math.inf)
+        if not low <= weight <= high:
+            return f"says that it has {weight:.0f} records, allowed at this site are {low} to {high:g} (records)"
+        share = weight / total
+        if share > self.largest_share:
+            most = percent_text(self.largest_share)
+            return f"says that it has {percent_text(share)} of all records, allowed at this site are {most} (largest_share)"
+        return ""
