@@ -113,7 +113,7 @@ def test_by_join(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fre
         assert Execution.from_json(receipt).privacy(1e-6).coalitions(1).max_epsilon > 0
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name != "too large" else name for name in LIES])
 @pytest.mark.filterwarnings("ignore")
 def test_by_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = Path(__file__).parents[1]
@@ -136,6 +136,33 @@ def test_by_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = study().run(tables)
     assert len(found.missing) == 1
     assert abs(float(found["mean(age)"].value[0]) - np.mean(AGES[:2])) < 15
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name != "too small" else name for name in LIES])
+@pytest.mark.filterwarnings("ignore")
+def test_by_session(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
+    write_policy(largest_epsilon=25.0, unattended=True)
+    monkeypatch.setattr(Plan, "machine", lying(2, LIES[name]))
+    terms = {"name": "rounds", "dimension": 5, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1, "dropouts": 0.4}
+    terms |= {"protocol": "cordp-dme", "round_timeout": 3.0}
+
+    async def one(own: str) -> tuple[str, ...]:
+        agreed = qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True).contract.digest
+        async with qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True, accept=agreed) as rounds:
+            try:
+                found = await rounds.mean(np.full(5, 0.3))
+            except ImpossibleResult as error:
+                assert "a result that cannot be" in str(error)  # noqa: PT017 - of three parties at once
+                return ()
+            return found.counted
+
+    async def all_three() -> list[Any]:
+        return list(await asyncio.gather(*map(one, NAMES), return_exceptions=True))
+
+    for ended in asyncio.run(all_three())[:2]:
+        assert ended == (NAMES[:2] if name in UNSENDABLE else ()), repr(ended)
 
 
 @pytest.mark.parametrize("name", list(LIES))
