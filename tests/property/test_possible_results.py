@@ -108,6 +108,8 @@ def _wrong(plan: Plan, execution: Execution, opened: Opened) -> list[Opened]:
     total = opened.total
     found = [replace(opened, total=total + one) for one in (width, -width, np.nan, np.inf, 1e300, -1e300)]
     found += [replace(opened, weight=one) for one in (0.0, -opened.weight, np.nan, np.inf, 1e300)]
+    # Nor is so little weight that rounding is divided by next to nothing, though shares may be in doubt.
+    found += [Opened(total * one, opened.weight * one, settled=False) for one in (1e-300, 1e-9)]
     if plan.protocol.releases_are_public:
         found += [replace(opened, weight=one * opened.weight) for one in (0.5, 1.01, 1.5)]
     return found

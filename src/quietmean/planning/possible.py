@@ -31,6 +31,8 @@ _ROUNDING = 1e-6
 _NOISE_MARGIN = 1.01
 # Where some shares count twice or are lost, no weight of a party counts as much more often.
 _MOST_COPIES = 2.0
+# Of less than that part of one party's weight nothing is left but rounding, by which a mean could be anything.
+_LEAST_PART = 1e-3
 
 
 class ImpossibleResult(ProtocolFailure):
@@ -115,7 +117,8 @@ def _impossible(
 
 
 def _right_weight(plan: Plan, used: Execution, opened: Opened, expected: float | None) -> bool:
-    possible = 0 < opened.weight <= _MOST_COPIES * float(used.weights.sum())
+    least, most = _LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
+    possible = least <= opened.weight <= most
     if expected is not None and opened.settled and plan.protocol.releases_are_public:
         possible = possible and abs(opened.weight - expected) <= _ROUNDING * expected
     return possible
