@@ -20,7 +20,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import noise_variance
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 PARTIES, RECORDS, STUDIES = 10, 200, 200
 # The covariance of two columns is a function of three means: of both, and of their product, a column of its own.

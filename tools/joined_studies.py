@@ -15,8 +15,8 @@ from pooled_references import Table, Truth
 from real_data_bars import Question, ask
 
 from quietmean.statistics import Column, Columns, parse_statistic, read_text
-from quietmean.studies.study import Study
-from quietmean.studies.study_file import study_text
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study_file import study_text
 
 Array = NDArray[np.float64]
 

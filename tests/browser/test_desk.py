@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from quietmean.node import Identity
-from quietmean.studies.fingerprint import fingerprint
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.party.fingerprint import fingerprint
 from support.browsers import looked_at
 from support.meeting import meet
 from support.site_policy import write_policy

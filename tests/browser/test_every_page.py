@@ -24,7 +24,7 @@ from quietmean.privacy import Charge
 from quietmean.report import Stated, write_certificate_report
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
-from quietmean.studies.tables import write_tables
+from quietmean.studies.outcome.tables import write_tables
 from support.browsers import looked_at
 from support.desks import entered, running
 from support.meeting import AGES, meet

@@ -10,12 +10,12 @@ from typing import Any
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import Study
-from quietmean.studies.invitation import Invitation
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.signed import Signed
+from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Contract, OwnerApproval, Policy
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.signed import Signed
-from quietmean.studies.study_keys import StudyKeys
 
 NAMES = ("north", "south", "east")
 AGE = {"name": "age", "low": 0, "high": 110}

@@ -21,8 +21,8 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
 from quietmean.studies import StudyOutcome, conclude
-from quietmean.studies.study import Study
-from quietmean.studies.tables import write_tables
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.tables import write_tables
 from support.leaving import LEAVER, PARTIES, PASSING_ON, RECORDS, flagged, leaving, studied
 from support.virtual_time import run_virtually
 

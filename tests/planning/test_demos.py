@@ -14,7 +14,7 @@ from quietmean.cli import main, run
 from quietmean.cli.columns import attach
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.expectation import Expectation
-from quietmean.studies.sources import parties_of_table
+from quietmean.studies.data.sources import parties_of_table
 
 ROOT = Path(__file__).parents[2]
 DEMOS = {"survival": ("breast_cancer.py", 686), "table-1": ("randhie.py", 20_190)}

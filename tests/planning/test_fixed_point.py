@@ -28,7 +28,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from quietmean.testing.privacy import certificate_of
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)

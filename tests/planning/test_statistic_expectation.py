@@ -13,7 +13,7 @@ from quietmean.statistics.allocation import made_up, noise_over_sampling, princi
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.flags_and_tests import Z
 from quietmean.studies import Study
-from quietmean.studies.forecast import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100, "guess": [40, 15]},

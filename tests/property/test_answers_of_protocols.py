@@ -28,7 +28,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Statistic, Workload
 from quietmean.statistics import registry as statistics
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from support.every_kind import COLUMNS, all_statistics, statistics_of
 
 Array = NDArray[np.float64]

@@ -19,10 +19,10 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.node.net import Identity, Purpose
 from quietmean.planning.plan import Plan
 from quietmean.randomness import SecureNoise, Seed
-from quietmean.studies.by_file import Giver, combine
-from quietmean.studies.contribution import AnotherStudyError, Contribution
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed
+from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed
+from quietmean.studies.party.by_file import Giver, combine
 from support.meeting import Meeting, meet
 
 PARTIES = 10
@@ -224,7 +224,7 @@ def test_pairs_draw_the_same_noise_of_this_session_only(tmp_path: Path, monkeypa
             super().__init__(seed, shared_seed)
             drawn.append(shared_seed)
 
-    monkeypatch.setattr("quietmean.studies.by_file.SecureNoise", Seen)
+    monkeypatch.setattr("quietmean.studies.party.by_file.SecureNoise", Seen)
     plain = {name: keys.path.read_bytes() for name, keys in meeting.keys.items()}
     for number in range(2):
         sealed = meeting.seal()

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
-from quietmean.studies.by_file import Giver
-from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
+from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
+from quietmean.studies.party.by_file import Giver
 from support.effort import examples
 from support.meeting import meet
 

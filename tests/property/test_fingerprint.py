@@ -17,10 +17,10 @@ import pytest
 from quietmean.core.codec import digest
 from quietmean.node import Identity
 from quietmean.studies import Study
-from quietmean.studies.fingerprint import Fingerprint, Stretch, fingerprint, stretched
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed
+from quietmean.studies.party.fingerprint import Fingerprint, Stretch, fingerprint, stretched
 from support.meeting import AGES, Meeting, meet
 
 SEARCHED_WORDS, SEARCHED_BITS = 4, 44

@@ -22,7 +22,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import parse_address
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
 from support.meeting import meet
 from support.site_policy import toml, write_policy
 

@@ -34,10 +34,10 @@ from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload
-from quietmean.studies import local
 from quietmean.studies.data import cells as cells_of_data
 from quietmean.studies.data import delimited, read_columns
 from quietmean.studies.data.table import Table
+from quietmean.studies.outcome import local
 from support.effort import examples
 from support.faults import Crash, FaultPlan, run_with_faults
 from support.rosters import on_this_machine, write_roster

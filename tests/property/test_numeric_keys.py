@@ -24,10 +24,10 @@ from quietmean.node import Identity, Roster
 from quietmean.node.monitor import status_path, write_status
 from quietmean.protocols import registry
 from quietmean.statistics import Column
-from quietmean.studies.deadlines import Deadlines
+from quietmean.studies.agreement.deadlines import Deadlines
+from quietmean.studies.agreement.study import Study
 from quietmean.studies.party import Policy
 from quietmean.studies.party.policy import PolicyRules
-from quietmean.studies.study import Study
 from support.hostile_numbers import NUMBERS, kinds, named_by, within
 
 VALUES: tuple[float, ...] = (

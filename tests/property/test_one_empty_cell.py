@@ -24,7 +24,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload, parse_statistic, read_text
 from quietmean.statistics import registry as statistics
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from quietmean.transcript import run_lockstep
 from support.effort import examples
 

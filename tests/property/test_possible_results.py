@@ -23,8 +23,8 @@ from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.studies.outcome import require_possible_result
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.outcome import require_possible_result
 
 PARTIES = 6
 NAMES = sorted(name for name, one in registry().items() if one.domain == "any bounded set")

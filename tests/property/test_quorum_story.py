@@ -20,7 +20,7 @@ from quietmean.node.net import ACCEPTED, Answer, Link, Start
 from quietmean.node.start import Attempt, Gathering, load_standing, occasion
 from quietmean.node.storage import Store
 from quietmean.randomness import Seed
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from support.virtual_time import run_virtually
 
 PARTIES, HOURS = 10, 8

@@ -19,9 +19,9 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
+from quietmean.studies.agreement.study import Study
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.study import Study
 from support.every_option import every_option, options_without_values
 
 PARTIES = 4

@@ -19,7 +19,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Workload
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from support.leaving import leaving
 
 PARTIES, RECORDS = 5, (3, 1, 2, 4, 2)

@@ -24,7 +24,7 @@ from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.simulation import attack
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 PARTIES, TRIALS, SEED = 6, 4000, 20_261_125
 WEIGHTS = np.array([50.0, 40.0, 1.0, 60.0, 7.0, 50.0])

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from quietmean.protocols.local_dp import LocalDP
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 ROOT = Path(__file__).parents[2]
 TAIL = 1e-6

@@ -21,7 +21,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.statistics.expectation import Drawn, Expectation, summed_up
 from quietmean.studies import Study
-from quietmean.studies.forecast import Forecast
+from quietmean.studies.outcome.forecast import Forecast
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], dict[str, Array]]

@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.robust import PairMoments, Sampling, of_correlation, of_line
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 Array = NDArray[np.float64]
 

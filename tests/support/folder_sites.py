@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import NotYet
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
 from support.pages import commands
 from support.site_policy import write_policy
 

@@ -18,7 +18,7 @@ import pytest
 
 from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.protocols import registry
-from quietmean.studies import local
+from quietmean.studies.outcome import local
 
 VALUES = (
     "0", "-1", "-0.0", "nan", "inf", "-inf", "1e308", "1e-308", "1e-320", str(2**63), str(10**30), str(10**400),

@@ -11,7 +11,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.statistics import read_text
 from quietmean.studies import StudyOutcome
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 PARTIES, LEAVER = 5, 2
 RECORDS = np.array([30.0, 10.0, 60.0, 40.0, 20.0])

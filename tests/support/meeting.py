@@ -9,9 +9,9 @@ from typing import Any
 
 from quietmean.node import Identity
 from quietmean.studies import Study
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 
 AGES: dict[str, Any] = {"study": {"name": "ages", "colluding": 1}, "column": [{"name": "age", "low": 0, "high": 100}]}
 

@@ -22,8 +22,8 @@ import pytest
 import quietmean.report
 from quietmean.cli.main import main
 from quietmean.node.net import Identity
-from quietmean.studies import local
-from quietmean.studies.local import LocalStudy
+from quietmean.studies.outcome import local
+from quietmean.studies.outcome.local import LocalStudy
 from support.outcomes import PARTIES, finished, truth_of
 from support.site_policy import BETWEEN_TWO, write_policy
 from support.smallest_study import STUDY

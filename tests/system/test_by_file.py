@@ -16,11 +16,11 @@ from quietmean.node.net import Purpose
 from quietmean.planning.plan import Plan
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded
-from quietmean.studies.by_file import Giver, charge_id, combine, require_by_file
-from quietmean.studies.contribution import Contribution
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed
-from quietmean.studies.study_keys import StudyKeys
+from quietmean.studies.agreement.contribution import Contribution
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed
+from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.party.by_file import Giver, charge_id, combine, require_by_file
 from support.meeting import Meeting, meet
 
 PARTIES = tuple(f"site {number:02d}" for number in range(20))

@@ -14,8 +14,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
-from quietmean.studies.audit import AuditLog, Event, verify
-from quietmean.studies.study_keys import write_private
+from quietmean.studies.agreement.study_keys import write_private
+from quietmean.studies.party.audit import AuditLog, Event, verify
 from support import command_lines
 from support.json_documents import faults
 from support.pages import commands
@@ -139,7 +139,8 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
 # The process ends at once, as if the power failed, at one of these places.
 CRASH = """
 import os, sys
-from quietmean.studies import by_file, study_keys
+from quietmean.studies.party import by_file
+from quietmean.studies.agreement import study_keys
 where = sys.argv[1]
 die = lambda *_: os._exit(9)
 kept = study_keys.StudyKeys.spent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quietmean.node.local import Kill
-from quietmean.studies.local import run_study
+from quietmean.studies.outcome.local import run_study
 from support.leaving import LEAVER, PASSING_ON, RECORDS, flagged, studied
 
 

@@ -22,11 +22,11 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.desk.access import LINK_LASTS, LinkAccess, same_user
 from quietmean.node import Identity
-from quietmean.studies.audit import AuditLog, Auditor, Event
-from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.tables import tables_of
+from quietmean.studies.party.audit import AuditLog, Auditor, Event
+from quietmean.studies.party.fingerprint import fingerprint
 from support.desks import Running, running
 from support.meeting import AGES, meet
 from support.outcomes import finished

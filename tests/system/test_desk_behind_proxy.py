@@ -25,7 +25,7 @@ from quietmean.desk.site_folder import words_of
 from quietmean.node import Identity
 from quietmean.node.monitor import NodeView, PeerView, write_status
 from quietmean.node.net import open_account_socket
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
 from support.meeting import AGES, meet
 
 ORIGIN, HEADER = "https://desk.hospital.example", "X-Remote-User"

@@ -22,7 +22,7 @@ from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.packed_sharing.spec import BALL
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from support.every_option import every_option
 from support.json_documents import faults
 

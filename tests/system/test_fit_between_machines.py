@@ -30,7 +30,7 @@ from quietmean.node import Roster
 from quietmean.node.net import format_address
 from quietmean.randomness.insecure import InsecureSilence, InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
 from support import fitting
 from support.fitting import NAMES
 from support.rosters import on_this_machine, write_roster

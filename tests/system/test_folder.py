@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.studies.study_keys import StudyKeys
+from quietmean.studies.agreement.study_keys import StudyKeys
 from support.folder_sites import PARTIES, Sites, sites_in
 
 

@@ -17,7 +17,7 @@ from quietmean.api.result import StudyResult
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.studies.audit import AuditLog, Event, LogHead, heads_in, verify
+from quietmean.studies.party.audit import AuditLog, Event, LogHead, heads_in, verify
 from support.json_documents import faults
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy

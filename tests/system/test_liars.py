@@ -26,9 +26,9 @@ from quietmean.planning import Plan
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded
-from quietmean.studies import local
-from quietmean.studies.by_file import Giver, combine
+from quietmean.studies.outcome import local
 from quietmean.studies.party import Files
+from quietmean.studies.party.by_file import Giver, combine
 from support.json_documents import faults
 from support.liars import LIES, lying
 from support.meeting import meet
@@ -240,6 +240,6 @@ def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
 
 def test_a_program_that_does_not_look_shows_the_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What these tests find: without the check the estimate is what the liar wanted."""
-    monkeypatch.setattr("quietmean.studies.by_file.require_possible_result", lambda *given: None)
+    monkeypatch.setattr("quietmean.studies.party.by_file.require_possible_result", lambda *given: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_by_file("too large", tmp_path, monkeypatch)

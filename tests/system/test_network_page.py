@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.sealed import Sealed
 from support.outside import HOST, Authority, Proxy
 from support.pages import commands
 

@@ -39,7 +39,7 @@ from quietmean.node.start.record import RosterSignatures, dump_standing, from_fr
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 

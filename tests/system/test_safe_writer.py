@@ -23,7 +23,7 @@ from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
 from quietmean.node import Identity
 from quietmean.sessions.account import SessionAccount
-from quietmean.studies.session_terms import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms
 from support.outcomes import finished
 from support.site_policy import write_policy
 from support.smallest_study import STUDY
@@ -428,8 +428,8 @@ WRITERS = {
     "node/storage/housekeeping.py": "reads a store",
     "node/folder/outbox.py": "messages beside a store",
     "ledger/database.py": "a ledger",
-    "studies/audit.py": "an audit log, to which lines are added",
-    "studies/by_file.py": "a lock in the register of contributions",
+    "studies/party/audit.py": "an audit log, to which lines are added",
+    "studies/party/by_file.py": "a lock in the register of contributions",
     "studies/data/database.py": "reads a database",
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
@@ -442,8 +442,8 @@ WRITERS = {
     "node/local/runner.py": "a scratch folder",
     "node/net/handover.py": "a socket in the runtime folder",
     "node/net/tls.py": "a key for the library, overwritten and removed",
-    "studies/distrust.py": "refused keys, read before they are written again",
-    "studies/study_keys.py": "keys of a study, read before they are written again",
+    "studies/agreement/distrust.py": "refused keys, read before they are written again",
+    "studies/agreement/study_keys.py": "keys of a study, read before they are written again",
     "learning/estimators/centres.py": "into memory",
     "learning/shared.py": "into memory",
     "report/style.py": "into memory",

@@ -32,11 +32,11 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import Session
 from quietmean.randomness import Seed
-from quietmean.studies.audit import AuditLog, Event, verify
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.relays import RelayProcess
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy

@@ -20,10 +20,10 @@ from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.studies.audit import AuditLog, Event, verify
-from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.party import OwnerApproval
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.party.audit import AuditLog, Event, verify
+from quietmean.studies.party.fingerprint import fingerprint
 from support.command_lines import command, ending, refused
 from support.desks import entered, running
 from support.pages import blocks, commands

@@ -17,7 +17,7 @@ import pytest
 import quietmean as qm
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
-from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.agreement.session_study import SessionStudy
 from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from support.pages import blocks, commands
 
 PAGE = "how-to/statistics.md"

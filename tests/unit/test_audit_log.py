@@ -16,8 +16,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.folders import data_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
-from quietmean.studies.audit import AuditLog, Auditor, Event, LogEntry, LogHead, verify
-from quietmean.studies.signed import Signed
+from quietmean.studies.agreement.signed import Signed
+from quietmean.studies.party.audit import AuditLog, Auditor, Event, LogEntry, LogHead, verify
 
 CONTRACT = "c" * 64
 KEY = Identity.generate()

@@ -20,7 +20,7 @@ from quietmean.core.errors import PeerError
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, StartTerms, run_party
 from quietmean.node.net import open_socket
 from quietmean.node.preflight import Agreed, CheckSession
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 STEPS = 10
 LATER = time.time() + 3600

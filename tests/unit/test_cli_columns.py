@@ -10,7 +10,7 @@ import pytest
 from quietmean.cli.columns import attach, declared
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 
 LINE = ["run", "--column", "age", "--bounds", "0", "100", "--column=sex", "--levels", "f", "m", "--column", "smoker", "--boolean"]
 

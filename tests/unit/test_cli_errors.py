@@ -271,7 +271,7 @@ def test_join_with_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quietmean.studies.local.run_study", lambda *arguments, **more: pytest.fail("the study ran"))
+    monkeypatch.setattr("quietmean.studies.outcome.local.run_study", lambda *arguments, **more: pytest.fail("the study ran"))
     (tmp_path / "file").touch()
     out = str(tmp_path / "file" / "out")
     fails([*RUN, "--data", str(table), "--out", out], capsys, f"folder {out} cannot be made (Not a directory)", "--out")
@@ -307,7 +307,7 @@ def test_what_the_system_refuses_is_one_sentence(
     def full(*arguments: object, **more: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/of/a/study")
 
-    monkeypatch.setattr("quietmean.studies.sources.parties_of_table", full)
+    monkeypatch.setattr("quietmean.studies.data.sources.parties_of_table", full)
     arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as ended:
         main(arguments)

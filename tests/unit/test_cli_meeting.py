@@ -14,8 +14,8 @@ from quietmean.cli.main import main
 from quietmean.node import Identity
 from quietmean.planning import Plan
 from quietmean.studies import Study
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from support.command_lines import refused
 
 PARTIES = ("north", "south", "east")

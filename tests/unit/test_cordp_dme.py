@@ -37,7 +37,7 @@ from quietmean.protocols.cordp_dme.spec import MeanDecoder
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from quietmean.testing.privacy import certificate_of
 from support.effort import examples
 

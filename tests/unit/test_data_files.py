@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import database, delimited, read_columns
 from quietmean.studies.data import text as bytes_of_texts
-from quietmean.studies.sources import parties_of_table
+from quietmean.studies.data.sources import parties_of_table
 
 COLUMNS = Columns(
     [

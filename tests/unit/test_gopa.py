@@ -26,7 +26,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.mean import Mean
-from quietmean.studies.outcome import conclude
+from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.privacy import certificate_of
 

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from quietmean.testing.examples import example_execution
 
 PLAN = ["plan", "--parties", "6", "--no-cache"]

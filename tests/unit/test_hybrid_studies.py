@@ -14,14 +14,14 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.report import Stamps
 from quietmean.studies import Study
-from quietmean.studies.entry import Entry
-from quietmean.studies.invitation import Invitation
+from quietmean.studies.agreement.entry import Entry
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Contract
 from quietmean.studies.party.files import Files, agreed_terms
 from quietmean.studies.party.policy import Policy, PolicyRules
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.study_file import study_text
-from quietmean.studies.study_keys import StudyKeys
 from support.meeting import AGES, Meeting, meet
 
 BEFORE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden/sealed/before-hybrid.json").read_text())

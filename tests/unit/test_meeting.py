@@ -16,13 +16,13 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
 from quietmean.studies import Study
-from quietmean.studies.distrust import Distrusted, revocation, revoked_key
-from quietmean.studies.entry import Entry
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed, read_signed
-from quietmean.studies.study_file import study_text
-from quietmean.studies.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.distrust import Distrusted, revocation, revoked_key
+from quietmean.studies.agreement.entry import Entry
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed, read_signed
+from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from support.meeting import AGES, Meeting, meet
 
 MALLORY = Identity.generate()

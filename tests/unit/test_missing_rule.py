@@ -15,8 +15,8 @@ from quietmean.cli.main import main
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
+from quietmean.studies.agreement.study import Study
 from quietmean.studies.party import Contract, Signatory
-from quietmean.studies.study import Study
 
 OLD = """
 [study]

@@ -17,9 +17,9 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Purpose
-from quietmean.studies.audit import Event, verify
+from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.party import OwnerApproval, Policy
-from quietmean.studies.signed import Signed
+from quietmean.studies.party.audit import Event, verify
 from support.site_policy import toml, write_policy
 
 STUDY: dict[str, Any] = {

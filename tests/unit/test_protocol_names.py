@@ -17,10 +17,10 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import configured
 from quietmean.protocols import Mechanism, configure, get_protocol, registry, resolve
 from quietmean.studies import Study
+from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.session_terms import SessionTerms
 from support.site_policy import write_policy
 
 ALIASES = [(alias, kind, implied) for kind in registry().values() for alias, implied in kind.aliases.items()]

@@ -15,12 +15,12 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
-from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy, Prepared
 from quietmean.studies.party.part import require_enough
 from quietmean.studies.party.policy import PolicyRules
-from quietmean.studies.study import Study
-from quietmean.studies.study_file import study_text
 from support.meeting import meet
 from support.pages import commands
 

@@ -34,7 +34,7 @@ from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.mean import Mean
-from quietmean.studies.outcome import conclude
+from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing.privacy import certificate_of
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretS
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
 from quietmean.randomness.insecure import InsecureStackedNoise
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
 from quietmean.transcript import run_lockstep
 
 

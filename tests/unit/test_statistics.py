@@ -32,9 +32,9 @@ from quietmean.statistics import (
     registry,
 )
 from quietmean.statistics.kinds.mean import Mean
+from quietmean.studies.agreement.study import Study
 from quietmean.studies.data import read_columns
-from quietmean.studies.sources import parties_of_table
-from quietmean.studies.study import Study
+from quietmean.studies.data.sources import parties_of_table
 from quietmean.testing import check_feature, check_statistic
 
 COLUMNS = Columns(

@@ -28,10 +28,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies import StudyOutcome
-from quietmean.studies.tables import FORMATS, Line, ResultTable, tables_of, write_tables
-from quietmean.studies.tables.model import clean, mark
-from quietmean.studies.tables.rendered import latex
-from quietmean.studies.tables.writing import MADE_BY
+from quietmean.studies.outcome.tables import FORMATS, Line, ResultTable, tables_of, write_tables
+from quietmean.studies.outcome.tables.model import clean, mark
+from quietmean.studies.outcome.tables.rendered import latex
+from quietmean.studies.outcome.tables.writing import MADE_BY
 from support.every_kind import COLUMNS, all_statistics
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished

@@ -140,7 +140,7 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
         """
         from quietmean.node import NodeSettings, run_party
         from quietmean.planning.possible import require_possible
-        from quietmean.studies.opened import opened_of
+        from quietmean.studies.outcome.opened import opened_of
 
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)

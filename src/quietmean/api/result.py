@@ -22,10 +22,10 @@ from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
-from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.outcome import StudyOutcome
+from quietmean.studies.outcome.tables import write_tables
 from quietmean.studies.party import Finished
-from quietmean.studies.study import Study
-from quietmean.studies.tables import write_tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)

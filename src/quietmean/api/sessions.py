@@ -25,7 +25,7 @@ from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.files import SessionFiles
 from quietmean.sessions.joined import JoinedSession, Ready, SessionPreparation, give_up
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.agreement.session_study import SessionStudy
 
 Result = TypeVar("Result")
 Kind = type[BaseException] | None

@@ -23,13 +23,13 @@ from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.sessions import RoundMean, SessionTerms
 from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.any_study import AnyStudy
-from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Files, file_name
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.signed import is_signed_document
-from quietmean.studies.study import Study
 
 Array = NDArray[np.float64]
 

@@ -18,12 +18,12 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
+from quietmean.studies.agreement.study import Study as StudyTerms
+from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source
-from quietmean.studies.forecast import Forecast
-from quietmean.studies.local import choose_kills, run_study
-from quietmean.studies.sources import Parts, parties_of_table, parties_of_tables
-from quietmean.studies.study import Study as StudyTerms
-from quietmean.studies.study_file import study_text
+from quietmean.studies.data.sources import Parts, parties_of_table, parties_of_tables
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.local import choose_kills, run_study
 
 # What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
 Declared: TypeAlias = Column | tuple[float, float] | list[str] | type[bool]

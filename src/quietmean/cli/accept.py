@@ -14,7 +14,7 @@ from quietmean.cli.identity import kept_sentence, load_identity, make_identity
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.studies.invitation import Invitation
+    from quietmean.studies.agreement.invitation import Invitation
 
 
 def command(
@@ -55,11 +55,11 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.node.net import Purpose, parse_place, require_name
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.invitation import Invitation
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
     from quietmean.studies.party import file_name
-    from quietmean.studies.signed import is_document
-    from quietmean.studies.study_keys import StudyKeys, keys_path
 
     asked = Invitation.load(invitation)
     Distrusted().refuse([("the convener", asked.convener)])
@@ -99,7 +99,7 @@ def command(
 
 def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:
     """Whether a file is the entry of this identity for this invitation."""
-    from quietmean.studies.entry import Entry
+    from quietmean.studies.agreement.entry import Entry
 
     with suppress(InputError):
         entry = Entry.of_file(content)
@@ -108,7 +108,7 @@ def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:
 
 
 def _summary(asked: Invitation) -> str:
-    from quietmean.studies.session_study import SessionStudy
+    from quietmean.studies.agreement.session_study import SessionStudy
 
     study = asked.asked
     if isinstance(study, SessionStudy):

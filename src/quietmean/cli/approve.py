@@ -57,8 +57,8 @@ def command(
     from quietmean.cli.identity import load_identity
     from quietmean.node.net import Purpose
     from quietmean.sessions.agreed import contract_for
+    from quietmean.studies.agreement.signed import is_document
     from quietmean.studies.party import OwnerApproval, Policy, agreed_terms, require_digest
-    from quietmean.studies.signed import is_document
 
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))

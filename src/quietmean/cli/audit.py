@@ -12,7 +12,7 @@ from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.studies.audit import AuditLog, LogEntry
+    from quietmean.studies.party.audit import AuditLog, LogEntry
 
 
 def command(
@@ -41,8 +41,8 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.audit import AuditLog
     from quietmean.studies.party import Policy
+    from quietmean.studies.party.audit import AuditLog
 
     audit_log = AuditLog(log) if log is not None else Policy.load(policy).audit_log
     if what == "verify":
@@ -64,7 +64,7 @@ def command(
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
     from quietmean.core.json_file import read_json
-    from quietmean.studies.audit import heads_in, verify
+    from quietmean.studies.party.audit import heads_in, verify
 
     verification = verify(log, {f"receipt {path}": heads_in(read_json(path), str(path)) for path in receipts})
     head = None if verification.head is None else verification.head.to_json()

@@ -213,7 +213,7 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
 
     Raises :class:`InputError` where there is no result, or the file could not be written.
     """
-    from quietmean.studies.tables import tables_at, tables_bytes
+    from quietmean.studies.outcome.tables import tables_at, tables_bytes
 
     tables_file = tables_at(table, output_options.force)
     result = raw.get("result")

@@ -23,8 +23,8 @@ from quietmean.cli.pages import Pages
 from quietmean.core.output import Output, json_object, require_apart
 
 if TYPE_CHECKING:
-    from quietmean.studies.by_file import Combined
-    from quietmean.studies.study import Study
+    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.party.by_file import Combined
 
 _COUNTED_AS_SEEN = "the privacy figures count the missing contributions as seen: they may still come"
 
@@ -58,11 +58,11 @@ def command(
     from quietmean.node.preflight import package_version
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.studies import save_impossible
-    from quietmean.studies.by_file import combine
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.forecast import Forecast
-    from quietmean.studies.outcome import receipt_at
-    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.outcome.forecast import Forecast
+    from quietmean.studies.outcome.outcome import receipt_at
+    from quietmean.studies.party.by_file import combine
 
     begun = time.monotonic()
     if folder is not None and receipt is not None:

@@ -22,7 +22,7 @@ from quietmean.core.readable import epsilon_text, nats_text
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
-    from quietmean.studies.study import Study
+    from quietmean.studies.agreement.study import Study
 
 
 @dataclass

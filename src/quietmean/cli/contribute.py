@@ -49,11 +49,10 @@ def command(
     from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
-    from quietmean.studies.audit import Event
-    from quietmean.studies.by_file import Giver, charge_id, require_by_file
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.data import account_name, read_columns
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.forecast import Forecast
+    from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import (
         Answer,
         Consent,
@@ -66,7 +65,8 @@ def command(
         own_keys,
         payer_for,
     )
-    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.party.audit import Event
+    from quietmean.studies.party.by_file import Giver, charge_id, require_by_file
 
     forbid_core_dumps()
     forbid_tracing()
@@ -146,7 +146,7 @@ def _is_contribution(digest: str | None, content: bytes) -> bool:
     """Whether a file holds a contribution, or the one with this digest."""
     from quietmean.core.errors import InputError
     from quietmean.node.net import Purpose
-    from quietmean.studies.signed import signed_in
+    from quietmean.studies.agreement.signed import signed_in
 
     with suppress(InputError):
         return digest in (None, signed_in(Purpose.CONTRIBUTION, content).digest)

@@ -35,10 +35,10 @@ def command(
     json
         One JSON document on standard output.
     """
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.signed import is_signed_document
+    from quietmean.studies.agreement.study import Study
     from quietmean.studies.data import Location, Preview, format_file
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.signed import is_signed_document
-    from quietmean.studies.study import Study
 
     terms = Sealed.load(study).study if is_signed_document(study) else Study.load(study)
     preview = Preview.of(data, terms.workload.columns)

@@ -21,7 +21,7 @@ def command(key: str | None = None, *, json: Annotated[bool, Parameter(negative=
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.agreement.distrust import Distrusted
 
     here = Distrusted()
     added = None if key is None else here.add(key)

@@ -40,10 +40,10 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.node.net import Purpose
-    from quietmean.studies.any_study import load_any
-    from quietmean.studies.invitation import Invitation
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.signed import is_document
+    from quietmean.studies.agreement.any_study import load_any
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.signed import is_document
 
     path = save or study.with_suffix(".invitation")
     identity, version, previous = load_identity(key), 1, None

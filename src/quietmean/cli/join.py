@@ -28,8 +28,8 @@ from quietmean.core.output import Output, has_fields
 from quietmean.core.site_options import SessionOptions, SiteOptions
 
 if TYPE_CHECKING:
-    from quietmean.studies.outcome import StudyOutcome
-    from quietmean.studies.study import Study
+    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.outcome.outcome import StudyOutcome
 
 # The fields of the result that the event "result" carries.
 _RESULT_EVENT = (

@@ -133,7 +133,7 @@ def command(
     from quietmean.protocols.eavesdropping import read_eavesdropping
     from quietmean.statistics import missing_rule, read_text
     from quietmean.studies import Study
-    from quietmean.studies.study_file import is_study, study_text
+    from quietmean.studies.agreement.study_file import is_study, study_text
 
     study_file = output(save, "the study", kind=is_study)
     if column:

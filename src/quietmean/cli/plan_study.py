@@ -12,7 +12,7 @@ from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
-    from quietmean.studies.deadlines import Deadlines
+    from quietmean.studies.agreement.deadlines import Deadlines
 
 
 def plan_study(
@@ -37,10 +37,10 @@ def plan_study(
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
     from quietmean.studies import Study
-    from quietmean.studies.any_study import require_study
-    from quietmean.studies.forecast import Forecast
+    from quietmean.studies.agreement.any_study import require_study
+    from quietmean.studies.agreement.signed import is_signed_document
+    from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import agreed_files
-    from quietmean.studies.signed import is_signed_document
 
     if parties is None or roster is not None or is_signed_document(path):
         asked, members, _ = agreed_files(path, roster)
@@ -89,7 +89,7 @@ def plan_study(
 
 def _in_folder(deadlines: Deadlines, plan: Plan) -> str:
     """How long a study through a folder may take."""
-    from quietmean.studies.deadlines import in_hours, in_words
+    from quietmean.studies.agreement.deadlines import in_hours, in_words
 
     rounds = len(deadlines.timetable(plan).waits) - 1
     return (

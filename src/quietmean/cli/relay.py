@@ -126,9 +126,9 @@ def _admission(files: Sequence[Path], host: str) -> Admission:
 def _members(path: Path) -> tuple[str | None, list[str]]:
     """The session, None for any, and public keys."""
     from quietmean.node.net import KEY_PREFIX, Roster
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.signed import is_signed_document
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.signed import is_signed_document
 
     if is_signed_document(path):
         sealed = Sealed.load(path)

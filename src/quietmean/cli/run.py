@@ -34,8 +34,8 @@ from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
-    from quietmean.studies.local import LocalStudy
-    from quietmean.studies.study import Study
+    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.outcome.local import LocalStudy
 
 
 def command(
@@ -153,8 +153,8 @@ def command(
     """
     from quietmean.protocols.eavesdropping import read_eavesdropping
     from quietmean.statistics import missing_rule, read_text
+    from quietmean.studies.agreement.study import Study
     from quietmean.studies.data import account_name
-    from quietmean.studies.study import Study
 
     columns = declared(
         column,
@@ -233,9 +233,9 @@ def run_local_study(
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import save_impossible, save_refusal
-    from quietmean.studies.forecast import Forecast
-    from quietmean.studies.local import choose_kills, run_study
-    from quietmean.studies.sources import parties_of_table
+    from quietmean.studies.data.sources import parties_of_table
+    from quietmean.studies.outcome.forecast import Forecast
+    from quietmean.studies.outcome.local import choose_kills, run_study
 
     notes: list[str] = []
     names, parts = parties_of_table(data, study.workload.columns, parties, party_column, notes.append)

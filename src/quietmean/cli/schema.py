@@ -25,7 +25,7 @@ def command(
     save
         Write it to this file instead.
     """
-    from quietmean.studies.json_schema import receipt_schema, result_schema
+    from quietmean.studies.outcome.json_schema import receipt_schema, result_schema
 
     schema = {"result": result_schema, "receipt": receipt_schema}[document]()
     if save is None:

@@ -11,7 +11,7 @@ from quietmean.cli.console import out, output, print_json, printable, progress
 from quietmean.cli.identity import load_identity
 
 if TYPE_CHECKING:
-    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.agreement.sealed import Sealed
 
 
 def command(
@@ -40,10 +40,10 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.entry import Entry
-    from quietmean.studies.invitation import Invitation
-    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.entry import Entry
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.sealed import Sealed
 
     path = save or invitation.with_suffix(".sealed")
     output_file = output(path, "the sealed study")
@@ -60,7 +60,7 @@ def command(
 
 def about(sealed: Sealed) -> dict[str, Any]:
     """Words, digest and parties of a sealed study, as JSON."""
-    from quietmean.studies.fingerprint import fingerprint
+    from quietmean.studies.party.fingerprint import fingerprint
 
     with progress("computing the words"):
         print_ = fingerprint(sealed.digest)

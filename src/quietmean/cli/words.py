@@ -31,9 +31,9 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.party import own_keys
-    from quietmean.studies.sealed import Sealed
 
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())

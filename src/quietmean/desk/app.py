@@ -28,10 +28,10 @@ from quietmean.node.monitor import headline, traffic_text
 from quietmean.report.words import moment, rounded_down, rounded_up
 from quietmean.sessions.receipt import rounds_text
 from quietmean.statistics.printed import in_all
-from quietmean.studies.audit import verify
 from quietmean.studies.data import Location, Preview, format_file
+from quietmean.studies.outcome.tables import ResultTable, tables_of
 from quietmean.studies.party import Contract, OwnerApproval, Policy
-from quietmean.studies.tables import ResultTable, tables_of
+from quietmean.studies.party.audit import verify
 
 if TYPE_CHECKING:
     from jinja2 import Environment

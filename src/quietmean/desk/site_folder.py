@@ -15,12 +15,12 @@ from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.sessions.agreed import SessionContract, contract_for
-from quietmean.studies.audit import LogHead, heads_in
-from quietmean.studies.distrust import Distrusted
-from quietmean.studies.fingerprint import Fingerprint, fingerprint
+from quietmean.studies.agreement.distrust import Distrusted
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.party import Asked, Contract, OwnerApproval, Policy
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import is_signed_document
+from quietmean.studies.party.audit import LogHead, heads_in
+from quietmean.studies.party.fingerprint import Fingerprint, fingerprint
 
 _STATUS = status_path(Path(".store")).name
 _RECEIPT = ".receipt.json"

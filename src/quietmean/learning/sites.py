@@ -16,10 +16,10 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.planning.plan import Plan
 from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, SessionTerms
 from quietmean.statistics import Encoded, what_did_not_fit
-from quietmean.studies.any_study import AnyStudy
-from quietmean.studies.outcome import StudyOutcome, conclude
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude
 
 Array = NDArray[np.float64]
 

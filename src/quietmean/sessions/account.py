@@ -8,7 +8,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output, json_object
 from quietmean.privacy import Charge
-from quietmean.studies.session_terms import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms
 
 FORMAT = "quietmean-session-account-1"
 

@@ -18,11 +18,11 @@ from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
-from quietmean.studies.any_study import AnyStudy, require_session
+from quietmean.studies.agreement.any_study import AnyStudy, require_session
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Agreement, Contract, Signatory, place_of, signatories
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.session_terms import SessionTerms
 
 # What a site's policy calls the question of every round.
 KIND = "vector-mean"

@@ -15,11 +15,11 @@ from quietmean.node import Identity, NodeSettings, Roster
 from quietmean.node.monitor import status_path
 from quietmean.node.net import Seal, listening_place
 from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.any_study import AnyStudy, load_any, require_session
+from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_session
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.party import Contract, Files, PartyFiles, agreed_files
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.session_study import SessionStudy
-from quietmean.studies.signed import is_signed_document
 
 
 class SessionFiles(PartyFiles):

@@ -25,9 +25,9 @@ from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vect
 from quietmean.sessions.files import SessionFiles
 from quietmean.sessions.receipt import receipt_at, receipt_of
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.audit import Auditor, Event
-from quietmean.studies.opened import opened_of
+from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, require_places
+from quietmean.studies.party.audit import Auditor, Event
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
 from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.agreement.session_study import SessionStudy
 
 
 def receipt_at(path: Path, contract: SessionContract) -> Output:

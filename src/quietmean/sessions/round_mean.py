@@ -15,7 +15,7 @@ from quietmean.core.readable import counted_text
 from quietmean.core.tables import Tabular
 from quietmean.planning.accuracy import stated_variance
 from quietmean.protocols.execution import Execution
-from quietmean.studies.session_terms import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms
 
 # How parties are called: by their places where all are in one process, by their names between machines.
 Party = TypeVar("Party", PartyId, str)

@@ -19,7 +19,7 @@ from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.engine import Engine, MemoryEngine
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.session_terms import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms
 
 # A party's vector (d,), or its records (N, d); None for a party that misses the round.
 Given = ArrayLike | None

@@ -26,7 +26,7 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.sites import OnPaper, Site, site_of
 from quietmean.planning.automatic import AUTO
-from quietmean.studies.study_file import study_text
+from quietmean.studies.agreement.study_file import study_text
 
 Array = NDArray[np.float64]
 Given = ParamSpec("Given")

@@ -11,7 +11,7 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.learning.sites import Means
 from quietmean.privacy import Charge, CoalitionCertificate, compose
 from quietmean.protocols.execution import Execution
-from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.outcome.outcome import StudyOutcome
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,9 +21,9 @@ from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Estimates, Released
-from quietmean.studies.forecast import Forecast
-from quietmean.studies.outcome import StudyOutcome
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.outcome import StudyOutcome
 
 Array = NDArray[np.float64]
 

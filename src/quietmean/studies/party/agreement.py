@@ -16,8 +16,8 @@ from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target
 from quietmean.statistics import Column
-from quietmean.studies.any_study import AnyStudy
-from quietmean.studies.sealed import Sealed
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.sealed import Sealed
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
-from quietmean.studies.audit import Auditor, Event
-from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party.agreement import Asked
+from quietmean.studies.party.audit import Auditor, Event
+from quietmean.studies.party.fingerprint import fingerprint
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.study_keys import StudyKeys
 
 # Hexadecimal digits of the digest that --accept needs: no search finds another study with the same ones.
 _FEWEST_DIGITS = 32

@@ -21,13 +21,13 @@ from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
-from quietmean.studies.any_study import AnyStudy, require_study
-from quietmean.studies.deadlines import in_hours, in_words
-from quietmean.studies.forecast import Forecast
+from quietmean.studies.agreement.any_study import AnyStudy, require_study
+from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.agreement import Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.files import Files
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.study import Study
 
 _RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
 _UNITS = {"record": "one record of one party", "party": "all that one party contributes"}

@@ -10,7 +10,7 @@ from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
-from quietmean.studies.audit import Auditor, Event, LogHead
+from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.files import Files
 
 

@@ -25,14 +25,14 @@ from quietmean.node.net import listening_place
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
-from quietmean.studies.any_study import AnyStudy, load_any, require_study
+from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_study
+from quietmean.studies.agreement.distrust import Distrusted
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.data import Source, read_columns
-from quietmean.studies.distrust import Distrusted
-from quietmean.studies.forecast import Forecast
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import is_signed_document
-from quietmean.studies.study import Study
-from quietmean.studies.study_keys import StudyKeys, keys_path
+from quietmean.studies.outcome.forecast import Forecast
 
 
 def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, Roster]:

@@ -19,9 +19,9 @@ from quietmean.core.readable import by_this_clock
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
+from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.party.agreement import Asked
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.signed import Signed, read_signed, signed_in
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,9 +16,9 @@ from quietmean.node import NodeResult, NodeSettings, Started, run_party
 from quietmean.node.start import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
-from quietmean.studies.audit import Event
-from quietmean.studies.opened import opened_of
-from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result, save_impossible, save_refusal
+from quietmean.studies.outcome.opened import opened_of
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result, save_impossible, save_refusal
+from quietmean.studies.party.audit import Event
 from quietmean.studies.party.ending import ended, loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared

@@ -21,7 +21,7 @@ from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
-from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party.policy import Policy, PolicyBudget
 
 

@@ -22,8 +22,8 @@ from quietmean.node.net import number_of, parse_public_key
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
-from quietmean.studies.audit import AuditLog
 from quietmean.studies.party.agreement import Asked, Signatory
+from quietmean.studies.party.audit import AuditLog
 
 
 class PolicyBudget(BaseModel):

@@ -21,12 +21,12 @@ from quietmean.planning import Admitted, Plan
 from quietmean.planning.automatic import Choice
 from quietmean.privacy import Charge
 from quietmean.statistics import Encoded
-from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
-from quietmean.studies.forecast import Forecast
-from quietmean.studies.outcome import receipt_at
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.agreement import Asked
 from quietmean.studies.party.approval import Answer, Consent, Questions
+from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, PartyFiles, Show

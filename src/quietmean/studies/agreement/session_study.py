@@ -14,8 +14,8 @@ from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.planning.automatic import AUTO
-from quietmean.studies.links import require_sealed
-from quietmean.studies.session_terms import SessionTerms
+from quietmean.studies.agreement.links import require_sealed
+from quietmean.studies.agreement.session_terms import SessionTerms
 
 TABLE = "session"
 

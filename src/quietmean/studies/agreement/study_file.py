@@ -9,8 +9,8 @@ from typing import Any
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
-from quietmean.studies.any_study import AnyStudy
-from quietmean.studies.session_study import SessionStudy
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.session_study import SessionStudy
 
 
 def study_text(study: AnyStudy) -> str:

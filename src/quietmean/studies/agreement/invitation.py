@@ -13,9 +13,9 @@ import msgspec
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.randomness import fresh_bytes
-from quietmean.studies.any_study import AnyStudy, any_of_tables, require_study
-from quietmean.studies.signed import Signed, decode_base64, read_signed
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
+from quietmean.studies.agreement.signed import Signed, decode_base64, read_signed
+from quietmean.studies.agreement.study import Study
 
 NONCE_BYTES = 32
 

@@ -18,8 +18,8 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
-from quietmean.studies.opened import opened_of
-from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result
+from quietmean.studies.outcome.opened import opened_of
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result
 
 Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]

@@ -16,12 +16,12 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.randomness import fresh_bytes
-from quietmean.studies.any_study import AnyStudy
-from quietmean.studies.entry import Entry
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.signed import Signed, decode_base64, from_parts, read_signed
-from quietmean.studies.study import Study
-from quietmean.studies.study_keys import StudyKeys
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.entry import Entry
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_signed
+from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study_keys import StudyKeys
 
 INSTANCE_BYTES = 32
 _FORMAT = "quietmean sealed 1"

@@ -13,7 +13,7 @@ from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.printed import PrintedTable, capital, marked_notes, names_in, printed_table, shown, together
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTests
-from quietmean.studies.tables.model import Line, ResultTable, mark
+from quietmean.studies.outcome.tables.model import Line, ResultTable, mark
 
 _INTERCEPT, _AUC = "(Intercept)", "auc"
 # The head of the column of estimates, for kinds whose terms are all of one sort.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.extras import import_extra
-from quietmean.studies.tables.model import Line, ResultTable
+from quietmean.studies.outcome.tables.model import Line, ResultTable
 
 if TYPE_CHECKING:
     from docx.document import Document

@@ -27,7 +27,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import lock, locked, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
-from quietmean.studies.signed import Signed
+from quietmean.studies.agreement.signed import Signed
 
 # What the first entry says of the one before.
 _NOTHING = "0" * 64

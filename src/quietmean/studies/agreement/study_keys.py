@@ -22,9 +22,9 @@ from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.folder import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import Seed
-from quietmean.studies.entry import X25519_BYTES, Entry
-from quietmean.studies.invitation import Invitation
-from quietmean.studies.signed import Signed, decode_base64, from_parts, read_bounded
+from quietmean.studies.agreement.entry import X25519_BYTES, Entry
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_bounded
 
 _FORMAT = "quietmean study keys 1"
 _SEED_BYTES = 64

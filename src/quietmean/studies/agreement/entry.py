@@ -26,8 +26,8 @@ from quietmean.node.net import (
     show_hidden,
 )
 from quietmean.randomness import fresh_bytes
-from quietmean.studies.invitation import NONCE_BYTES, Invitation
-from quietmean.studies.signed import Signed, decode_base64, read_signed, signed_in
+from quietmean.studies.agreement.invitation import NONCE_BYTES, Invitation
+from quietmean.studies.agreement.signed import Signed, decode_base64, read_signed, signed_in
 
 X25519_BYTES = 32
 KEM_BYTES = 1184

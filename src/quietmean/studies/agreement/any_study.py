@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from quietmean.core.errors import InputError
 from quietmean.core.toml_files import read_tables
-from quietmean.studies.session_study import TABLE, SessionStudy
-from quietmean.studies.study import Study
+from quietmean.studies.agreement.session_study import TABLE, SessionStudy
+from quietmean.studies.agreement.study import Study
 
 AnyStudy: TypeAlias = Study | SessionStudy
 

@@ -10,11 +10,11 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.output import FROM_PYTHON, Output, Recognises
-from quietmean.studies.tables.build import tables_of
-from quietmean.studies.tables.model import ResultTable
-from quietmean.studies.tables.rendered import html_text, latex, latex_text
-from quietmean.studies.tables.spreadsheet import csv_text
-from quietmean.studies.tables.word import is_word_of, word_bytes
+from quietmean.studies.outcome.tables.build import tables_of
+from quietmean.studies.outcome.tables.model import ResultTable
+from quietmean.studies.outcome.tables.rendered import html_text, latex, latex_text
+from quietmean.studies.outcome.tables.spreadsheet import csv_text
+from quietmean.studies.outcome.tables.word import is_word_of, word_bytes
 
 # The mark of every document of tables, by which it is recognised.
 MADE_BY = "Tables of a study, made with quietmean"

@@ -10,8 +10,8 @@ import msgspec
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder
 from quietmean.node.net import KEY_PREFIX, Identity, Purpose, public_key_bytes
-from quietmean.studies.signed import Signed, read_signed
-from quietmean.studies.study_keys import write_private
+from quietmean.studies.agreement.signed import Signed, read_signed
+from quietmean.studies.agreement.study_keys import write_private
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

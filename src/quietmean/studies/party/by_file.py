@@ -29,11 +29,11 @@ from quietmean.planning import Admitted, Plan
 from quietmean.planning.possible import Opened
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
-from quietmean.studies.contribution import AnotherStudyError, Contribution
-from quietmean.studies.outcome import StudyOutcome, conclude, require_possible_result
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed, decode_base64
-from quietmean.studies.study_keys import GivenContribution, StudyKeys, write_private
+from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed, decode_base64
+from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result
 
 _ONCE = "each party contributes once: a correction is a new study, charged anew"
 # No schedule of such a protocol is drawn: any seed gives the same one.

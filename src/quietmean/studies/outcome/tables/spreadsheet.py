@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from quietmean.studies.tables.model import ResultTable
+from quietmean.studies.outcome.tables.model import ResultTable
 
 # A spreadsheet takes cells that begin so for formulas. Numbers have a true minus sign.
 _FORMULAS = ("=", "+", "-", "@")

@@ -15,8 +15,8 @@ from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId, Release
 from quietmean.node.net import Identity, Purpose, VectorCodec, show_hidden
 from quietmean.planning.plan import Plan
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.signed import Signed, read_signed
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import Signed, read_signed
 
 # Of a contribution's file, besides its vector.
 _MOST_BESIDES = 4096

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from quietmean.core.extras import import_extra
-from quietmean.studies.tables.model import ResultTable
+from quietmean.studies.outcome.tables.model import ResultTable
 
-_PACKAGE = "quietmean.studies.tables"
+_PACKAGE = "quietmean.studies.outcome.tables"
 # Characters that LaTeX reads as commands, or that pdfLaTeX has by commands only. Letters are up to its engine.
 _LATEX = str.maketrans(
     {

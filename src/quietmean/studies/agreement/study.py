@@ -27,9 +27,9 @@ from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, pars
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
-from quietmean.studies.deadlines import Deadlines, time_with_offset
-from quietmean.studies.links import require_sealed
-from quietmean.studies.quorum import for_quorum, minimum_of
+from quietmean.studies.agreement.deadlines import Deadlines, time_with_offset
+from quietmean.studies.agreement.links import require_sealed
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000

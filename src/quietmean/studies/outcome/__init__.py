@@ -1,0 +1,1 @@
+"""What everybody knows after a study, and what was expected before it."""

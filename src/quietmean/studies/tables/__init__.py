@@ -1,7 +1,0 @@
-"""Tables of results as journals print them, in documents: Word, LaTeX, HTML, CSV."""
-
-from quietmean.studies.tables.build import tables_of
-from quietmean.studies.tables.model import Line, ResultTable
-from quietmean.studies.tables.writing import FORMATS, tables_at, tables_bytes, write_tables
-
-__all__ = ["FORMATS", "Line", "ResultTable", "tables_at", "tables_bytes", "tables_of", "write_tables"]
