@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -165,7 +166,8 @@ class JoinedSession:
             end = await self._series.mean(value)
         finally:
             self._seen = self._series.standing.current
-        return self._mean_of(end, bound, max(0, end.number - before - 1))
+        # Others take who is busy for silent: what has to be computed is in a thread.
+        return await asyncio.to_thread(self._mean_of, end, bound, max(0, end.number - before - 1))
 
     def _bound(self, clip: float | None) -> float:
         return self.contract.study.clip if clip is None else checked_clip(clip)
