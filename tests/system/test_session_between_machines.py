@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import Session
+from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
@@ -154,6 +155,28 @@ def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
         assert ("sealed" in document["origin"]["approval"]) == (way == "sealed")
         own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+
+
+def test_what_is_computed_after_a_round_holds_up_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others take who is busy for silent."""
+    checks: list[Thread] = []
+
+    def slow(*arguments: Any) -> None:
+        checks.append(current_thread())
+        require_possible(*arguments)
+
+    monkeypatch.setattr("quietmean.sessions.joined.require_possible", slow)
+
+    async def one(name: str) -> None:
+        async with part(name) as rounds:
+            await rounds.mean(VECTORS[name])
+
+    async def all_three() -> None:
+        await asyncio.gather(*(one(name) for name in NAMES))
+
+    asyncio.run(all_three())
+    assert len(checks) == 3
+    assert main_thread() not in checks
 
 
 def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
