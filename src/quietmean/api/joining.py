@@ -91,9 +91,9 @@ def contract(
     read. Raises :class:`InputError` for a study that this site's ``policy`` refuses, with all rules that are broken.
     """
     files = _files(study, roster, key, store, passphrase)
-    found = Contract.of(files, files.plan(path_of(plan), no_privacy))
-    Policy.load(path_of(policy)).refuse(found)
-    return found
+    contract = Contract.of(files, files.plan(path_of(plan), no_privacy))
+    Policy.load(path_of(policy)).refuse(contract)
+    return contract
 
 
 @refuses_unknown_keywords
@@ -126,7 +126,7 @@ async def ajoin(
     def files() -> Files:
         return _files(study, roster, key, options.store, site.get("passphrase"))
 
-    end = await joined(files, options, data, site.get("report"), lambda found: found.plan(path_of(plan), no_privacy))
+    end = await joined(files, options, data, site.get("report"), lambda prepared: prepared.plan(path_of(plan), no_privacy))
     return StudyResult.of_party(end)
 
 

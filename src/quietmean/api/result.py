@@ -75,10 +75,10 @@ class StudyResult(TableFile):
 
     def __getitem__(self, statistic: str) -> Estimates:
         """The estimates of a statistic by its text. Raises :class:`InputError` for one that was not asked for."""
-        found = {answer.statistic.text: answer.estimates for answer in self.outcome.answers}
-        if statistic not in found:
-            raise InputError(f"{statistic!r} was not asked for{nearest(statistic, found)}: there are {', '.join(found)}")
-        return found[statistic]
+        estimates = {answer.statistic.text: answer.estimates for answer in self.outcome.answers}
+        if statistic not in estimates:
+            raise InputError(f"{statistic!r} was not asked for{nearest(statistic, estimates)}: there are {', '.join(estimates)}")
+        return estimates[statistic]
 
     @property
     def epsilon_a_priori(self) -> float:

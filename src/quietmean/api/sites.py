@@ -154,8 +154,8 @@ class Site:
 class OneParty:
     """The rounds of a session for one party, which are opened when they are first asked for."""
 
-    def __init__(self, joining: session, place: PartyId, kept: Path) -> None:
-        self._joining, self._place, self._kept = joining, place, kept
+    def __init__(self, joining: session, party: PartyId, kept: Path) -> None:
+        self._joining, self._place, self._kept = joining, party, kept
         self._rounds: Rounds | None = None
         self._ended = False
 
@@ -216,10 +216,10 @@ class OneParty:
         return self._open().mean(vectors[self._place], clip=clip)
 
 
-def _flat(tables: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def _flat(tables: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """The fields of tables, each by the names on its way."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in tables.items():
-        at = f"{place}.{name}" if place else name
-        found |= _flat(value, at) if isinstance(value, Mapping) else {at: value}
-    return found
+        at = f"{path}.{name}" if path else name
+        flat |= _flat(value, at) if isinstance(value, Mapping) else {at: value}
+    return flat

@@ -164,10 +164,10 @@ class Study:
         by_party = terms.unit == PrivacyUnit.PARTY
         Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
-        told = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
-        for sentence in [*told, *what_did_not_fit(encoded)]:
+        notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
+        for sentence in [*notices, *what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
-        found = run_study(
+        executed = run_study(
             choice.plan,
             terms.workload,
             encoded,
@@ -175,8 +175,8 @@ class Study:
             round_timeout=terms.round_timeout,
             report=lambda party, event: None,
         )
-        took = found.network
-        return StudyResult(terms, found.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
+        took = executed.network
+        return StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Parts:
         if isinstance(data, list | tuple):

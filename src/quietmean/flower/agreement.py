@@ -92,13 +92,13 @@ class Agreement:
             stated = {name: raw["terms"][name] for name in _TERMS}
             terms = SessionTerms(**{**stated, "unit": PrivacyUnit(stated["unit"])})
             plan = Plan.from_json(raw["plan"])
-            found = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]), _links(raw))
+            agreement = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]), _links(raw))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}): ask for the agreement again") from None
-        _require_kept(terms, plan, found.identities)
+        _require_kept(terms, plan, agreement.identities)
         # Reading it is quick, planning is not, and a client reads it for every message.
         vars(terms)["plan"] = plan
-        return found
+        return agreement
 
     def save(self, path: str | Path) -> None:
         """Write the agreement's file; nothing in it is secret. Raises :class:`InputError` for another file that is there."""
@@ -152,12 +152,12 @@ def _require_kept(terms: SessionTerms, plan: Plan, identities: Sequence[str]) ->
 
 
 def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(identities)
-    for key in found:
+    distinct = tuple(identities)
+    for key in distinct:
         public_key_bytes(key)
-    if len(set(found)) < len(found) or list(found) != sorted(found):
+    if len(set(distinct)) < len(distinct) or list(distinct) != sorted(distinct):
         raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
-    return found
+    return distinct
 
 
 def _links(raw: Mapping[str, Any]) -> Links:

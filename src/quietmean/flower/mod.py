@@ -45,8 +45,8 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
 def flat(arrays: Any) -> Vector:
     """All numbers of an ArrayRecord in one vector (d,), in the order of its arrays."""
     parts = [np.asarray(one, dtype=np.float64).reshape(-1) for one in arrays.to_numpy_ndarrays()]
-    found: Vector = np.concatenate(parts) if parts else np.empty(0)
-    return found
+    vector: Vector = np.concatenate(parts) if parts else np.empty(0)
+    return vector
 
 
 def _update(message: Any, context: Any, call_next: ClientApp) -> Vector:
@@ -66,10 +66,10 @@ def _update(message: Any, context: Any, call_next: ClientApp) -> Vector:
 
 
 def _arrays(content: Any, kind: type[Any]) -> Any:
-    found = [record for record in content.values() if isinstance(record, kind)]
-    if len(found) != 1:
-        raise InputError(f"a message has {len(found)} records of arrays: send the model in one")
-    return found[0]
+    matching = [record for record in content.values() if isinstance(record, kind)]
+    if len(matching) != 1:
+        raise InputError(f"a message has {len(matching)} records of arrays: send the model in one")
+    return matching[0]
 
 
 def _folder(context: Any) -> Path:

@@ -133,13 +133,13 @@ class StarParty:
         while state.round <= machine.rounds:
             step = machine.miss_round(state)
             state, release = step.state, None if step.release is None else PartyOutcome.of(step.release)
-        told = ToldRequest()
+        answer = ToldRequest()
         if release is not None:
             mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
-            told = ToldRequest(mean=mean.astype("<f8").tobytes(), weight=release.weight)
+            answer = ToldRequest(mean=mean.astype("<f8").tobytes(), weight=release.weight)
         # Of a round that is over, nothing private is kept.
         stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
-        stored.answer, stored.step = write(told), machine.rounds + 1
+        stored.answer, stored.step = write(answer), machine.rounds + 1
         self._write()
         return stored.answer
 
@@ -203,14 +203,14 @@ class StarParty:
             fresh = Stored(self._agreement.digest, Seed.from_os().secret)
             self._home.write(msgspec.msgpack.encode(fresh))
             return fresh
-        found = decode(
+        stored = decode(
             raw,
             Stored,
             lambda reason: InputError(f"the session in {self._home.folder} cannot be read: agree anew, with a new folder"),
         )
-        if found.agreement != self._agreement.digest:
+        if stored.agreement != self._agreement.digest:
             raise InputError(f"the session in {self._home.folder} is of another agreement: use a new folder for a new one")
-        return found
+        return stored
 
     def _write(self) -> None:
         self._home.write(msgspec.msgpack.encode(self._stored))

@@ -49,61 +49,61 @@ class Relay:
 
     def meet(self, nodes: Iterable[int]) -> None:
         """Ask nodes that are not known yet who they are. Raises :class:`InputError` if one has another agreement."""
-        known = set(self._nodes.values())
+        met = set(self._nodes.values())
         raw = write(AskHello())
-        for node, told in self._ask({node: raw for node in nodes if node not in known}).items():
-            hello = require_hello(self._agreement, told.hello)
-            self._nodes[hello.party], self._hellos[hello.party] = node, told.hello
+        for node, answer in self._ask({node: raw for node in nodes if node not in met}).items():
+            hello = require_hello(self._agreement, answer.hello)
+            self._nodes[hello.party], self._hellos[hello.party] = node, answer.hello
 
     def mean(self, round_: int) -> RoundMean:
         """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
         self._refusals = []
         hellos = tuple(self._hellos.values())
-        told = self._told({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
+        answers = self._told({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
         steps = 0
-        while _goes_on(told):
+        while _goes_on(answers):
             steps += 1
-            told = self._told({party: self._delivery(round_, steps, party, told) for party in told})
-        ended = self._told({party: Finish(round_) for party in told})
+            answers = self._told({party: self._delivery(round_, steps, party, answers) for party in answers})
+        ended = self._told({party: Finish(round_) for party in answers})
         return self._concluded(round_, steps, ended)
 
-    def _delivery(self, round_: int, step: int, party: PartyId, told: Mapping[PartyId, ToldRequest]) -> Deliver:
-        frames = {other: one.frames[party] for other, one in told.items() if party in one.frames}
-        return Deliver(round_, step, frames, tuple(other for other in told if other != party))
+    def _delivery(self, round_: int, step: int, party: PartyId, answers: Mapping[PartyId, ToldRequest]) -> Deliver:
+        frames = {other: one.frames[party] for other, one in answers.items() if party in one.frames}
+        return Deliver(round_, step, frames, tuple(other for other in answers if other != party))
 
     def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ToldRequest]) -> RoundMean:
         """What most say: those that lie are fewer."""
-        said = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
-        (mean, weight), count = said.most_common(1)[0] if said else ((b"", 0.0), 0)
+        votes = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
+        (mean, weight), count = votes.most_common(1)[0] if votes else ((b"", 0.0), 0)
         colluding, parties = self._agreement.terms.colluding, self._agreement.parties
-        found = np.frombuffer(mean, dtype="<f8").astype(np.float64) if len(mean) % 8 == 0 else np.empty(0)
-        if count <= colluding or found.shape != (self._agreement.terms.dimension,):
+        decoded = np.frombuffer(mean, dtype="<f8").astype(np.float64) if len(mean) % 8 == 0 else np.empty(0)
+        if count <= colluding or decoded.shape != (self._agreement.terms.dimension,):
             reasons = "".join(f"; a client says: {reason}" for reason in sorted(set(self._refusals)))
             raise ProtocolFailure(
                 f"round {round_} has no result: {len(ended)} of {parties} clients were there to its end{reasons}"
             )
         missing = tuple(party for party in range(parties) if party not in ended)
-        return RoundMean(round_, found, weight, missing, steps, tuple(self._refusals))
+        return RoundMean(round_, decoded, weight, missing, steps, tuple(self._refusals))
 
     def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ToldRequest]:
-        found = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
-        return {party: found[self._nodes[party]] for party in requests if self._nodes[party] in found}
+        answers = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
+        return {party: answers[self._nodes[party]] for party in requests if self._nodes[party] in answers}
 
     def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, ToldRequest]:
         """The answers that can be read; whoever refuses is as one that is not there."""
-        found = {}
+        answers = {}
         for node, raw in self._exchange(requests, begins).items() if requests else ():
             try:
-                told = read_told(raw)
+                answer = read_told(raw)
             except InputError as error:
-                told = ToldRequest(refused=str(error))
-            if told.refused:
-                self._refusals.append(told.refused)
+                answer = ToldRequest(refused=str(error))
+            if answer.refused:
+                self._refusals.append(answer.refused)
             elif node in requests:
-                found[node] = told
-        return found
+                answers[node] = answer
+        return answers
 
 
-def _goes_on(told: Mapping[PartyId, ToldRequest]) -> bool:
+def _goes_on(answers: Mapping[PartyId, ToldRequest]) -> bool:
     """Whether anybody who is there expects anything, or has anything for somebody who is there."""
-    return any(not one.idle or not told.keys().isdisjoint(one.frames) for one in told.values())
+    return any(not one.idle or not answers.keys().isdisjoint(one.frames) for one in answers.values())

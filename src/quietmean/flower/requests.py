@@ -60,8 +60,8 @@ class ToldRequest(_Said, frozen=True, tag="told"):
 Request: TypeAlias = AskHello | BeginRequest | Deliver | Finish
 
 
-def write(said: Request | ToldRequest) -> bytes:
-    return msgspec.msgpack.encode(said)
+def write(message: Request | ToldRequest) -> bytes:
+    return msgspec.msgpack.encode(message)
 
 
 def read_request(raw: bytes) -> Request:

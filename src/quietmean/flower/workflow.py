@@ -46,13 +46,13 @@ class SealedMean:
         """The model after one round, as an ArrayRecord of the same arrays, and the mean that was added to it."""
         from flwr.app import ArrayRecord
 
-        found = self.mean(round_, arrays)
-        moved, place = [], 0
+        result = self.mean(round_, arrays)
+        moved, start = [], 0
         for one in arrays.to_numpy_ndarrays():
-            part = found.mean[place : place + one.size].reshape(one.shape)
+            part = result.mean[start : start + one.size].reshape(one.shape)
             moved.append((one + part).astype(one.dtype))
-            place += one.size
-        return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), found
+            start += one.size
+        return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), result
 
     def _exchange(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
         from flwr.app import ConfigRecord, Message, RecordDict
@@ -63,15 +63,15 @@ class SealedMean:
             if begins:
                 content["arrays"] = self._model
             messages.append(Message(RecordDict(content), dst_node_id=node, message_type="train"))
-        found: dict[int, bytes] = {}
+        answers: dict[int, bytes] = {}
         for reply in self._grid.send_and_receive(messages, timeout=self._training if begins else self._timeout):
             if reply.has_error() or RECORD not in reply.content:
                 continue
-            said = reply.content[RECORD].get(FIELD)
-            if isinstance(said, bytes):
-                found[reply.metadata.src_node_id] = said
-                self.bytes_sent += len(said)
-        return found
+            answer = reply.content[RECORD].get(FIELD)
+            if isinstance(answer, bytes):
+                answers[reply.metadata.src_node_id] = answer
+                self.bytes_sent += len(answer)
+        return answers
 
 
 def _array(values: np.ndarray[Any, Any]) -> Any:

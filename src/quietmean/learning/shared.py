@@ -192,5 +192,5 @@ class SharedModel:
         t = self._indicator
         if not t:
             return inside
-        told = np.where(norms(rows) <= self.clip, t, -t)
-        return np.hstack([inside * math.sqrt(1 - t * t), told[:, None]])
+        signed = np.where(norms(rows) <= self.clip, t, -t)
+        return np.hstack([inside * math.sqrt(1 - t * t), signed[:, None]])

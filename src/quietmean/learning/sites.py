@@ -121,8 +121,8 @@ class InOneProcess:
         encoded = [workload.encode(part, step=plan.value_step) for part in parts]
         values = {party: plan.admit(one.vector, one.weight).vector for party, one in enumerate(encoded)}
         weights = np.array([one.weight for one in encoded])
-        found = self.engine.exchange(plan, 1, values, weights, {})
-        return conclude(workload, plan.target, found.execution, found.mean), found.mean, what_did_not_fit(encoded)
+        exchanged = self.engine.exchange(plan, 1, values, weights, {})
+        return conclude(workload, plan.target, exchanged.execution, exchanged.mean), exchanged.mean, what_did_not_fit(encoded)
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,12 @@ def site_of(given: Any) -> Site:
 
 def parties_of(site: Site, given: int | None) -> int:
     """How many there are. Raises :class:`InputError` where nobody says it, or the roster says another number."""
-    known = given if site.members is None else site.members
-    if known is None:
+    count = given if site.members is None else site.members
+    if count is None:
         raise InputError("parties is not given: say how many there are, or give a quietmean.Site, whose roster says it")
-    if given not in (None, known):
-        raise InputError(f"parties is {given} and the roster has {known}: leave parties out")
-    return known
+    if given not in (None, count):
+        raise InputError(f"parties is {given} and the roster has {count}: leave parties out")
+    return count
 
 
 def clamped_note(parts: Sequence[Array], limits: Array) -> list[str]:

@@ -59,21 +59,21 @@ class Tree:
 
     def filled(self, vector: Vector) -> Any:
         """The model with the numbers of a vector (d,) in place of its own. What is not averaged is that of the model."""
-        parts, place = {}, 0
+        parts, start = {}, 0
         for name, shape in self._shapes.items():
             size = int(np.prod(shape))
-            parts[name] = vector[place : place + size].reshape(shape)
-            place += size
+            parts[name] = vector[start : start + size].reshape(shape)
+            start += size
         return _rebuilt(self._model, "", parts)
 
     def _arrays(self, model: Any, whose: str, shaped: Any) -> Iterator[NDArray[np.float64]]:
-        found = dict(_leaves(model, ""))
-        for name in [*self._shapes, *found]:
-            if name not in found or name not in self._shapes:
-                what = "has no array" if name not in found else "has an array more,"
+        leaves = dict(_leaves(model, ""))
+        for name in [*self._shapes, *leaves]:
+            if name not in leaves or name not in self._shapes:
+                what = "has no array" if name not in leaves else "has an array more,"
                 raise InputError(f"{whose} {what} {name or 'itself'}: all models need the structure of the first")
         for name, shape in self._shapes.items():
-            array, wanted = _numbers(found[name]), shaped(shape)
+            array, wanted = _numbers(leaves[name]), shaped(shape)
             if array.shape != wanted:
                 raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {wanted}: mend it")
             yield array
@@ -97,7 +97,7 @@ def _children(tree: Any) -> Iterator[tuple[Any, str]] | None:
     if isinstance(tree, Mapping):
         return ((key, str(key)) for key in tree)
     if isinstance(tree, list | tuple):
-        return ((place, str(place)) for place in range(len(tree)))
+        return ((index, str(index)) for index in range(len(tree)))
     return None
 
 

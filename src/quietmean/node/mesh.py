@@ -81,13 +81,13 @@ class Mesh:
         """The way to a party, at an address of its own or at a relay."""
         return self._reach.route(party)
 
-    def bind(self, place: socket.socket | Address | Path | None = None) -> None:
+    def bind(self, listening: socket.socket | Address | Path | None = None) -> None:
         """Take the place where the others reach this party: by default its address in the roster.
 
         A socket that listens already is closed at the end; a path is the runtime folder of a port that several studies share.
         Raises :class:`InputError` if that is not possible.
         """
-        self._listening = place if isinstance(place, socket.socket) else self._reach.open_socket(place)
+        self._listening = listening if isinstance(listening, socket.socket) else self._reach.open_socket(listening)
 
     def unbind(self) -> None:
         """Give back a place that was taken where nobody ever listened at it: what should follow has not begun."""

@@ -134,7 +134,7 @@ class Participant:
         return self._started
 
     def _begin(self, started: Started) -> None:
-        links = {place: self._links[member] for place, member in enumerate(started.members) if member in self._links}
+        links = {index: self._links[member] for index, member in enumerate(started.members) if member in self._links}
         session = Session(
             started.settings,
             self._store,
@@ -146,10 +146,10 @@ class Participant:
             restarted=self._restarted,
         )
         if (cut_off := self._cut_off) is not None:
-            session.at_gate(lambda parties: cut_off(started.members[place] for place in parties), asyncio.to_thread)
+            session.at_gate(lambda parties: cut_off(started.members[index] for index in parties), asyncio.to_thread)
         for sender, transfer in self._handed:
-            if (place := started.place(sender)) is not None:
-                session.handed(place, transfer)
+            if (index := started.place(sender)) is not None:
+                session.handed(index, transfer)
         self._handed.clear()
         self._current.follow(session)
         self._begun.set()
@@ -178,10 +178,10 @@ class Participant:
             if held is None:
                 return Answer(request.number, REFUSED, *self.position)
             request = held
-        place = None if self._started is None else self._started.place(sender)
-        if place is None:
+        index = None if self._started is None else self._started.place(sender)
+        if index is None:
             raise PeerError("it takes part in a study that has not started with it here")
-        return await self._current.handle(place, request, payload)
+        return await self._current.handle(index, request, payload)
 
     def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer | None:
         """The answer to what need not wait until this party is bound. Raises :class:`PeerError` for what it would never take.
@@ -220,13 +220,13 @@ class Participant:
             await self._until_begun()
             return request
         clock = asyncio.get_running_loop().time
-        came, place = clock(), (request.phase, request.round)
-        before, passed_over = self._last_held.get(sender, (place, asyncio.Event()))
-        if before != place:
+        came, position = clock(), (request.phase, request.round)
+        before, passed_over = self._last_held.get(sender, (position, asyncio.Event()))
+        if before != position:
             # Copies of one message have one fate.
             passed_over.set()
             passed_over = asyncio.Event()
-        self._last_held[sender] = place, passed_over
+        self._last_held[sender] = position, passed_over
         try:
             await first_of(self._until_begun(), passed_over.wait())
         except BaseException:
@@ -245,15 +245,15 @@ class Participant:
             raise PeerError("it takes part in a study that has not started with it here") from None
 
     def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
-        if self._current.begun and self._started is not None and (place := self._started.place(sender)) is not None:
-            self._current.session.handed(place, transfer)
+        if self._current.begun and self._started is not None and (index := self._started.place(sender)) is not None:
+            self._current.session.handed(index, transfer)
         else:
             self._handed.append((sender, transfer))
 
     def heard(self, peer: PartyId, position: Position) -> None:
         """Where a party of the roster says that it is, with a greeting or an answer."""
-        if self._started is not None and self._current.begun and (place := self._started.place(peer)) is not None:
-            self._current.session.heard(place, position)
+        if self._started is not None and self._current.begun and (index := self._started.place(peer)) is not None:
+            self._current.session.heard(index, position)
 
     def refused(self, peer: str, reason: str) -> None:
         """Something was refused, by either side; ``peer``: a name or an address."""

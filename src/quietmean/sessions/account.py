@@ -59,8 +59,8 @@ class SessionAccount:
         return self._begun
 
     def _is_own(self, content: bytes) -> bool:
-        known = json_object(content)
-        return (known.get("format"), known.get("terms")) == (FORMAT, self.terms.digest)
+        fields = json_object(content)
+        return (fields.get("format"), fields.get("terms")) == (FORMAT, self.terms.digest)
 
     def _read(self, store: Path) -> int:
         raw = read_json(store)

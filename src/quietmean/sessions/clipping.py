@@ -26,8 +26,8 @@ def checked_clip(clip: float) -> float:
 
 def clipped_vector(value: Vector, bound: float) -> Vector:
     """A vector (d,) over ``bound``, of L2 norm 1 at most. What is not a number counts as 0."""
-    found: Vector = shortened(value[None], bound)[0]
-    return found
+    clipped: Vector = shortened(value[None], bound)[0]
+    return clipped
 
 
 def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vector:
@@ -51,16 +51,16 @@ def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
     finite = _finite(rows)
     lengths = _norms_of_finite(finite)
     # Divided by what is larger, so that nothing overflows.
-    found: NDArray[np.float64] = finite / np.maximum(lengths, bound)[:, None]
-    found *= np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
-    return found
+    clipped: NDArray[np.float64] = finite / np.maximum(lengths, bound)[:, None]
+    clipped *= np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
+    return clipped
 
 
 def _norms_of_finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
     scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
-    found: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
-    return found
+    lengths: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
+    return lengths
 
 
 def _finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -83,8 +83,8 @@ class SessionPreparation(PartyPreparation):
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.terms.charge(most)
         charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
-        said = {**self.approval["approval"], **{name: of for name, of in self.approval.items() if name != "approval"}}
-        return Ready(contract, settings, most, said, charge, self._auditor, self._receipt, self._files)
+        approval = {**self.approval["approval"], **{name: of for name, of in self.approval.items() if name != "approval"}}
+        return Ready(contract, settings, most, approval, charge, self._auditor, self._receipt, self._files)
 
 
 class JoinedSession:

@@ -24,11 +24,11 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
     """Where the receipt of this party's part goes: it takes the place of one of the same part, and of nothing else."""
 
     def own(content: bytes) -> bool:
-        known = json_object(content)
-        origin = known.get("origin")
+        fields = json_object(content)
+        origin = fields.get("origin")
         approval = origin.get("approval") if isinstance(origin, Mapping) else None
         agreed = approval.get("contract") if isinstance(approval, Mapping) else None
-        return (known.get("format"), known.get("party"), agreed) == (SESSION_RECEIPT, contract.own.name, contract.digest)
+        return (fields.get("format"), fields.get("party"), agreed) == (SESSION_RECEIPT, contract.own.name, contract.digest)
 
     return Output(path, "the receipt", "receipt", own=own, private=True)
 
@@ -70,9 +70,11 @@ def rounds_text(receipt: Mapping[str, Any]) -> str:
     """What a receipt says of the rounds of a session, in words; nothing where it is of something else."""
     if receipt.get("format") != SESSION_RECEIPT:
         return ""
-    found = certified(receipt)
-    rounds = found["rounds"]
-    cost = f"epsilon {epsilon_text(found['epsilon'])} at delta {found['delta']:g} at most, for one {found['unit']}"
+    certificate = certified(receipt)
+    rounds = certificate["rounds"]
+    cost = (
+        f"epsilon {epsilon_text(certificate['epsilon'])} at delta {certificate['delta']:g} at most, for one {certificate['unit']}"
+    )
     return f"{rounds['begun']} of {rounds['agreed']} rounds began: {cost}"
 
 

@@ -69,4 +69,4 @@ class RoundMean(Tabular, Generic[Party]):
     def rows(self) -> list[dict[str, Any]]:
         """One for each coordinate."""
         error = self.standard_error
-        return [{"coordinate": place, "mean": float(one), "standard_error": error} for place, one in enumerate(self.mean)]
+        return [{"coordinate": index, "mean": float(one), "standard_error": error} for index, one in enumerate(self.mean)]

@@ -150,16 +150,16 @@ class Session:
         self._require_enough(len(values))
         leaving = {party: last for party, last in (leaves or {}).items() if party in values}
         number = self.account.begin()
-        found = self._engine.exchange(plan, number, values, weights, leaving)
+        exchanged = self._engine.exchange(plan, number, values, weights, leaving)
         scale = bound
         if terms.unit == PrivacyUnit.PARTY:
-            parts = found.execution.parts
+            parts = exchanged.execution.parts
             scale *= float(parts.sum() / (parts @ self._shares))
         self._last = RoundMean(
             number,
-            found.mean * scale,
-            tuple(np.nonzero(found.counted)[0].tolist()),
-            found.execution,
+            exchanged.mean * scale,
+            tuple(np.nonzero(exchanged.counted)[0].tolist()),
+            exchanged.execution,
             _parties=tuple(range(terms.parties)),
             _scale=scale,
             _terms=terms,
@@ -182,7 +182,7 @@ class Session:
         if not isinstance(vectors, Mapping) and len(listed) != parties:
             raise InputError(f"there are {len(listed)} vectors for {parties} parties: give one each, None for who is missing")
         by_record = self.terms.unit == PrivacyUnit.RECORD
-        found = {}
+        arrays = {}
         for party, value in listed.items():
             if party not in range(parties):
                 raise InputError(f"there is no party {party}: they are 0 to {parties - 1}")
@@ -192,10 +192,10 @@ class Session:
             if array.shape[-1:] != (dimension,) or array.ndim != 1 + by_record:
                 wanted = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
                 raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {wanted}")
-            found[int(party)] = array
-        if not found:
+            arrays[int(party)] = array
+        if not arrays:
             raise InputError("nobody is there: give the vector of at least one party")
-        return found
+        return arrays
 
     def _checked_weights(self, weights: ArrayLike | None) -> NDArray[np.float64]:
         """Weights (n,) as parts of the largest. Raises :class:`InputError` for those that cannot be."""
@@ -207,10 +207,10 @@ class Session:
         if self.terms.plan.protocol.transfers_mass:
             name = self.terms.plan.protocol.name
             raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say: leave them out")
-        found = _numbers(weights, None)
-        if found.shape != (parties,) or not (np.isfinite(found).all() and (found > 0).all()):
+        checked = _numbers(weights, None)
+        if checked.shape != (parties,) or not (np.isfinite(checked).all() and (checked > 0).all()):
             raise InputError(f"weights must be {parties} finite numbers > 0, one for each party")
-        return np.asarray(found / found.max(), dtype=np.float64)
+        return np.asarray(checked / checked.max(), dtype=np.float64)
 
 
 def _numbers(value: Any, party: PartyId | None) -> NDArray[np.float64]:

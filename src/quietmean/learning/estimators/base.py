@@ -107,11 +107,11 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     def set_params(self, **params: Any) -> Self:
         """As scikit-learn's. Raises :class:`InputError`, a ValueError too, for an unknown name, with the nearest known one."""
-        known = sorted(self.get_params(deep=False))
+        names = sorted(self.get_params(deep=False))
         for name in params:
-            if name not in known:
+            if name not in names:
                 raise InvalidInput(
-                    f"{type(self).__name__} has no parameter {name!r}{nearest(name, known)}: it has {', '.join(known)}"
+                    f"{type(self).__name__} has no parameter {name!r}{nearest(name, names)}: it has {', '.join(names)}"
                 )
         return super().set_params(**params)  # type: ignore[no-any-return]
 
@@ -131,7 +131,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if listed is not None:
             if groups is not None:
                 raise InvalidInput("a list has the data of one party each: leave out groups, or give one table")
-            held = [self._checked(one, other, supervised, reset and not place) for place, (one, other) in enumerate(listed)]
+            held = [self._checked(one, other, supervised, reset and not index) for index, (one, other) in enumerate(listed)]
             self._require_parties(len(held))
             return [one for one, _ in held], [other for _, other in held]
         rows, outcome = self._checked(X, y, supervised, reset)
@@ -144,12 +144,12 @@ class Private(BaseEstimator):  # type: ignore[misc]
         """By scikit-learn's rules, but no message quotes a cell."""
         given = {"y": y} if supervised else {}
         try:
-            found = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **given)
+            validated = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **given)
         except ValueError as error:
             if "could not convert" in str(error) or "invalid literal" in str(error):
                 raise InvalidInput("X holds texts, not numbers only: encode them as numbers between public bounds") from None
             raise
-        return (np.asarray(found[0]), found[1]) if supervised else (np.asarray(found), None)
+        return (np.asarray(validated[0]), validated[1]) if supervised else (np.asarray(validated), None)
 
     def _holders(self, rows: int, groups: Any) -> NDArray[np.intp]:
         """The number of each row's party, shape (rows,). Raises :class:`InvalidInput` if that is not clear."""
@@ -188,16 +188,16 @@ class Private(BaseEstimator):  # type: ignore[misc]
                 f"{name} is not given: name a public (low, high), chosen without looking at the data, for all columns or for each"
             )
         try:
-            found = np.asarray(bounds, dtype=np.float64)
+            limits = np.asarray(bounds, dtype=np.float64)
         except (TypeError, ValueError):
-            found = np.zeros(0)
-        if found.shape == (2,):
-            found = np.tile(found, (columns, 1))
-        if found.shape != (columns, 2):
+            limits = np.zeros(0)
+        if limits.shape == (2,):
+            limits = np.tile(limits, (columns, 1))
+        if limits.shape != (columns, 2):
             raise InvalidInput(f"{name} must be one (low, high), or {columns} of them, one for each column")
-        if not (np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()):
+        if not (np.isfinite(limits).all() and (limits[:, 0] < limits[:, 1]).all()):
             raise InvalidInput(f"{name} must be finite numbers with low < high")
-        return found
+        return limits
 
     def _budget(self) -> dict[str, Any]:
         """And whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
@@ -242,7 +242,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         Raises :class:`InvalidInput` for headings that cannot stand in a formula.
         """
         named = site_of(self.site).members is not None and hasattr(self, "feature_names_in_")
-        names = [str(one) for one in self.feature_names_in_] if named else [f"x{place}" for place in range(columns)]
+        names = [str(one) for one in self.feature_names_in_] if named else [f"x{number}" for number in range(columns)]
         wrong = [name for name in names if not name.isidentifier() or name == OUTCOME]
         if wrong:
             raise InvalidInput(
@@ -308,8 +308,8 @@ class Private(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any) -> Array:
         """Rows (N, d) to use a fitted estimator on; what is missing is NaN."""
         check_is_fitted(self)
-        found: Array = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        return found
+        rows: Array = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return rows
 
     def _complete(self, X: Any) -> Array:
         """The same with the middle of the bounds for what is missing: a row that is asked about has an answer."""

@@ -56,9 +56,9 @@ class Centres:
         scale, noisy = self._reach / self._place, mean.mean.reshape(len(self.places), -1)
         self.counts = noisy[:, 0] / self._one
         self.counts_error, self.sum_error = mean.standard_error / self._one, mean.standard_error * scale
-        known = self.counts > _LEAST_COUNT * self.counts_error
-        moved = self._middle + noisy[:, 1:] * scale / np.where(known, self.counts, 1.0)[:, None]
-        self.places = np.where(known[:, None], np.clip(moved, *self._limits.T), self.places)
+        certain = self.counts > _LEAST_COUNT * self.counts_error
+        moved = self._middle + noisy[:, 1:] * scale / np.where(certain, self.counts, 1.0)[:, None]
+        self.places = np.where(certain[:, None], np.clip(moved, *self._limits.T), self.places)
         self.round = mean.round
 
     def save(self, path: str | Path) -> None:
@@ -70,10 +70,10 @@ class Centres:
 
     def load(self, path: str | Path) -> None:
         """Raises :class:`InputError` for a file of anything but so many centres."""
-        found = self._read(Path(path).read_bytes())
-        if found is None:
+        state = self._read(Path(path).read_bytes())
+        if state is None:
             raise InputError(f"{path} is no file of {len(self.places)} centres: give another, or move it away")
-        self.places, self.counts, (self.counts_error, self.sum_error), self.round = found
+        self.places, self.counts, (self.counts_error, self.sum_error), self.round = state
 
     def _read(self, content: bytes) -> tuple[Array, Array, Array, int] | None:
         try:
@@ -89,5 +89,5 @@ class Centres:
 def nearest(rows: Array, centres: Array) -> NDArray[np.intp]:
     """The place of the nearest centre of each row, shape (N,)."""
     distances = (centres**2).sum(axis=1) - 2 * rows @ centres.T
-    found: NDArray[np.intp] = distances.argmin(axis=1)
-    return found
+    labels: NDArray[np.intp] = distances.argmin(axis=1)
+    return labels

@@ -83,8 +83,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
     @public
     def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> NDArray[np.intp]:
         """:meth:`fit` and then :meth:`predict` of one table X (N, d): the labels are not private, they stay with the rows."""
-        found: NDArray[np.intp] = self.fit(X, y, groups).predict(X)
-        return found
+        labels: NDArray[np.intp] = self.fit(X, y, groups).predict(X)
+        return labels
 
     def _given(self, X: Any, groups: Any, reset: bool) -> tuple[list[Array], Array]:
         rows, _ = self._held(X, None, groups, supervised=False, reset=reset)
@@ -93,10 +93,10 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         return rows, self._limits(self.bounds, rows[0].shape[1])
 
     def _open(self) -> Means:
-        found: Means | None = getattr(self, "_session", None)
-        if found is None:
+        session: Means | None = getattr(self, "_session", None)
+        if session is None:
             raise InvalidInput("no session was begun: call partial_fit first")
-        return found
+        return session
 
     def _asked(self, limits: Array, centres: Array) -> dict[str, Any]:
         """A session, by the fields of its file."""
@@ -148,9 +148,9 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         by_party = session.terms.unit == PrivacyUnit.PARTY
         vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
         given = [one.mean(axis=0) if by_party else one for one in vectors]
-        found = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), given, strict=True)))
-        self._kept.move(found)
-        self._executions.append(found.execution)
+        mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), given, strict=True)))
+        self._kept.move(mean)
+        self._executions.append(mean.execution)
         self._take_over()
 
     def _take_over(self) -> None:

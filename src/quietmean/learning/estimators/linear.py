@@ -39,11 +39,11 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
         rows, outcomes = self._held(X, y, groups, supervised=True)
         limits = self._limits(self.bounds, rows[0].shape[1])
         parts = [np.column_stack([one, np.asarray(other, dtype=np.float64)]) for one, other in zip(rows, outcomes, strict=True)]
-        (found,) = self._release(limits, parts).estimates
-        self.intercept_ = float(found.value[0])
-        self.coef_ = found.value[1:]
-        self.intercept_standard_error_ = float(found.standard_error[0])
-        self.coef_standard_error_ = found.standard_error[1:]
+        (coefficients,) = self._release(limits, parts).estimates
+        self.intercept_ = float(coefficients.value[0])
+        self.coef_ = coefficients.value[1:]
+        self.intercept_standard_error_ = float(coefficients.standard_error[0])
+        self.coef_standard_error_ = coefficients.standard_error[1:]
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
@@ -55,5 +55,5 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Shape (N,), from X (N, d). Nothing is released. Raises :class:`InputError` where the noise hides the regression."""
         rows = self._complete(X)
-        found: Array = rows @ self._known(self.coef_, "the regression") + self.intercept_
-        return found
+        predictions: Array = rows @ self._known(self.coef_, "the regression") + self.intercept_
+        return predictions

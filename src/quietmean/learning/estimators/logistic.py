@@ -111,8 +111,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     @public
     def decision_function(self, X: Any) -> Array:
         """Log odds, shape (N,), or (N, classes) of more than two, up to a sum that all share. Nothing is released."""
-        found: Array = self._complete(X) @ self._known(self.coef_, "the regression").T + self.intercept_
-        return found[:, 0] if found.shape[1] == 1 else found
+        scores: Array = self._complete(X) @ self._known(self.coef_, "the regression").T + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @public
     def predict_proba(self, X: Any) -> Array:
@@ -120,16 +120,16 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])
-        found: Array = softmax(odds, axis=1)
-        return found
+        probabilities: Array = softmax(odds, axis=1)
+        return probabilities
 
     @public
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest of ``classes_`` for each row, shape (N,)."""
         odds = self.decision_function(X)
         places = (odds > 0).astype(np.intp) if odds.ndim == 1 else odds.argmax(axis=1)
-        found: NDArray[Any] = self.classes_[places]
-        return found
+        labels: NDArray[Any] = self.classes_[places]
+        return labels
 
     def _given(self, X: Any, y: Any, groups: Any, reset: bool) -> tuple[list[Array], list[Array], Array]:
         """Rows, places of labels among the classes (NaN for another label), and limits."""
@@ -148,11 +148,11 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
 
     def _one_shot(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
         parts = [np.column_stack(pair) for pair in zip(rows, outcomes, strict=True)]
-        (found,) = self._release(limits, parts).estimates
+        (coefficients,) = self._release(limits, parts).estimates
         # The last term is the area under the curve.
-        self.intercept_, self.coef_ = found.value[:1], found.value[None, 1:-1]
-        self.intercept_standard_error_ = found.standard_error[:1]
-        self.coef_standard_error_ = found.standard_error[None, 1:-1]
+        self.intercept_, self.coef_ = coefficients.value[:1], coefficients.value[None, 1:-1]
+        self.intercept_standard_error_ = coefficients.standard_error[:1]
+        self.coef_standard_error_ = coefficients.standard_error[None, 1:-1]
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
@@ -166,10 +166,10 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     # -- rounds ----------------------------------------------------------------------------------------------------------------
 
     def _session(self) -> ModelAveraging:
-        found: ModelAveraging | None = getattr(self, "_averaging", None)
-        if found is None:
+        session: ModelAveraging | None = getattr(self, "_averaging", None)
+        if session is None:
             raise InvalidInput("no session was begun: call partial_fit first")
-        return found
+        return session
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
         self._before: FitCertificate | None = None
@@ -218,8 +218,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         half, centre = _scales(limits)
         scaled = [(one - centre) / half for one in filled(rows, limits)]
         # A row with a missing value has no target, and with it no gradient.
-        known = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
-        held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, known, strict=True)]
+        labelled = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
+        held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, labelled, strict=True)]
         given = [(self._trained if self.unit == "party" else _gradients)(averaging.model, *own) for own in held]
         (averaging.average if self.unit == "party" else averaging.descend)(given if averaging.all_here else given[0])
         if averaging.last is not None:
@@ -260,20 +260,20 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
     listed = np.asarray(given)
     if listed.dtype.kind == "U" and not all(isinstance(one, str) for one in given):  # type: ignore[union-attr]
         raise InvalidInput("classes are texts and numbers: give all as texts, or all as numbers")
-    found: NDArray[Any] = np.unique(listed)
-    if listed.ndim != 1 or len(found) != len(listed) or len(found) < 2:
+    classes: NDArray[Any] = np.unique(listed)
+    if listed.ndim != 1 or len(classes) != len(listed) or len(classes) < 2:
         raise InvalidInput("classes must be a list of two or more different labels")
-    if len(found) > 2 and not several:
-        raise InvalidInput(f"one shot is for two classes and there are {len(found)}: choose rounds, for example rounds=30")
-    return found
+    if len(classes) > 2 and not several:
+        raise InvalidInput(f"one shot is for two classes and there are {len(classes)}: choose rounds, for example rounds=30")
+    return classes
 
 
 def _places(labels: NDArray[Any], classes: NDArray[Any]) -> Array:
     """Of labels (N,) among the classes; NaN for one that is none of them."""
-    found = np.full(len(labels), np.nan)
-    for place, label in enumerate(classes.tolist()):
-        found[np.asarray(labels == label, dtype=bool)] = place
-    return found
+    encoded = np.full(len(labels), np.nan)
+    for index, label in enumerate(classes.tolist()):
+        encoded[np.asarray(labels == label, dtype=bool)] = index
+    return encoded
 
 
 def _scales(limits: Array) -> tuple[Array, Array]:
@@ -285,9 +285,9 @@ def _targets(places: Array, size: int) -> Array:
     """What the probabilities should be, (N, size); NaN for rows that do not count."""
     if size == 1:
         return places[:, None]
-    found = np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
-    found[np.isnan(places)] = np.nan
-    return found
+    targets = np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
+    targets[np.isnan(places)] = np.nan
+    return targets
 
 
 def _wrong(model: Mapping[str, Array], rows: Array, targets: Array) -> Array:

@@ -42,9 +42,9 @@ class OneStudy(Private):
 
     def _release(self, limits: Array, parts: Sequence[Array]) -> OneShot:
         """One study of the columns and perhaps the outcome, whose values are the last column of each part."""
-        found = release(self._tables(limits), parts, site_of(self.site))
-        self._certify(FitCertificate.of_study(found.outcome))
-        self.estimates_ = found.estimates
-        flags = [flag.message for one in found.estimates for flag in one.flags]
-        self._tell([*found.notes, *dict.fromkeys(flags)])
-        return found
+        released = release(self._tables(limits), parts, site_of(self.site))
+        self._certify(FitCertificate.of_study(released.outcome))
+        self.estimates_ = released.estimates
+        flags = [flag.message for one in released.estimates for flag in one.flags]
+        self._tell([*released.notes, *dict.fromkeys(flags)])
+        return released

@@ -41,14 +41,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
         columns = rows[0].shape[1]
         kept = self._components_of(columns)
         names = self._names(columns)
-        found = self._release(self._limits(self.bounds, columns), rows)
-        (estimates,) = found.estimates
+        released = self._release(self._limits(self.bounds, columns), rows)
+        (estimates,) = released.estimates
         values, errors = (_table(estimates, one, names)[:kept] for one in (estimates.value, estimates.standard_error))
         self.explained_variance_, self.components_ = values[:, 0], values[:, 1:]
         self.explained_variance_standard_error_, self.components_standard_error_ = errors[:, 0], errors[:, 1:]
         ratios = estimates.summary.get("proportion", [np.nan] * columns)
         self.explained_variance_ratio_ = np.array(ratios[:kept])
-        self.mean_ = _means(found)
+        self.mean_ = _means(released)
         self.n_components_ = kept
         return self
 
@@ -59,27 +59,27 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
     def transform(self, X: Any) -> Array:
         """Shape (N, k). Nothing is released. Raises :class:`InputError` for components that the noise hides."""
         rows = self._complete(X)
-        found: Array = (rows - self.mean_) @ self._told().T
-        return found
+        scores: Array = (rows - self.mean_) @ self._told().T
+        return scores
 
     @public
     def inverse_transform(self, X: Any) -> Array:
         """Shape (N, d), from the components (N, k)."""
-        found: Array = np.asarray(X, dtype=np.float64) @ self._told() + self.mean_
-        return found
+        restored: Array = np.asarray(X, dtype=np.float64) @ self._told() + self.mean_
+        return restored
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
     def _told(self) -> Array:
-        known = int(np.isfinite(self.components_).all(axis=1).cumprod().sum())
-        if 0 < known < len(self.components_):
+        visible = int(np.isfinite(self.components_).all(axis=1).cumprod().sum())
+        if 0 < visible < len(self.components_):
             raise InvalidInput(
-                f"noise hides some of the {len(self.components_)} components: choose n_components={known}, or a larger epsilon"
+                f"noise hides some of the {len(self.components_)} components: choose n_components={visible}, or a larger epsilon"
             )
-        told: Array = self._known(self.components_, "the components")
-        return told
+        components: Array = self._known(self.components_, "the components")
+        return components
 
     def _components_of(self, columns: int) -> int:
         if columns < 2:
@@ -93,15 +93,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
 def _table(estimates: Estimates, values: Array, columns: Sequence[str]) -> Array:
     """Row by component: its variance, then its loadings, shape (d, 1 + d) of d columns."""
     by_term = dict(zip(estimates.terms, values.tolist(), strict=True))
-    names = [f"PC{place + 1}" for place in range(len(columns))]
+    names = [f"PC{number + 1}" for number in range(len(columns))]
     return np.array([[by_term[name], *(by_term[f"{name}:{column}"] for column in columns)] for name in names])
 
 
-def _means(found: OneShot) -> Array:
+def _means(one_shot: OneShot) -> Array:
     """Of the columns, from the first moments that the covariances need anyway."""
-    workload = found.outcome.workload
+    workload = one_shot.outcome.workload
     (moments,) = workload.statistics[0].features(workload.declared)
     # The mean of the indicator of complete records, then those of the columns scaled to [-1, 1].
-    first = found.released.mean(moments)[: 1 + len(workload.columns)]
+    first = one_shot.released.mean(moments)[: 1 + len(workload.columns)]
     scaled = np.clip(first[1:] / max(float(first[0]), 1e-9), -1.0, 1.0)
     return np.array([one.centre + one.width / 2 * value for one, value in zip(workload.columns, scaled.tolist(), strict=True)])

@@ -37,15 +37,15 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, OneStudy):  # type:
         rows, _ = self._held(X, None, groups, supervised=False)
         columns = rows[0].shape[1]
         limits = self._limits(self.bounds, columns)
-        found = self._release(limits, rows)
-        means, variances = found.estimates[:columns], found.estimates[columns:]
+        released = self._release(limits, rows)
+        means, variances = released.estimates[:columns], released.estimates[columns:]
         self.mean_ = np.array([one.value[0] for one in means])
         self.var_ = np.array([one.value[0] for one in variances])
         self.mean_standard_error_ = np.array([one.standard_error[0] for one in means])
         self.var_standard_error_ = np.array([one.standard_error[0] for one in variances])
         uniform = (limits[:, 1] - limits[:, 0]) / math.sqrt(12)
         self.scale_ = np.where(self.var_ > 0, np.sqrt(np.maximum(np.nan_to_num(self.var_), 0.0)), uniform)
-        self.n_samples_seen_ = round(found.weight)
+        self.n_samples_seen_ = round(released.weight)
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
@@ -54,11 +54,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, OneStudy):  # type:
     @public
     def transform(self, X: Any) -> Array:
         """Shape (N, d). Nothing is released."""
-        found: Array = (self._rows(X) - self._known(self.mean_, "the means")) / self.scale_
-        return found
+        scaled: Array = (self._rows(X) - self._known(self.mean_, "the means")) / self.scale_
+        return scaled
 
     @public
     def inverse_transform(self, X: Any) -> Array:
         """Back to the units of the columns, shape (N, d)."""
-        found: Array = self._rows(X) * self.scale_ + self._known(self.mean_, "the means")
-        return found
+        restored: Array = self._rows(X) * self.scale_ + self._known(self.mean_, "the means")
+        return restored

@@ -70,7 +70,7 @@ class Looker:
         rounds: dict[str, list[Slot]] = {}
         for slot in (*outgoing, *due, *own):
             rounds.setdefault(slot.round, []).append(slot)
-        found, expected = [], set(due)
+        files, expected = [], set(due)
         for round_, slots in rounds.items():
             names = {outgoing[slot].name for slot in slots if slot in outgoing}
             listed, put = self._list(round_, slots, names)
@@ -78,12 +78,12 @@ class Looker:
                 there = listed.get(slot.prefix, [])
                 if slot in expected:
                     if (seen := self._read(slot, there)) is not None:
-                        found.append(seen)
+                        files.append(seen)
                     continue
                 self._require_newest(slot, there)
                 if slot in outgoing:
                     self._keep_there(slot, outgoing[slot], put.get(outgoing[slot].name))
-        return found
+        return files
 
     def _keep_there(self, slot: Slot, own: OwnFile, listed: _Listed | None) -> None:
         """Put a file, again where somebody took it away, cut it short or wrote over it."""
@@ -99,7 +99,7 @@ class Looker:
     ) -> tuple[dict[str, list[_Listed]], dict[str, _Listed]]:
         """At most so many candidates of each slot, without those that were refused and did not change; and the ``own`` ones."""
         by_prefix = {slot.prefix: slot for slot in slots}
-        found: dict[str, list[_Listed]] = {}
+        listed: dict[str, list[_Listed]] = {}
         put: dict[str, _Listed] = {}
         for each in self._place.names(round_, by_prefix.keys()):
             prefix = each[0].rpartition("-")[0] + "-"
@@ -108,11 +108,11 @@ class Looker:
                 continue
             possible = prefix in by_prefix and OVERHEAD <= each[1] <= self._largest
             if possible and hash(each) not in self._refused.get(by_prefix[prefix], ()):
-                candidates = found.setdefault(prefix, [])
+                candidates = listed.setdefault(prefix, [])
                 candidates.append(each)
                 if len(candidates) > 16 * CANDIDATES:
-                    found[prefix] = heapq.nsmallest(CANDIDATES, candidates)
-        return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in found.items()}, put
+                    listed[prefix] = heapq.nsmallest(CANDIDATES, candidates)
+        return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in listed.items()}, put
 
     def forget(self, slot: Slot) -> None:
         """Nothing is due there any more."""
@@ -120,21 +120,21 @@ class Looker:
 
     def _files(self, slot: Slot, there: Collection[_Listed]) -> dict[str, bytes]:
         """The valid ones of a slot, by name. Others are not looked at again until they change."""
-        found = {}
+        files = {}
         for each in there:
             if self.in_vain >= _IN_VAIN:
                 break
             name = each[0]
             file = self._place.read(slot.round, name, self._largest)
             if file is not None and is_valid(self._parties, slot, name, file):
-                found[name] = file
+                files[name] = file
                 continue
             refused = self._refused.setdefault(slot, set())
             if len(refused) >= _REMEMBERED:
                 refused.clear()
             refused.add(hash(each))
             self.in_vain += each[1]
-        return found
+        return files
 
     def _read(self, slot: Slot, there: Collection[_Listed]) -> Seen | None:
         files = self._files(slot, there)

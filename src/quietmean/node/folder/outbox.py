@@ -68,16 +68,16 @@ class Outbox:
 
     def received(self, slot: Slot, answer: bytes | None = None) -> None:
         """The receiver has it; ``answer``: to a request."""
-        place = slot.kind, slot.number, slot.receiver
-        self._execute("UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *place))
+        key = slot.kind, slot.number, slot.receiver
+        self._execute("UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *key))
 
     def asked(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
         """The number of the last request with this digest, and its answer if that has come."""
-        found = self._execute(
+        row = self._execute(
             "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",
             (SlotKind.REQUEST, receiver, request),
         ).fetchone()
-        return None if found is None else (int(found[0]), found[1])
+        return None if row is None else (int(row[0]), row[1])
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.OperationalError):

@@ -52,8 +52,8 @@ class DiskPlace:
                 with contextlib.suppress(FileNotFoundError):
                     # Links lead anywhere.
                     if entry.is_file(follow_symlinks=False):
-                        found = entry.stat(follow_symlinks=False)
-                        yield entry.name, found.st_size, found.st_mtime
+                        status = entry.stat(follow_symlinks=False)
+                        yield entry.name, status.st_size, status.st_mtime
 
     def read(self, round_: str, name: str, limit: int) -> bytes | None:
         try:
@@ -91,8 +91,8 @@ def parse_folder(text: str) -> Callable[[str], Place]:
                 "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
             )
         if parts.scheme not in NEEDS:
-            known = ", ".join(f"{scheme}://" for scheme in NEEDS)
-            raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {known}")
+            schemes = ", ".join(f"{scheme}://" for scheme in NEEDS)
+            raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {schemes}")
         RemotePlace(text, "")
         return partial(RemotePlace, text)
     folder = Path(text)

@@ -147,10 +147,10 @@ class FolderPost:
         self.links = {party: FolderLink(self, party) for party in self._peers}
 
     def _peer(self, party: PartyId) -> _Peer:
-        found = _Peer(self._outbox.next_number(party), self._outbox.answered(party))
-        found.unanswered = {slot.number for slot in self._outgoing if (slot.kind, slot.receiver) == (SlotKind.REQUEST, party)}
-        found.skip_answered()
-        return found
+        peer = _Peer(self._outbox.next_number(party), self._outbox.answered(party))
+        peer.unanswered = {slot.number for slot in self._outgoing if (slot.kind, slot.receiver) == (SlotKind.REQUEST, party)}
+        peer.skip_answered()
+        return peer
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -165,18 +165,18 @@ class FolderPost:
         peer = self._peers[party]
         digest = hashlib.sha256(encode_frame(msgspec.structs.replace(request, number=0), len(payload)) + payload).digest()
         number, before = self._outbox.asked(party, digest) or (0, None)
-        if before is not None and (known := _answer(before)).status == ACCEPTED:
-            on_answer(known)
-            return known
+        if before is not None and (earlier := _answer(before)).status == ACCEPTED:
+            on_answer(earlier)
+            return earlier
         if number == 0 or before is not None:
             number = self._ask_anew(peer, party, request, payload, digest)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         waiting = peer.waiting.setdefault(number, [])
         waiting.append((answer, on_answer))
         try:
-            found = await answer
-            self._endpoint.answered(party, request, found)
-            return found
+            received = await answer
+            self._endpoint.answered(party, request, received)
+            return received
         finally:
             waiting.remove((answer, on_answer))
 
@@ -247,30 +247,30 @@ class FolderPost:
         """One look; whether there was anything new."""
         outgoing, due = dict(self._outgoing), self._due()
         own = self._unknown_own() if self._first_look else []
-        found = await asyncio.to_thread(self._looker.look, outgoing, due, own)
+        files = await asyncio.to_thread(self._looker.look, outgoing, due, own)
         self._first_look = False
-        for seen in sorted(found, key=lambda seen: seen.slot.number):
+        for seen in sorted(files, key=lambda seen: seen.slot.number):
             self._take(seen)
-        return bool(found) or self._looker.in_vain > 0
+        return bool(files) or self._looker.in_vain > 0
 
     def _due(self) -> list[Slot]:
         """The slots that are listed: answers that are missing, and of each party the next request."""
-        own, found = self._endpoint.party, []
+        own, slots = self._endpoint.party, []
         for party, peer in self._peers.items():
             if peer.refused:
                 continue
-            found += [Slot(SlotKind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
+            slots += [Slot(SlotKind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
             if peer.answering < WINDOW:
-                found.append(Slot(SlotKind.REQUEST, peer.expected, party, own))
-        return found
+                slots.append(Slot(SlotKind.REQUEST, peer.expected, party, own))
+        return slots
 
     def _unknown_own(self) -> list[Slot]:
         """Where a message of this party would be that its outbox does not know."""
-        own, found = self._endpoint.party, []
+        own, slots = self._endpoint.party, []
         for party, peer in self._peers.items():
-            found.append(Slot(SlotKind.REQUEST, peer.next_number, own, party))
-            found.append(Slot(SlotKind.ANSWER, peer.expected, own, party))
-        return found
+            slots.append(Slot(SlotKind.REQUEST, peer.next_number, own, party))
+            slots.append(Slot(SlotKind.ANSWER, peer.expected, own, party))
+        return slots
 
     # --- what came ---------------------------------------------------------------------------------------------------
 
@@ -315,10 +315,10 @@ class FolderPost:
         if not isinstance(request, AnyRequest) or request.number != slot.number:
             raise PeerError("it sent something else than a request with its number")
         self._heard_of(slot.sender)
-        for told in [each for each in self._outgoing if each.kind == SlotKind.ANSWER and each.receiver == slot.sender]:
-            if told.number <= content.received:
-                self._outbox.received(told)
-                self._outgoing.pop(told)
+        for answer in [each for each in self._outgoing if each.kind == SlotKind.ANSWER and each.receiver == slot.sender]:
+            if answer.number <= content.received:
+                self._outbox.received(answer)
+                self._outgoing.pop(answer)
         peer.expected = slot.number + 1
         peer.skip_answered()
         peer.answering += 1

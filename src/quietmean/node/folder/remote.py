@@ -85,10 +85,10 @@ class RemotePlace:
 
     def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
         try:
-            with self._place() as place:
+            with self._place() as opened:
                 # What was listed before is old.
-                place.files.invalidate_cache()
-                entries = place.files.ls(self._path(place, round_), detail=True)
+                opened.files.invalidate_cache()
+                entries = opened.files.ls(self._path(opened, round_), detail=True)
         except FileNotFoundError:
             return
         for entry in entries:
@@ -98,27 +98,27 @@ class RemotePlace:
 
     def read(self, round_: str, name: str, limit: int) -> bytes | None:
         try:
-            with self._place() as place:
-                content = bytes(place.files.cat_file(self._path(place, round_, name), start=0, end=limit + 1))
+            with self._place() as opened:
+                content = bytes(opened.files.cat_file(self._path(opened, round_, name), start=0, end=limit + 1))
         except FileNotFoundError:
             return None
         return content if len(content) <= limit else None
 
     def put(self, round_: str, name: str, file: bytes) -> None:
         """Write a file, whole or not at all."""
-        with self._place() as place:
-            path = self._path(place, round_, name)
-            if place.rename is None:
-                place.files.pipe_file(path, file)
+        with self._place() as opened:
+            path = self._path(opened, round_, name)
+            if opened.rename is None:
+                opened.files.pipe_file(path, file)
                 return
             # A bucket has no folders to be made.
-            place.files.makedirs(self._path(place, round_), exist_ok=True)
-            partial = self._path(place, round_, f".{fresh_bytes(8).hex()}")
-            place.files.pipe_file(partial, file)
-            place.rename(partial, path)
+            opened.files.makedirs(self._path(opened, round_), exist_ok=True)
+            partial = self._path(opened, round_, f".{fresh_bytes(8).hex()}")
+            opened.files.pipe_file(partial, file)
+            opened.rename(partial, path)
 
-    def _path(self, place: _Opened, *parts: str) -> str:
-        return "/".join([place.root.rstrip("/"), self._session, *parts])
+    def _path(self, opened: _Opened, *parts: str) -> str:
+        return "/".join([opened.root.rstrip("/"), self._session, *parts])
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[_Opened]:
@@ -140,9 +140,9 @@ class RemotePlace:
 def _time_of(entry: dict[str, Any]) -> float:
     """When a file was changed, as far as the place tells; only used to see whether it was."""
     for name in ("LastModified", "mtime", "modified", "created"):
-        found = entry.get(name)
-        if isinstance(found, datetime):
-            return found.timestamp()
-        if isinstance(found, int | float):
-            return float(found)
+        modified = entry.get(name)
+        if isinstance(modified, datetime):
+            return modified.timestamp()
+        if isinstance(modified, int | float):
+            return float(modified)
     return 0.0

@@ -84,8 +84,8 @@ class Parties:
     def info(self, slot: Slot) -> bytes:
         """The one encoding of a place; no two have the same."""
         sender, receiver = (public_key_bytes(self.identities[party]) for party in (slot.sender, slot.receiver))
-        place = [slot.attempt, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]
-        return msgspec.msgpack.encode(["quietmean file 1", self.session, *place])
+        fields = [slot.attempt, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]
+        return msgspec.msgpack.encode(["quietmean file 1", self.session, *fields])
 
 
 def mailbox_bytes(mailbox: Mailbox) -> bytes:

@@ -110,12 +110,12 @@ class ForkLauncher:
         if not message:
             self._hang_up()
             return
-        told = json.loads(message)
-        if "code" in told:
-            self._running.pop(told["pid"]).ended(told["code"])
+        event = json.loads(message)
+        if "code" in event:
+            self._running.pop(event["pid"]).ended(event["code"])
             return
         stdout, started = self._starting.popleft()
-        process = self._running[told["pid"]] = ForkedProcess(stdout, handles[0])
+        process = self._running[event["pid"]] = ForkedProcess(stdout, handles[0])
         if not started.cancelled():
             started.set_result(process)
 

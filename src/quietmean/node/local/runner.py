@@ -248,8 +248,8 @@ class _LocalRun:
     def _end_of_log(self, party: PartyId) -> str:
         """Its last line, which for a defect is where it was and of which kind; empty if there is none."""
         lines = (self._directory / f"{self._names[party]}.log").read_text(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f" ({printable(said[-1])})" if said else ""
+        sentences = [line.strip() for line in lines if line.strip()]
+        return f" ({printable(sentences[-1])})" if sentences else ""
 
     async def _strike(self, party: PartyId, process: PartyProcess, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -199,8 +199,8 @@ class Monitor:
     def arrived(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
         """A request of a party was answered."""
         peer = self._peers[party]
-        known = peer.position or (0, 0)
-        self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else known)
+        position = peer.position or (0, 0)
+        self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else position)
         if isinstance(request, Transfer) and answer.status == ACCEPTED and peer.received != (request.phase, request.round):
             peer.received = request.phase, request.round
             self._history.received += 1

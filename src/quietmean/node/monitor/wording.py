@@ -32,10 +32,10 @@ def sentence(event: Mapping[str, Any]) -> str:
 
 def headline(view: NodeView) -> str:
     """Where a node is, for how long, and whom it waits for."""
-    place = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
+    position = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
     seconds = seconds_between(view.since, view.updated)
     waiting = f", waiting for {', '.join(view.waiting_for)}" if view.waiting_for else ""
-    return printable(f"{view.party}, {place}, since {seconds:.0f} s{waiting}")
+    return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")
 
 
 def traffic_text(view: NodeView) -> str:

@@ -21,10 +21,10 @@ class AccountSocket(socket.socket):
 
     def accept(self) -> tuple[socket.socket, object]:
         while True:
-            found, address = super().accept()
-            if user_of_peer(found) in self.users:
-                return found, address
-            found.close()
+            connected, address = super().accept()
+            if user_of_peer(connected) in self.users:
+                return connected, address
+            connected.close()
 
 
 def user_of_peer(connection: socket.socket) -> int | None:

@@ -48,14 +48,14 @@ def runtime_folder(path: Path) -> Path:
     path = path.absolute()
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise InputError(
             f"runtime folder {path} cannot be used ({error.strerror}): choose one that this account can make"
         ) from None
-    if found.st_uid != user_of_process():
+    if status.st_uid != user_of_process():
         raise InputError(f"runtime folder {path} is another account's: choose one that this account has made")
-    if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+    if stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise InputError(f"runtime folder {path} is open to other accounts: close it with chmod 700 {path}")
     if len(os.fsencode(path / ("0" * DIGITS))) > _LONGEST_PATH:
         raise InputError(f"runtime folder {path} has too long a path for a socket: choose a shorter one, such as /run/quietmean")
@@ -243,14 +243,14 @@ def hand_over(folder: Path, door: str, connected: socket.socket) -> bool:
     return True
 
 
-def _answers(place: Path) -> bool:
+def _answers(path: Path) -> bool:
     """Whether a process has the socket there."""
     if sys.platform == "win32":
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
         way.setblocking(False)
         try:
-            way.connect(str(place))
+            way.connect(str(path))
         except BlockingIOError:
             # Its queue is full.
             return True

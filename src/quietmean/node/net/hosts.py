@@ -28,9 +28,9 @@ async def numbers_to_dial(address: tuple[str, int]) -> list[str]:
     if number_of(host) is not None or host == "localhost" or host.endswith(".localhost"):
         return [host]
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    found = list(dict.fromkeys(str(info[4][0]) for info in infos))
-    for text in found:
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    for text in addresses:
         number = number_of(text.partition("%")[0])
         if number is not None and (number.is_loopback or number.is_link_local or number.is_multicast or number.is_unspecified):
             raise PermissionError(f"{host} leads to {text}, an address inside a machine, which is not dialled by another name")
-    return found
+    return addresses

@@ -41,5 +41,5 @@ class Group:
 
 def door_in(server_name: str) -> str | None:
     """Whose door a server name asks for; None for a name that no party asks for."""
-    found = _SERVER_NAME.fullmatch(server_name)
-    return None if found is None else found[1]
+    match = _SERVER_NAME.fullmatch(server_name)
+    return None if match is None else match[1]

@@ -177,7 +177,7 @@ class Listener:
                 connection = await self._shake_hands(handshake)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
-                told = self._position()
+                position = self._position()
                 handle = await self._greet(connection, party)
             except asyncio.CancelledError:
                 # Evicted, or this node stops: no orderly close.
@@ -189,7 +189,7 @@ class Listener:
             with contextlib.suppress(OSError, EOFError, TimeoutError):
                 if handle is None:
                     await self._await_hang_up(connection, party)
-                elif told >= self._barred.get(party, told):
+                elif position >= self._barred.get(party, position):
                     await self._serve(connection, party, handle)
         except PeerError as error:
             self._endpoint.refusal(who, str(error))

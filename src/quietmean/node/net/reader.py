@@ -84,11 +84,11 @@ class FrameReader:
         if self._parts is None:
             # An announced size reserves addresses, not memory: pages come into being as bytes arrive.
             self._parts = np.empty(self._size, dtype=np.uint8).data
-        place = self._parts[self._filled : self._filled + size]
+        buffer = self._parts[self._filled : self._filled + size]
         if self.cipher is None:
-            place[:] = part
+            buffer[:] = part
         else:
-            self.cipher.open_into(lengths, part, place)
+            self.cipher.open_into(lengths, part, buffer)
         self._filled += size
         if self._filled < self._size:
             return None

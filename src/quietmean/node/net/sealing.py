@@ -44,10 +44,10 @@ class FrameCipher:
         except InvalidTag:
             raise _forged() from None
 
-    def open_into(self, lengths: Payload, sealed: Payload, place: memoryview) -> None:
-        """The same, written to ``place``, which is as long as the content."""
+    def open_into(self, lengths: Payload, sealed: Payload, buffer: memoryview) -> None:
+        """The same, written to ``buffer``, which is as long as the content."""
         try:
-            self._cipher.decrypt_into(self._next(), sealed, lengths, place)
+            self._cipher.decrypt_into(self._next(), sealed, lengths, buffer)
         except InvalidTag:
             raise _forged() from None
 

@@ -19,22 +19,22 @@ _SHOWN = 5
 
 def term_digests(terms: Mapping[str, Any]) -> dict[str, bytes]:
     """Digests of all values in nested plain data, by their path, such as ``columns.systolic.high``. At most 2000, in order."""
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for path, value in _flat(terms, ""):
-        if len(found) == MOST_FIELDS:
+        if len(digests) == MOST_FIELDS:
             break
-        found[path[:LONGEST_PATH]] = hashlib.sha256(canonical_json([path, value])).digest()[:FIELD_BYTES]
-    return found
+        digests[path[:LONGEST_PATH]] = hashlib.sha256(canonical_json([path, value])).digest()[:FIELD_BYTES]
+    return digests
 
 
 def differing(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], within: str = "") -> list[str]:
     """The paths below ``within`` whose values differ, in order; with "only here" or "only there" where one side has no such."""
-    found = [
+    paths = [
         path if path in theirs else f"{path} (only here)"
         for path, value in mine.items()
         if path.startswith(within) and theirs.get(path) != value
     ]
-    return found + [f"{path} (only there)" for path in theirs if path.startswith(within) and path not in mine]
+    return paths + [f"{path} (only there)" for path in theirs if path.startswith(within) and path not in mine]
 
 
 def listed(paths: list[str]) -> str:
@@ -58,10 +58,10 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for name, item in value.items():
             yield from _flat(item, f"{path}.{name}" if path else str(name))
     elif isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             # Tables of columns and parties are known by their names.
-            name = item.get("name", place + 1)
+            name = item.get("name", index + 1)
             yield from _flat({key: one for key, one in item.items() if key != "name"} or {"name": name}, f"{path}.{name}")
-            yield f"{path}.{name}.place", place
+            yield f"{path}.{name}.place", index
     else:
         yield path, value

@@ -53,19 +53,19 @@ class _Fields:
 
 def server_name(seen: bytes | memoryview) -> str | Undecided:
     """The server name in the ClientHello with which these bytes begin. Any bytes are answered, and nothing is kept."""
-    message, place = bytearray(), 0
+    message, start = bytearray(), 0
     while True:
-        head = bytes(seen[place : place + _RECORD_HEAD])
+        head = bytes(seen[start : start + _RECORD_HEAD])
         # A stranger is known by its first bytes.
         if head[:1] not in (b"", bytes([_HANDSHAKE])) or head[1:2] not in (b"", bytes([_MAJOR_VERSION])):
             return Undecided.NONE
         if len(head) < _RECORD_HEAD:
             return Undecided.MORE
-        length, place = int.from_bytes(head[3:], "big"), place + _RECORD_HEAD
+        length, start = int.from_bytes(head[3:], "big"), start + _RECORD_HEAD
         if not 0 < length <= MOST:
             return Undecided.NONE
         # A long one may come in several records.
-        message += seen[place : place + length]
+        message += seen[start : start + length]
         if message and message[0] != _CLIENT_HELLO:
             return Undecided.NONE
         if len(message) >= _MESSAGE_HEAD:
@@ -74,8 +74,8 @@ def server_name(seen: bytes | memoryview) -> str | Undecided:
                 return Undecided.NONE
             if len(message) >= end:
                 return _name_in(bytes(message[_MESSAGE_HEAD:end]))
-        place += length
-        if place > len(seen):
+        start += length
+        if start > len(seen):
             return Undecided.MORE
 
 

@@ -146,15 +146,15 @@ class PortServer:
             return
         except OSError:
             size = 0
-        found = server_name(self._seen[:size]) if size else Undecided.NONE
-        if found is Undecided.MORE and not late and size < MOST:
+        name = server_name(self._seen[:size]) if size else Undecided.NONE
+        if name is Undecided.MORE and not late and size < MOST:
             # Not woken by what is there already.
             each.timer = loop.call_at(min(loop.time() + each.pause, each.until), self._look, each)
             each.pause *= 2
             return
-        if isinstance(found, str):
-            self._hand_over(each, found)
-        elif found is Undecided.MORE:
+        if isinstance(name, str):
+            self._hand_over(each, name)
+        elif name is Undecided.MORE:
             self.counts.late += 1
         else:
             self.counts.refused += 1

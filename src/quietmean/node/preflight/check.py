@@ -75,12 +75,12 @@ class CheckSession:
         self.refusals = Refusals()
         self._mesh = Mesh(identity, self._endpoint(), None, agreed.readiness, self._asked)
 
-    def listen(self, place: Address | Path | None = None) -> None:
+    def listen(self, address: Address | Path | None = None) -> None:
         """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
 
         A path is the runtime folder of a port that several studies share. Raises :class:`InputError` if that is not possible.
         """
-        self._mesh.bind(place)
+        self._mesh.bind(address)
         self._answers = True
 
     def close(self) -> None:

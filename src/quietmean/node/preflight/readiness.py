@@ -127,20 +127,20 @@ class Standing:
         roster = self._named("roster.", "sealed.") or "compare names and keys, and their order"
         study = difference(self.agreed.fields, there.fields) or "compare columns, bounds, unit, budget and protocol"
         plan = self._named("plan.") or "compare its options"
-        found = {
+        checks = {
             f"other version: {printable(there.release)} there, {self.agreed.release} here": self.same("version"),
             f"other roster: {printable(roster)}": self.same("roster"),
             f"other study: {printable(study)}": self.same("study"),
             f"other plan of the same study: {printable(plan)}, or share one file with --plan": self.same("plan")
             or not self.same("study"),
         }
-        return (*(problem for problem, fine in found.items() if not fine), *since)
+        return (*(problem for problem, fine in checks.items() if not fine), *since)
 
     def _named(self, *places: str) -> str:
         """The fields of these parts that differ; of the first part in which any does."""
         theirs = {} if self.reply is None else self.reply.readiness.fields
-        found = (differing(self.agreed.fields, theirs, place) for place in places if theirs)
-        return listed(next((paths for paths in found if paths), []))
+        differences = (differing(self.agreed.fields, theirs, within) for within in places if theirs)
+        return listed(next((paths for paths in differences if paths), []))
 
     @property
     def agrees(self) -> bool:

@@ -103,11 +103,11 @@ class Exchange:
 
     def _attend(self, connection: RelayConnection, proof: Proof) -> None:
         self._slow_down(proof.key)
-        place = proof.group, proof.label
-        before = self._attending.get(place)
+        label = proof.group, proof.label
+        before = self._attending.get(label)
         if before is not None and proof.role == "visit":
             raise PeerError("another process of this party is at the relay")
-        self._attending.pop(place, None)
+        self._attending.pop(label, None)
         if before is not None:
             before.turn_away("another process of this party is at the relay now")
         if sum(group == proof.group for group, _ in self._attending) >= self.limits.parties_of_session:
@@ -115,12 +115,12 @@ class Exchange:
         mine = [each for each in self._attending.values() if each.proof is not None and each.proof.key == proof.key]
         if len(mine) >= self.limits.sessions_of_identity:
             raise PeerError("this party is in too many sessions here at a time")
-        self._attending[place] = connection
+        self._attending[label] = connection
         connection.stage = Stage.ATTENDING
         self.counts.attended += 1
         connection.say(Attending())
         for call in list(self._waiting.values()):
-            if (call.proof.group, call.proof.label) == place:
+            if (call.proof.group, call.proof.label) == label:
                 connection.say(Call(call.ticket, call.proof.key))
 
     def _slow_down(self, key: bytes) -> None:

@@ -40,8 +40,8 @@ class Others:
         """A peer said where it is. Returns whether it is in a later round than it was known to be."""
         self._heard_at[peer] = self._clock()
         self.absent.discard(peer)
-        known = self._places.get(peer)
-        if known is None or place.round != known.round or place > known:
+        before = self._places.get(peer)
+        if before is None or place.round != before.round or place > before:
             self._places[peer] = place
         if place.begun and place.round > self._begun_at[0]:
             self._begun_at = place.round, self._heard_at[peer]

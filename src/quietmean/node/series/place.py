@@ -29,10 +29,10 @@ class Place(NamedTuple):
         return self.round * _PHASES + phase, round_
 
     @classmethod
-    def of(cls, told: Position) -> Self:
+    def of(cls, counted: Position) -> Self:
         """The inverse of :meth:`told`."""
-        round_, phase = divmod(told[0], _PHASES)
-        return cls(round_, (phase, told[1]))
+        round_, phase = divmod(counted[0], _PHASES)
+        return cls(round_, (phase, counted[1]))
 
     @property
     def begun(self) -> bool:

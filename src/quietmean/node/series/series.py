@@ -189,13 +189,13 @@ class Series:
             with contextlib.closing(
                 Store(self._round_store, self._settings.plan.target.dimension, self._settings.plan.grid)
             ) as store:
-                found = kept_result(store)
-                if found is None:
+                result = kept_result(store)
+                if result is None:
                     return True
         except (InputError, ProtocolFailure):
             return False
-        if found.public_seed == self._public_seed(self._number):
-            self._note_end(found, 0)
+        if result.public_seed == self._public_seed(self._number):
+            self._note_end(result, 0)
         return False
 
     def _public_seed(self, number: int) -> str:
@@ -238,9 +238,9 @@ class Series:
             return kept_result(store) or await self._run_once(settings, store, restarted=restarted or again)
 
         try:
-            found = await endure(attempt, store.path, patience, self._mesh.drop)
+            result = await endure(attempt, store.path, patience, self._mesh.drop)
             self._ended = True
-            return found
+            return result
         except ProtocolFailure:
             self._ended = True
             raise
@@ -374,12 +374,12 @@ class Series:
         """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
         number = first
         while number <= self._rounds:
-            found = self._first_open(number, returning=returning or number > first)
-            if found == number:
-                found = await self._wait_for(number, returning=returning or number > first)
-            if found == number:
+            current = self._first_open(number, returning=returning or number > first)
+            if current == number:
+                current = await self._wait_for(number, returning=returning or number > first)
+            if current == number:
                 break
-            number = found
+            number = current
         return number
 
     def _first_open(self, number: int, *, returning: bool) -> int:
@@ -466,8 +466,8 @@ class Series:
     def position(self) -> Position:
         return self._place.told()
 
-    def heard(self, peer: PartyId, told: Position) -> None:
-        place = Place.of(told)
+    def heard(self, peer: PartyId, counted: Position) -> None:
+        place = Place.of(counted)
         self._note_place(peer, place)
         self._monitor.heard(peer, place.position)
         if self._session is not None and place.round == self._number and place.begun:

@@ -79,8 +79,8 @@ class FailureDetector:
         return self._last_activity.get(party, time) > time
 
     def is_past(self, party: PartyId, position: Position) -> bool:
-        known = self._positions.get(party)
-        return known is not None and known > position
+        reached = self._positions.get(party)
+        return reached is not None and reached > position
 
     def may_have_begun(self, party: PartyId, position: Position) -> bool:
         """Whether a party was in this round already, as far as is known; who was never heard may have been anywhere."""
@@ -88,8 +88,8 @@ class FailureDetector:
 
     def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
         """Whether all of ``parties`` with a known position that are not suspected are past ``position``, and there is one."""
-        known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
-        return bool(known) and min(known) > position
+        positions = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
+        return bool(positions) and min(positions) > position
 
     def full_time(self, start: float, gone: bool) -> float:
         """The end of a wait that suspicion does not shorten."""

@@ -90,10 +90,10 @@ class Gate:
     def take_vote(self, sender: PartyId, vote: Vote) -> None:
         """A party's vote; durable when this returns. Raises :class:`PeerError` for a second one that differs."""
         cast = vote.digest, vote.passes
-        known = self._votes.get(sender)
-        if known is not None and known != cast:
+        before = self._votes.get(sender)
+        if before is not None and before != cast:
             raise PeerError("it voted for something else before: it lost its store, or plays two games")
-        if known is None:
+        if before is None:
             self._context.store.save_vote(sender, *cast)
             self._votes[sender] = cast
         self._context.changed.set()
@@ -111,8 +111,8 @@ class Gate:
         if store.voted_history() is None:
             await self._agree_on_logs()
             # What comes later changes nothing any more.
-            known = self._context.gossip.logs()
-            record = await self.compute(lambda: self._certified(known, schedule, seed, weights))
+            logs = self._context.gossip.logs()
+            record = await self.compute(lambda: self._certified(logs, schedule, seed, weights))
             digest = bytes.fromhex(history_digest(record.execution, record.incomplete))
             store.cast_vote(party, digest, record.decision.passes, json.dumps(record.to_json()).encode())
             self._votes[party] = digest, record.decision.passes
@@ -158,10 +158,10 @@ class Gate:
 
     async def _exchange_logs(self, stage: int) -> None:
         context = self._context
-        known, acknowledged = context.gossip.encode(context.party, self._limit), set[PartyId]()
+        encoded, acknowledged = context.gossip.encode(context.party, self._limit), set[PartyId]()
 
         async def send(other: PartyId) -> None:
-            answer = await context.links[other].ask(GateLog(0, stage), known)
+            answer = await context.links[other].ask(GateLog(0, stage), encoded)
             if answer.status == ACCEPTED:
                 acknowledged.add(other)
 
@@ -178,14 +178,14 @@ class Gate:
         await asyncio.gather(*sending, return_exceptions=True)
 
     def _certified(
-        self, known: Mapping[PartyId, PartialLog], schedule: Schedule, seed: Seed, weights: NDArray[np.float64]
+        self, logs: Mapping[PartyId, PartialLog], schedule: Schedule, seed: Seed, weights: NDArray[np.float64]
     ) -> GateRecord:
         """The history that follows from these logs, and its certificate."""
         from quietmean.planning.gate import GateRecord, decide
 
         plan = self._context.settings.plan
-        complete = {party: partial.log for party, partial in known.items() if partial.until == schedule.rounds}
-        trace = reconstruct(schedule, complete, (), known, transfers_mass=True, before_release=True)
+        complete = {party: partial.log for party, partial in logs.items() if partial.until == schedule.rounds}
+        trace = reconstruct(schedule, complete, (), logs, transfers_mass=True, before_release=True)
         execution = plan.execution(seed, trace, weights)
         incomplete = tuple(party for party in range(execution.parties) if party not in complete)
         decision = decide(plan.target, execution, incomplete)

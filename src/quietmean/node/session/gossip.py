@@ -103,7 +103,7 @@ class GossipedLogs:
 
     def logs(self) -> dict[PartyId, PartialLog]:
         """By party, for those with at least one known round."""
-        found = {}
+        logs = {}
         for party in np.nonzero(self.until)[0].tolist():
             online = tuple((np.nonzero(self._online[:, party])[0] + 1).tolist())
             rounds, slots = np.nonzero(self._sent[:, party])
@@ -111,8 +111,8 @@ class GossipedLogs:
             rounds, senders, _ = np.nonzero(self._received & (self._receivers == party))
             received = tuple(zip((rounds + 1).tolist(), senders.tolist(), strict=True))
             log = PartyLog(online, sent, received, (), self._settled.get(party, ()))
-            found[party] = PartialLog(int(self.until[party]), log)
-        return found
+            logs[party] = PartialLog(int(self.until[party]), log)
+        return logs
 
     def encode(self, own: PartyId, limit: int | None = None) -> bytes:
         """At most ``limit`` bytes, :data:`LIMIT` by default: all logs if they fit, else that of ``own`` alone, else nothing."""
@@ -132,7 +132,7 @@ class GossipedLogs:
 
     def _packed(self) -> bytes:
         online, sent, received = (np.packbits(table).tobytes() for table in (self._online, self._sent, self._received))
-        settled = tuple((party, *entry) for party, found in sorted(self._settled.items()) for entry in found)
+        settled = tuple((party, *entry) for party, entries in sorted(self._settled.items()) for entry in entries)
         packed = _Packed(self.until.astype("<u4").tobytes(), online, sent, received, settled)
         return zlib.compress(msgspec.msgpack.encode(packed))
 

@@ -104,14 +104,14 @@ class Inbox:
 
     def cancel(self, sender: PartyId, request: CancelTransfer) -> Answer:
         """The sender cancels a transfer. It is undone while its round is open here; else the answer says that it was used."""
-        place = _place(request)
+        position = _place(request)
         parked = self._parked.get(sender)
-        if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
+        if parked is not None and _place(parked.transfer) == position and not parked.verdict.done():
             parked.verdict.set_result(False)
-        self._cancelled[sender] = max(place, self._cancelled.get(sender, place))
-        taken = self._store.has_accepted(*place, sender)
-        if taken and place == self.position:
-            self._store.forget(*place, sender)
+        self._cancelled[sender] = max(position, self._cancelled.get(sender, position))
+        taken = self._store.has_accepted(*position, sender)
+        if taken and position == self.position:
+            self._store.forget(*position, sender)
             self._on_change()
             taken = False
         return self._answer(request, taken)
@@ -122,12 +122,12 @@ class Inbox:
         return self._answer(request, status in (PENDING, ACCEPTED, COMMITTED))
 
     def _take(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
-        place = _place(transfer)
-        if self._store.has_accepted(*place, sender):
-            if self._store.contradicts(place[0], arrival.message):
+        position = _place(transfer)
+        if self._store.has_accepted(*position, sender):
+            if self._store.contradicts(position[0], arrival.message):
                 raise PeerError(f"it said something else before in round {transfer.round}: its store was copied, or it lies")
             return True
-        if place != self.position or place <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
+        if position != self.position or position <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
             self._note_refused(sender, transfer)
             return False
         if sender not in self._expected:
@@ -135,8 +135,8 @@ class Inbox:
         if transfer.agreement != self._agreement():
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
         self._merge_gossip(transfer.gossip)
-        self._store.accept(place[0], arrival.message, arrival.encoded, transfer.gossip)
-        self._noted[sender] = place
+        self._store.accept(position[0], arrival.message, arrival.encoded, transfer.gossip)
+        self._noted[sender] = position
         self._on_change()
         return True
 
@@ -144,15 +144,15 @@ class Inbox:
         """What is not used was seen all the same, and tells of its sender's rounds: the record must not be without it."""
         if self._agreement() != transfer.agreement:
             return
-        place = _place(transfer)
-        self.note_seen([(place, sender)])
+        position = _place(transfer)
+        self.note_seen([(position, sender)])
         if not transfer.gossip:
             return
         self._merge_gossip(transfer.gossip)
         # What a sender knows only grows, but old messages may come late.
-        if place > self._noted.get(sender, (0, 0)):
+        if position > self._noted.get(sender, (0, 0)):
             self._store.keep_gossip(sender, transfer.gossip)
-            self._noted[sender] = place
+            self._noted[sender] = position
 
     def note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
         """In the log, durably: their sender may tell nobody that it sent them."""
@@ -163,15 +163,15 @@ class Inbox:
         }
         new -= self._seen
         if new:
-            self._store.note_seen(sorted((*place, sender) for place, sender in new))
+            self._store.note_seen(sorted((*position, sender) for position, sender in new))
             self._seen |= new
             self._on_change()
 
-    def _is_logged(self, place: Position) -> bool:
+    def _is_logged(self, position: Position) -> bool:
         """Shares of the mixing rounds, and releases: whoever was handed one knows it, whether or not it is in any total."""
-        if place[0] == Phase.MIXING:
-            return 1 <= place[1] <= self._rounds
-        return self._copies and place == (int(Phase.DISSEMINATION), 1)
+        if position[0] == Phase.MIXING:
+            return 1 <= position[1] <= self._rounds
+        return self._copies and position == (int(Phase.DISSEMINATION), 1)
 
     def _note_parked(self, transfer: Transfer) -> None:
         # Not durable, which would cost a write for each: if it is used or refused, that is. Before the agreement there is

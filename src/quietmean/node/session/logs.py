@@ -96,7 +96,7 @@ def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
         raise PeerError(f"a log with a round outside 1..{rounds}")
     if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
         raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
-    known = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
-    if any(party >= parties for party in known):
+    named = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
+    if any(party >= parties for party in named):
         raise PeerError(f"a log with a party outside 0..{parties - 1}")
     return log

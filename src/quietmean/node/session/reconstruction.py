@@ -56,12 +56,12 @@ def reconstruct(
     serve for parties whose final log did not come. ``transfers_mass``: whether a cancelled message may count in both places.
     """
     released = {*heard, *(party for log in logs.values() for party in log.heard)}
-    partial = {party: known for party, known in (gossip or {}).items() if party not in logs}
-    both = {**logs, **{party: known.log for party, known in partial.items()}}
-    until = dict.fromkeys(logs, schedule.rounds) | {party: known.until for party, known in partial.items()}
+    partial = {party: partial_log for party, partial_log in (gossip or {}).items() if party not in logs}
+    both = {**logs, **{party: partial_log.log for party, partial_log in partial.items()}}
+    until = dict.fromkeys(logs, schedule.rounds) | {party: partial_log.until for party, partial_log in partial.items()}
     arrived, sent = _arrived(both), _sent(both)
     if before_release:
-        released |= {party for party, known in partial.items() if known.until >= schedule.rounds - 1}
+        released |= {party for party, partial_log in partial.items() if partial_log.until >= schedule.rounds - 1}
     signs = arrived | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.seen}
     online = _online(schedule, both, until, signs, released, int(transfers_mass))
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
@@ -71,11 +71,11 @@ def reconstruct(
         message = (round_, sender, receiver)
         if message in arrived or not (online[round_, sender] and online[round_, receiver]):
             continue
-        told = until.get(sender, 0) >= round_
-        if until.get(receiver, 0) >= round_ or (told and not transfers_mass):
+        sender_logged = until.get(sender, 0) >= round_
+        if until.get(receiver, 0) >= round_ or (sender_logged and not transfers_mass):
             # Its sender goes on without it, whatever a silent receiver did; it counts as seen all the same.
             lost[round_ - 1, sender, slot] = True
-        elif told:
+        elif sender_logged:
             # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
             kept.add(message)
         # Of other messages nothing is known. They count as arrived, for the same reason.
@@ -126,12 +126,12 @@ def _online(
     for party in range(schedule.parties):
         if party in logs:
             online[list(logs[party].online), party] = True
-        known = until.get(party, 0)
+        logged = until.get(party, 0)
         if party in released:
             last = schedule.rounds
         else:
             # No log covers its last round, in which it may have seen what it was sent. Whoever is online in the very last round
             # counts as having made a release, so there only a sign counts.
-            last = max(last_sign[party], min(max(last_sign[party], known) + more, schedule.rounds - 1))
-        online[known + 1 : last + 1, party] = True
+            last = max(last_sign[party], min(max(last_sign[party], logged) + more, schedule.rounds - 1))
+        online[logged + 1 : last + 1, party] = True
     return online

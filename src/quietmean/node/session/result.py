@@ -83,8 +83,8 @@ class NodeResult:
     def in_part_text(self, names: Sequence[str]) -> str:
         """Who counts in part, in a sentence with the parties' names; empty where everybody in the result is in it whole."""
         parts = self.execution.in_part
-        told = ", ".join(f"{names[party]} {percent_text(part)}" for party, part in parts.items())
-        how = f"{told} of each; means are of the records so weighted, sums and counts of as many"
+        parts_text = ", ".join(f"{names[party]} {percent_text(part)}" for party, part in parts.items())
+        how = f"{parts_text} of each; means are of the records so weighted, sums and counts of as many"
         return f"a party left in between, and not all records count alike: {how}" if parts else ""
 
     def to_json(self) -> dict[str, Any]:

@@ -106,21 +106,21 @@ class PhaseRunner:
     async def _resolve_in_doubt(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
         """Resolve all shares in doubt, and those about to be cancelled: after this round they cannot be settled any more."""
         context = self._context
-        known = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
+        resolved = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
 
         async def ask(receiver: PartyId) -> None:
             answer = await context.links[receiver].ask(CancelTransfer(0, *here))
-            known[receiver] = answer.status
+            resolved[receiver] = answer.status
 
         def unresolved() -> dict[PartyId, bool]:
             earlier = {receiver: True for _, receiver in context.store.in_doubt(self._phase)}
-            return earlier | {receiver: True for receiver in statuses if receiver not in known}
+            return earlier | {receiver: True for receiver in statuses if receiver not in resolved}
 
-        asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
+        asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in resolved]
         await Wait(context, unresolved, full_time="alive", at=(here[0], here[1] + 1)).until_over()
         for task in asking:
             task.cancel()
-        return statuses | known
+        return statuses | resolved
 
     async def _exchange(
         self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
@@ -210,7 +210,9 @@ class PhaseRunner:
         """
         places = [(int(self._phase), round_) for round_ in range(first, self._machine.rounds + 1)]
         sent = self._context.failure_detector.may_have_begun
-        return [(place, sender) for place in places for sender in sorted(self._senders(place[1])) if sent(sender, place)]
+        return [
+            (position, sender) for position in places for sender in sorted(self._senders(position[1])) if sent(sender, position)
+        ]
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

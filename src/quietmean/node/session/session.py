@@ -264,8 +264,8 @@ class Session:
         if not plan.gated or not store.passed_gate():
             return others
         # More than half voted for the history that this party has. Nobody else passed the gate, and the logs of who did are here.
-        known = self._context.gossip.until
-        return frozenset(other for other in others if known[other] == self._rounds)
+        until = self._context.gossip.until
+        return frozenset(other for other in others if until[other] == self._rounds)
 
     async def _finalize(self, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
@@ -305,7 +305,7 @@ class Session:
         return result
 
     def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
-        plan, found = self._settings.plan, []
+        plan, unresolved = self._settings.plan, []
         for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
             if phase == Phase.MIXING:
                 open_ = plan.protocol.transfers_mass and round_ > known_until.get(receiver, 0)
@@ -313,8 +313,8 @@ class Session:
                 # Releases that are sent to all are copies: no share is in doubt.
                 open_ = plan.dissemination.transfers_mass
             if open_:
-                found.append((phase, round_, receiver))
-        return tuple(found)
+                unresolved.append((phase, round_, receiver))
+        return tuple(unresolved)
 
     def _all_gossip(self) -> dict[PartyId, PartialLog]:
         """All gossiped logs, those included that came with the final logs."""
@@ -404,8 +404,8 @@ class Session:
 
     async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:
         """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
-        context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
-        over = place == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
+        context, plan, position = self._context, self._settings.plan, (request.phase, request.round)
+        over = position == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
         if not over or not plan.releases_are_copies:
             return REFUSED
         sending = self._sending_again.get(receiver)
@@ -414,7 +414,7 @@ class Session:
             if message is None:
                 return REFUSED
             gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.transfers_mass else b""
-            asking = context.links[receiver].ask(context.transfer(place, message, gossip), message.payload)
+            asking = context.links[receiver].ask(context.transfer(position, message, gossip), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
         # Repeated requests, over a new connection for example, wait for the same sending.
         answer: Answer = await asyncio.shield(sending)

@@ -227,7 +227,7 @@ class Gathering:
     def _informed(self) -> set[PartyId]:
         """Who has taken in all that this party has to tell it."""
         telling = replace(self._telling, bound=False)
-        return {party for party, told in self._told.items() if told == telling}
+        return {party for party, taken_in in self._told.items() if taken_in == telling}
 
     def _save(self, standing: Standing) -> None:
         before = self._standing
@@ -235,14 +235,14 @@ class Gathering:
             return
         attempt = standing.attempt
         new = attempt is not None and standing.latest != before.latest
-        told = self._telling
+        earlier = self._telling
         self._store.save_standing(dump_standing(self._settings.party, standing), attempt.own.seed if new and attempt else None)
         self._standing = standing
         if new:
             self._occasion.accepted()
             self._told.clear()
         self._changed.set()
-        if self._telling != told and not (self._rules.for_all and standing.bound):
+        if self._telling != earlier and not (self._rules.for_all and standing.bound):
             for news in self._news.values():
                 news.set()
 

@@ -47,8 +47,8 @@ class Occasion(Protocol):
     def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
         """Another party told where it is; ``standing``: of this one before."""
 
-    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
-        """The standing after what it is time for; ``told``: who has taken in where this party is.
+    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
+        """The standing after what it is time for; ``informed``: who has taken in where this party is.
 
         Raises :class:`NotStarted` where this party waits no more, for good, and another :class:`ProtocolFailure` where it may be
         started again.
@@ -57,7 +57,7 @@ class Occasion(Protocol):
     def settled(self, peer: PartyId, standing: Standing) -> bool:
         """Whether nothing needs to be told to a party any more."""
 
-    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
         """Who is waited for."""
 
 
@@ -94,8 +94,8 @@ class WhenAllAreThere:
     def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
         """Nothing depends on when."""
 
-    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
-        if self._closing is None or not self._closing.done() or not (missing := self.missing(standing, told)):
+    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
+        if self._closing is None or not self._closing.done() or not (missing := self.missing(standing, informed)):
             return standing
         reasons = "; ".join(f"{self._settings.names[party]}: {self._links[party].trouble}" for party in sorted(missing))
         until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
@@ -104,12 +104,12 @@ class WhenAllAreThere:
     def settled(self, peer: PartyId, standing: Standing) -> bool:
         return False
 
-    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
         attempt, others = standing.attempt, set(self._links)
         if attempt is None:
             return others
         # Nobody reveals before all have committed: as long as commitments are missing, only their parties are reported.
-        return others - attempt.commits.keys() or (others - attempt.openings.keys()) | (others - set(told))
+        return others - attempt.commits.keys() or (others - attempt.openings.keys()) | (others - set(informed))
 
 
 class ByTime:
@@ -152,10 +152,10 @@ class ByTime:
     def settled(self, peer: PartyId, standing: Standing) -> bool:
         return peer in self._settled and standing.bound
 
-    def missing(self, standing: Standing, told: Collection[PartyId]) -> set[PartyId]:
+    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
         return set(range(len(self._settings.roster))) - {self._me, *self._present()}
 
-    def due(self, standing: Standing, told: Collection[PartyId]) -> Standing:
+    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
         self._refuse_if_over(standing)
         now = self._now()
         if not standing.free:

@@ -52,8 +52,8 @@ class Pairing:
 
         Raises :class:`PeerError` for another than before, then.
         """
-        known = self._known.get(sender)
-        if not ciphertext or (known is not None and known.ciphertext == ciphertext):
+        before = self._known.get(sender)
+        if not ciphertext or (before is not None and before.ciphertext == ciphertext):
             return
         if committed:
             raise PeerError("it encapsulated something else before: it lost its store, or plays two games")

@@ -78,8 +78,8 @@ class Rules:
 
     def allows(self, members: frozenset[PartyId]) -> bool:
         """Whether a study may start with these parties."""
-        known = all(0 <= member < self.parties for member in members)
-        return known and self.required <= members and len(members) >= self.start_quorum
+        in_study = all(0 <= member < self.parties for member in members)
+        return in_study and self.required <= members and len(members) >= self.start_quorum
 
 
 @dataclass(frozen=True)

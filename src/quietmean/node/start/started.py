@@ -30,8 +30,8 @@ class Started:
     def of(cls, settings: NodeSettings, attempt: Attempt, shared: Mapping[PartyId, Encapsulated]) -> Self:
         """After the attempt to which the party of these settings is bound. ``shared``: with others, by place in the roster."""
         members, start = attempt.proposal.ordered, settings.start
-        agreed = {place: attempt.openings[member] for place, member in enumerate(members)}
-        shared = {place: shared[member] for place, member in enumerate(members) if member in shared}
+        agreed = {index: attempt.openings[member] for index, member in enumerate(members)}
+        shared = {index: shared[member] for index, member in enumerate(members) if member in shared}
         if start is None:
             return cls(replace(settings, agreed=agreed, shared=shared), attempt.proposal.attempt, members, ())
         brought = start.smaller.get(len(members)) or Brought(settings.plan, settings.value)

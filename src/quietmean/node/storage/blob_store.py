@@ -57,8 +57,8 @@ class BlobStore:
             self._open_file()
         slots = self._allocate(-(-len(content) // _SLOT))
         view = memoryview(content)
-        for place, (first, count) in _runs(slots):
-            _write_all(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
+        for index, (first, count) in _runs(slots):
+            _write_all(self._file, view[index * _SLOT : (index + count) * _SLOT], first * _SLOT)
         if public:
             # The last slot may keep the end of what was there before.
             self._secret.difference_update(slots[:-1])
@@ -127,12 +127,12 @@ def _slots_of(token: bytes) -> tuple[int, ...]:
 def _runs(slots: Iterable[int]) -> Iterator[tuple[int, tuple[int, int]]]:
     """Neighbouring slots together: (place in the content, (first slot, how many))."""
     begin, first, count = 0, -1, 0
-    for place, slot in enumerate(slots):
+    for index, slot in enumerate(slots):
         if count and slot == first + count:
             count += 1
             continue
         if count:
             yield begin, (first, count)
-        begin, first, count = place, slot, 1
+        begin, first, count = index, slot, 1
     if count:
         yield begin, (first, count)

@@ -58,12 +58,12 @@ def remove_store(store: Path) -> list[Path]:
         if not _lock(database, store):
             raise InputError(f"store {store} is in use: stop the process that has it open, then remove it")
         # Whoever comes now finds it locked, or gone.
-        found = files_of(store)
-        for path in found:
+        files = files_of(store)
+        for path in files:
             path.unlink(missing_ok=True)
     for path in files_of(store):
         path.unlink(missing_ok=True)
-    return found
+    return files
 
 
 def require_store(store: Path) -> None:

@@ -91,8 +91,8 @@ class Store(PairSecrets):
                 self._set_fact("input", input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
-        known, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
-        if key is not None and known is not None and known != input_digest(key, self.nonce, value, weight):
+        kept, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
+        if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
     # --- facts -------------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ class Store(PairSecrets):
 
     def latest_from(self, sender: PartyId) -> tuple[int, int]:
         """The latest (phase, round) of which a message of this party was accepted; (0, 0) before the first."""
-        return max((place for place, senders in self._arrived.items() if sender in senders), default=(0, 0))
+        return max((position for position, senders in self._arrived.items() if sender in senders), default=(0, 0))
 
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
         """The accepted messages of the round in progress, by sender."""
@@ -362,7 +362,7 @@ class Store(PairSecrets):
 
     def gossip(self) -> list[bytes]:
         """The gossiped logs that each party last sent with a message, encoded."""
-        return [bytes(known) for (known,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
+        return [bytes(packed) for (packed,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -407,11 +407,11 @@ class Store(PairSecrets):
 
     def first_audit(self, audit: bytes) -> bytes:
         """How far the site's audit log had come when this was first asked for: whatever process tells it, it is the same."""
-        known = self._fact("audit")
-        if known is None:
+        kept = self._fact("audit")
+        if kept is None:
             with self._transaction():
                 self._set_fact("audit", audit)
-        return audit if known is None else known
+        return audit if kept is None else kept
 
     # --- the gate ----------------------------------------------------------------------------------------------------
 
@@ -457,15 +457,15 @@ class Store(PairSecrets):
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def save_log(self, party: PartyId, log: bytes, known: bytes) -> None:
+    def save_log(self, party: PartyId, log: bytes, gossip: bytes) -> None:
         """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
         if self.result() is None:
             with self._transaction():
-                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, known))
+                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, gossip))
 
     def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
         rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
-        return {party: (bytes(log), bytes(known)) for party, log, known in rows}
+        return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
 
     def finish(self, phase: int, result: bytes) -> None:
         """Keep the result, of which the release of ``phase`` is a part, and delete what is secret and no longer needed.

@@ -104,18 +104,18 @@ async def _ask(connected: socket.socket, proxy: WebProxy, target: str) -> None:
     if code == "407":
         raise ConnectionError(f"the proxy {proxy.name} wants another login: write it in HTTPS_PROXY (Basic only)")
     if code != "200" or not answer.endswith(END_OF_HEAD):
-        said = code if code.isdigit() and len(code) == 3 else "no HTTP"
-        raise ConnectionError(f"the proxy {proxy.name} does not connect to {target} (its answer: {said})")
+        shown = code if code.isdigit() and len(code) == 3 else "no HTTP"
+        raise ConnectionError(f"the proxy {proxy.name} does not connect to {target} (its answer: {shown})")
 
 
 async def _connected(address: Address, trouble: str) -> socket.socket:
     loop = asyncio.get_running_loop()
     last: OSError = ConnectionRefusedError(trouble)
-    for family, kind, protocol, _, place in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _, endpoint in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
         trying = socket.socket(family, kind, protocol)
         trying.setblocking(False)
         try:
-            await loop.sock_connect(trying, place)
+            await loop.sock_connect(trying, endpoint)
         except ConnectionRefusedError:
             trying.close()
         except OSError as error:

@@ -120,11 +120,11 @@ def xored(payload: Payload, key: bytes, offset: int) -> bytes:
     size = len(payload)
     turned = key[offset % 4 :] + key[: offset % 4]
     if size < 64:
-        return bytes(byte ^ turned[place % 4] for place, byte in enumerate(payload))
+        return bytes(byte ^ turned[index % 4] for index, byte in enumerate(payload))
     whole = size - size % 4
     words = np.frombuffer(payload, dtype="<u4", count=whole // 4) ^ np.frombuffer(turned, dtype="<u4")[0]
     masked: bytes = words.astype("<u4", copy=False).tobytes()
-    return masked + bytes(byte ^ turned[place] for place, byte in enumerate(payload[whole:]))
+    return masked + bytes(byte ^ turned[index] for index, byte in enumerate(payload[whole:]))
 
 
 class FrameParser:
@@ -144,21 +144,21 @@ class FrameParser:
 
     def feed(self, data: memoryview) -> Iterator[Piece]:
         """The pieces in the next bytes. Close, ping and pong come whole. Raises :class:`PeerError` for what is not allowed."""
-        place = 0
-        while place < len(data):
+        start = 0
+        while start < len(data):
             if self._opcode < 0:
-                taken = min(self._needed - len(self._head), len(data) - place)
-                self._head += data[place : place + taken]
-                place += taken
+                taken = min(self._needed - len(self._head), len(data) - start)
+                self._head += data[start : start + taken]
+                start += taken
                 if len(self._head) == self._needed:
                     self._parse_head()
                 if self._opcode < 0 or self._size:
                     continue
                 yield self._take(memoryview(b""))
                 continue
-            taken = min(self._size - self._read, len(data) - place)
-            piece = data[place : place + taken]
-            place += taken
+            taken = min(self._size - self._read, len(data) - start)
+            piece = data[start : start + taken]
+            start += taken
             if self._opcode >= CLOSE:
                 self._control += xored(piece, self._key, self._read) if self._masked else piece
                 self._read += taken
@@ -180,10 +180,10 @@ class FrameParser:
         return Piece(opcode, content, begins, ends)
 
     def _take_control(self) -> Piece:
-        found = Piece(self._opcode, bytes(self._control), True, True)
+        piece = Piece(self._opcode, bytes(self._control), True, True)
         self._control.clear()
         self._opcode = -1
-        return found
+        return piece
 
     def _parse_head(self) -> None:
         head = self._head

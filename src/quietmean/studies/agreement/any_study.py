@@ -20,9 +20,9 @@ def load_any(path: Path) -> AnyStudy:
     return any_of_tables(raw, f"{'session' if TABLE in raw else 'study'} file {path.name}")
 
 
-def any_of_tables(raw: Mapping[str, Any], place: str) -> AnyStudy:
-    """From the tables of such a file, which is at ``place``. Raises :class:`InputError` for what is not right."""
-    return (SessionStudy if TABLE in raw else Study).from_tables(raw, place)
+def any_of_tables(raw: Mapping[str, Any], source: str) -> AnyStudy:
+    """From the tables of such a file, which is at ``source``. Raises :class:`InputError` for what is not right."""
+    return (SessionStudy if TABLE in raw else Study).from_tables(raw, source)
 
 
 def require_study(asked: AnyStudy) -> Study:

@@ -80,7 +80,7 @@ class Contribution:
             raise AnotherStudyError(
                 f"it is by {name} for the study sealed as {show_hidden(body.session[:32])}, this one is {sealed.digest[:32]}"
             )
-        places = {(entry.identity, entry.name): place for place, entry in enumerate(sealed.entries)}
+        places = {(entry.identity, entry.name): index for index, entry in enumerate(sealed.entries)}
         party = places.get((body.identity, body.party))
         if party is None:
             raise InputError(f"{name} with the key {body.identity} is no party of this study: leave it out")

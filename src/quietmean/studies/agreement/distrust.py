@@ -58,18 +58,18 @@ class Distrusted:
         """
         key = given if given.startswith(KEY_PREFIX) else revoked_key(given)
         public_key_bytes(key)
-        known = self.keys()
-        if key not in known:
+        keys = self.keys()
+        if key not in keys:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(f"folder {self.path.parent} cannot be made ({error.strerror}): choose XDG_CONFIG_HOME") from None
-            write_private(self.path, "".join(f"{one}\n" for one in (*known, key)).encode())
+            write_private(self.path, "".join(f"{one}\n" for one in (*keys, key)).encode())
         return key
 
     def refuse(self, holders: Iterable[tuple[str, str]]) -> None:
         """Raises :class:`InputError` if one of (what it is, key) is distrusted here."""
-        known = frozenset(self.keys())
+        keys = frozenset(self.keys())
         for what, key in holders:
-            if key in known:
+            if key in keys:
                 raise InputError(f"{what} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")

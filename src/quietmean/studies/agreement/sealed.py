@@ -114,10 +114,10 @@ class Sealed:
     @cached_property
     def roster(self) -> Roster:
         """Its parties, to be dialled unless messages are files. Raises :class:`InputError` if one gave no address for that."""
-        places = {entry.identity: place for place, entry in enumerate(self.entries)}
+        places = {entry.identity: index for index, entry in enumerate(self.entries)}
         seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
         folder = self.asked.by_folder
-        return Roster(tuple(entry.in_roster(place if folder else None) for place, entry in enumerate(self.entries)), seal)
+        return Roster(tuple(entry.in_roster(index if folder else None) for index, entry in enumerate(self.entries)), seal)
 
     def fields(self) -> dict[str, Any]:
         """All that the digest covers, in plain data: to name what differs from another sealed study."""
@@ -126,10 +126,10 @@ class Sealed:
     def require_own(self, keys: StudyKeys) -> Entry:
         """The party's own entry. Raises :class:`InputError` unless it is in the seal as the party signed it."""
         own = keys.entry
-        found = [entry for entry in self.entries if entry.identity == own.identity]
-        if not found:
+        matching = [entry for entry in self.entries if entry.identity == own.identity]
+        if not matching:
             raise InputError(f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its convener")
-        (entry,) = found
+        (entry,) = matching
         if entry.signed.body != own.signed.body:
             names = ("name", "exchange", "mailbox", "encapsulation", "nonce", "address", "formerly", "invitation")
             changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
@@ -141,12 +141,12 @@ class Sealed:
 
     def holders(self) -> list[tuple[str, str]]:
         """Who has which identity key, or had it before: all keys that a site may distrust."""
-        found = [("the convener", self.invitation.convener)]
+        holders = [("the convener", self.invitation.convener)]
         for entry in self.entries:
-            found.append((f"party {entry.name!r}", entry.identity))
+            holders.append((f"party {entry.name!r}", entry.identity))
             if entry.formerly is not None:
-                found.append((f"party {entry.name!r}, which vouches for its new key with an old one,", entry.formerly))
-        return found
+                holders.append((f"party {entry.name!r}, which vouches for its new key with an old one,", entry.formerly))
+        return holders
 
     def _own_fields(self) -> Mapping[str, Any]:
         return {

@@ -81,10 +81,10 @@ class SessionStudy(BaseModel):
         return cls.from_tables(read_tables(path, "session file"), f"session file {path.name}")
 
     @classmethod
-    def from_tables(cls, raw: Mapping[str, Any], place: str) -> SessionStudy:
-        """From the tables of a session file, which is at ``place``. Raises :class:`InputError` for what is not right."""
+    def from_tables(cls, raw: Mapping[str, Any], source: str) -> SessionStudy:
+        """From the tables of a session file, which is at ``source``. Raises :class:`InputError` for what is not right."""
         if set(raw) != {TABLE} or not isinstance(raw[TABLE], Mapping):
-            raise InputError(f"{place} must have one table, [{TABLE}], and nothing else: mend it")
+            raise InputError(f"{source} must have one table, [{TABLE}], and nothing else: mend it")
         return cls.parse(raw[TABLE])
 
     def tables(self) -> dict[str, Any]:

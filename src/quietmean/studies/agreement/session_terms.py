@@ -55,8 +55,8 @@ class SessionTerms:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, known in zip(("protocol", "options"), resolve(self.protocol, self.options), strict=True):
-            object.__setattr__(self, name, known)
+        for name, resolved in zip(("protocol", "options"), resolve(self.protocol, self.options), strict=True):
+            object.__setattr__(self, name, resolved)
         if self.rounds < 1:
             raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
         if self.rounds > MOST_ROUNDS:

@@ -64,14 +64,14 @@ class Signed:
     def decode(self, kind: type[Document]) -> Document:
         """What it says. Raises :class:`InputError` unless it is such a document, in the one form that its JSON can have."""
         raw: Any = decode_json(self.body, object, self._unreadable)
-        found = convert(raw, kind, self._unreadable)
+        document = convert(raw, kind, self._unreadable)
         try:
             canonical = canonical_json(raw) == self.body
         except ValueError as error:
             raise self._unreadable(str(error)) from None
         if not canonical:
             raise InputError(f"this {self.purpose} is not in the form that quietmean writes: it was changed, ask for it again")
-        return found
+        return document
 
     def _unreadable(self, reason: str) -> InputError:
         return InputError(f"this {self.purpose} cannot be read ({reason}): ask for it again")
@@ -172,32 +172,32 @@ def _is_line(text: str) -> bool:
 
 
 def _article(purpose: str) -> str:
-    return next((text for known, text in _ARTICLES.items() if known == purpose), f"a {purpose}")
+    return next((text for kind, text in _ARTICLES.items() if kind == purpose), f"a {purpose}")
 
 
-def _other_kind(purpose: Purpose, found: str, place: str) -> InputError:
-    known = next((one for one in Purpose if _format(one) == found), None)
-    what = "something else" if known is None else _article(known)
-    return InputError(f"{place} holds {what}, not {_article(purpose)}: give the right one")
+def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
+    other = next((one for one in Purpose if _format(one) == form), None)
+    what = "something else" if other is None else _article(other)
+    return InputError(f"{source} holds {what}, not {_article(purpose)}: give the right one")
 
 
-def _from_json(purpose: Purpose, text: str, place: str) -> Signed:
-    wrong = InputError(f"{place} holds no {purpose}: give a file that quietmean wrote, unchanged")
+def _from_json(purpose: Purpose, text: str, source: str) -> Signed:
+    wrong = InputError(f"{source} holds no {purpose}: give a file that quietmean wrote, unchanged")
     file = decode_json(text, _File, lambda reason: wrong)
     if file.format != _format(purpose):
-        raise _other_kind(purpose, file.format, place)
-    return from_parts(purpose, file, f"{purpose} in {place}")
+        raise _other_kind(purpose, file.format, source)
+    return from_parts(purpose, file, f"{purpose} in {source}")
 
 
-def _from_line(purpose: Purpose, text: str, place: str) -> Signed:
+def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     # Mail programs wrap long lines.
     tag, *parts = "".join(text.split()).split(".")
     if tag != _tag(purpose):
-        raise _other_kind(purpose, tag.replace("-", " "), place)
+        raise _other_kind(purpose, tag.replace("-", " "), source)
     try:
         body, signature = (base64.b64decode(part, altchars=b"-_", validate=True) for part in parts)
     except (binascii.Error, ValueError):
-        raise InputError(f"{place} holds no whole {purpose}: copy it again, from {tag} to its end") from None
+        raise InputError(f"{source} holds no whole {purpose}: copy it again, from {tag} to its end") from None
     if len(signature) != 64:
-        raise InputError(f"{place} holds no whole {purpose}: copy it again, from {tag} to its end")
+        raise InputError(f"{source} holds no whole {purpose}: copy it again, from {tag} to its end")
     return Signed(purpose, body, signature)

@@ -124,22 +124,22 @@ class Study(BaseModel):
         return cls.from_tables(read_tables(path, "study file"), f"study file {path.name}")
 
     @classmethod
-    def from_tables(cls, raw: Mapping[str, Any], place: str) -> Study:
-        """From the tables of a study file, which is at ``place``. Raises :class:`InputError` where :meth:`parse` does."""
+    def from_tables(cls, raw: Mapping[str, Any], source: str) -> Study:
+        """From the tables of a study file, which is at ``source``. Raises :class:`InputError` where :meth:`parse` does."""
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
             raise InputError(
-                f"{place} is that of a session, of many means of vectors: take part in it with quietmean join FILE --program "
+                f"{source} is that of a session, of many means of vectors: take part in it with quietmean join FILE --program "
                 "PROGRAM, or from Python with qm.session"
             )
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))
             # A file of data may be given by mistake: only what is nearly a known name is shown.
             which = f"[{min(unknown)}]{near}" if near else "of another name"
-            raise InputError(f"{place} has a table {which}: only [study], [[column]] and [[statistic]] are known")
+            raise InputError(f"{source} has a table {which}: only [study], [[column]] and [[statistic]] are known")
         general = raw.get("study", {})
         if not isinstance(general, Mapping):
-            raise InputError(f"{place} has something else than a table [study]: write [study], and its fields below")
+            raise InputError(f"{source} has something else than a table [study]: write [study], and its fields below")
         lists = {name: raw.get(name, []) for name in ("column", "statistic")}
         return cls.parse({**general, **lists})
 
@@ -249,8 +249,8 @@ class Study(BaseModel):
         """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
         if self.unit == PrivacyUnit.PARTY:
             return float(parties)
-        known = self.records if given is None else given
-        return None if known is None else float(known)
+        records = self.records if given is None else given
+        return None if records is None else float(records)
 
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
         """The plan of :meth:`choice`."""
@@ -263,13 +263,13 @@ class Study(BaseModel):
         """
         target = self.target(parties)
         if self.protocol == AUTO:
-            found = choose(target, self.options, self.workload.domain)
-            found = replace(found, plan=self.placed(found.plan))
+            choice = choose(target, self.options, self.workload.domain)
+            choice = replace(choice, plan=self.placed(choice.plan))
         else:
             protocol = configure(self.protocol, self.options)
             protocol.require_privacy(no_privacy)
-            found = Choice(self.placed(calibrate(target, protocol)))
-        return self.with_quorum(found) if self.starts_with_quorum else found
+            choice = Choice(self.placed(calibrate(target, protocol)))
+        return self.with_quorum(choice) if self.starts_with_quorum else choice
 
     def with_quorum(self, choice: Choice) -> Choice:
         """The same with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""

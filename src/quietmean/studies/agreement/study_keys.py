@@ -99,12 +99,12 @@ class StudyKeys:
         be written.
         """
         if path.exists():
-            known = cls.load(path)
-            if known.entry.says(identity, name, address, before):
-                return known
-            if known.sealed is not None:
+            kept = cls.load(path)
+            if kept.entry.says(identity, name, address, before):
+                return kept
+            if kept.sealed is not None:
                 raise InputError(
-                    f"this party has joined the study sealed as {known.sealed[:32]}: a new seal needs a new invitation"
+                    f"this party has joined the study sealed as {kept.sealed[:32]}: a new seal needs a new invitation"
                 )
         exchange = X25519PrivateKey.generate()
         mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
@@ -153,8 +153,8 @@ class StudyKeys:
             kem_seed = decode_base64(raw.encapsulation, _SEED_BYTES, f"the encapsulation key in {path}")
             encapsulation = MLKEM768PrivateKey.from_seed_bytes(kem_seed)
         keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation)
-        found = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
-        if {**keys._in_entry, **found} != keys._in_entry:
+        derived = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
+        if {**keys._in_entry, **derived} != keys._in_entry:
             raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
         return keys
 
@@ -173,21 +173,21 @@ class StudyKeys:
         """The keys with a seed for the noise of a contribution; durable when this returns."""
         if self.seed is not None:
             return self
-        found = replace(self, seed=Seed.from_os())
-        found._write()
-        return found
+        keys = replace(self, seed=Seed.from_os())
+        keys._write()
+        return keys
 
     def spent(self, given: GivenContribution) -> StudyKeys:
         """The keys with this party's contribution in place of seed and exchange key, in one step; durable when this returns."""
-        found = replace(self, exchange=None, seed=None, given=given)
-        found._write()
-        return found
+        keys = replace(self, exchange=None, seed=None, given=given)
+        keys._write()
+        return keys
 
     def without_opening(self) -> StudyKeys:
         """The keys without those that open what others wrote or encapsulated; durable when this returns."""
-        found = replace(self, mailbox=None, encapsulation=None)
-        found._write()
-        return found
+        keys = replace(self, mailbox=None, encapsulation=None)
+        keys._write()
+        return keys
 
     def require_free_for(self, sealed: str) -> None:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
@@ -252,9 +252,9 @@ def _public(
     exchange: X25519PrivateKey | None, mailbox: Mailbox | None, encapsulation: MLKEM768PrivateKey | None
 ) -> Mapping[str, bytes]:
     """Of those that are there."""
-    found = {} if mailbox is None else {"mailbox": mailbox_bytes(mailbox)}
+    encoded = {} if mailbox is None else {"mailbox": mailbox_bytes(mailbox)}
     if exchange is not None:
-        found["exchange"] = exchange.public_key().public_bytes_raw()
+        encoded["exchange"] = exchange.public_key().public_bytes_raw()
     if encapsulation is not None:
-        found["encapsulation"] = encapsulation.public_key().public_bytes_raw()
-    return found
+        encoded["encapsulation"] = encapsulation.public_key().public_bytes_raw()
+    return encoded

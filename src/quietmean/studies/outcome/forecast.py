@@ -75,9 +75,9 @@ class Forecast:
     def noise(self) -> float:
         """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
         plan = self.plan
-        known, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
+        stated, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
         # As predictions are written.
-        return math.sqrt(predicted if known is None else float(f"{known:.6g}")) * self.parties
+        return math.sqrt(predicted if stated is None else float(f"{stated:.6g}")) * self.parties
 
     @cached_property
     def expectation(self) -> Expectation:
@@ -141,16 +141,16 @@ class Forecast:
     def _remedies(self, one: Expected) -> dict[str, float]:
         if not one.hopeless:
             return {}
-        found = {}
+        remedies = {}
         if math.isfinite(one.records):
-            found["records_needed"] = math.ceil(self.records * one.records)
-            found["parties_needed"] = math.ceil(self.parties * one.records)
+            remedies["records_needed"] = math.ceil(self.records * one.records)
+            remedies["parties_needed"] = math.ceil(self.parties * one.records)
         epsilon = self._epsilon(one.less_noise)
-        return found | ({} if epsilon is None else {"epsilon_needed": epsilon})
+        return remedies | ({} if epsilon is None else {"epsilon_needed": epsilon})
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
         """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
-        found = []
+        needed = []
         for statistic in self.study.workload.statistics:
             for what, goal in (("width", width), ("power", power)):
                 if goal is None:
@@ -160,22 +160,22 @@ class Forecast:
                     return drawn.width <= goal if what == "width" else drawn.power >= goal
 
                 if what == "power" and math.isnan(self.expectation.drawn(statistic).power):
-                    found.append(Needed(statistic.text, "", what, goal, None, None, None, reason="it has no test"))
+                    needed.append(Needed(statistic.text, "", what, goal, None, None, None, reason="it has no test"))
                     continue
                 more, less_noise = self.expectation.needed(statistic, enough)
-                known = math.isfinite(more)
-                found.append(
+                possible = math.isfinite(more)
+                needed.append(
                     Needed(
                         statistic.text,
                         self.expectation.drawn(statistic).term,
                         what,
                         goal,
-                        math.ceil(self.records * more) if known else None,
-                        math.ceil(self.parties * more) if known else None,
+                        math.ceil(self.records * more) if possible else None,
+                        math.ceil(self.parties * more) if possible else None,
                         self._epsilon(less_noise),
                     )
                 )
-        return found
+        return needed
 
     def _epsilon(self, less_noise: float) -> float | None:
         """The budget with so many times less noise, at the same delta; None beyond any sensible one."""

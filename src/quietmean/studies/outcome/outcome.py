@@ -107,11 +107,11 @@ class StudyOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """Result fields of ``quietmean run`` and ``join``."""
-        found, nats = column_means(self.answers), self.nats
+        means, nats = column_means(self.answers), self.nats
         return {
             "columns": list(self.workload.columns.names),
-            "estimate": self.by_column({name: float(one.value[0]) for name, one in found.items()}),
-            "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in found.items()}),
+            "estimate": self.by_column({name: float(one.value[0]) for name, one in means.items()}),
+            "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in means.items()}),
             "epsilon_a_priori": self.epsilon_a_priori,
             "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,
@@ -127,8 +127,8 @@ class StudyOutcome:
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for, or is
         not known."""
-        told = {name: known(value) for name, value in values.items()}
-        return told if len(self.workload.columns) > 1 else told.get(self.workload.columns.names[0])
+        shown = {name: known(value) for name, value in values.items()}
+        return shown if len(self.workload.columns) > 1 else shown.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
         """Write :meth:`receipt` to a file. Raises :class:`InputError` for another file that is there; see :func:`receipt_at`."""
@@ -180,8 +180,8 @@ def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:
     whose = study_and_party(origin)
 
     def own(content: bytes) -> bool:
-        known = json_object(content).get("origin")
-        return bool(whose) and isinstance(known, Mapping) and study_and_party(known) == whose
+        existing = json_object(content).get("origin")
+        return bool(whose) and isinstance(existing, Mapping) and study_and_party(existing) == whose
 
     return Output(path, "the receipt", "--receipt", own=own)
 

@@ -137,12 +137,12 @@ class Agreement(ABC):
 
 def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
     """What rests on X25519 alone with any links; ``contributes``: by file, where parties tell each other nothing before."""
-    protocol, found = plan.protocol, []
+    protocol, reasons = plan.protocol, []
     if contributes and protocol.shares_noise:
-        found.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
+        reasons.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
     if protocol.agrees_on_keys:
-        found.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
-    return found
+        reasons.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
+    return reasons
 
 
 def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tuple[Signatory, ...], Sealed | None]:
@@ -163,5 +163,5 @@ def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
 
 def relays_of(parties: Sequence[Signatory]) -> list[str]:
     """Hosts and ports of the relays at which parties are called."""
-    found = {party.address for party in parties if isinstance(party.address, RelayAddress)}
-    return sorted(format_address((relay.host, relay.port)) for relay in found)
+    relays = {party.address for party in parties if isinstance(party.address, RelayAddress)}
+    return sorted(format_address((relay.host, relay.port)) for relay in relays)

@@ -93,8 +93,8 @@ class Consent:
         if answer.yes:
             require_unattended(policy)
         approvers = require_approvals(answer.approvals, contract, policy, self.account, begun=begun)
-        said = begun or approvers or answer.accept or answer.yes
-        ask = not said and _somebody_to_ask(contract, policy, self.questions)
+        answered = begun or approvers or answer.accept or answer.yes
+        ask = not answered and _somebody_to_ask(contract, policy, self.questions)
         if ask:
             if self.auditor is not None:
                 self.auditor.write(Event.SHOWN)
@@ -116,13 +116,13 @@ class Consent:
         if sealed is None or self.keys is None:
             return {}
         others = [entry.name for entry in sealed.entries if entry.name != self.keys.entry.name]
-        said = list(self.answer.compared)
-        if ask and not said:
-            said = self.questions.compared(fingerprint(sealed.digest).spoken, others)
-        unknown = sorted(set(said) - set(others))
+        names = list(self.answer.compared)
+        if ask and not names:
+            names = self.questions.compared(fingerprint(sealed.digest).spoken, others)
+        unknown = sorted(set(names) - set(others))
         if unknown:
             raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
-        compared = sorted({*said, *self.keys.compared})
+        compared = sorted({*names, *self.keys.compared})
         unconfirmed = [name for name in others if name not in compared]
         trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
         self.policy.refuse_trust(trusted)

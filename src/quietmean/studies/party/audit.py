@@ -240,27 +240,27 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
         number, previous = entry.number, one.signed.digest
     if _digest(rest):
         notes.append(f"the line after entry {number} is torn: its writer was stopped, or its end was cut off")
-    known = {one.entry.number: one for one in entries}
+    by_number = {one.entry.number: one for one in entries}
     keys = {one.entry.key for one in entries}
-    for place, told in heads.items():
+    for source, stated in heads.items():
         # A log without entries has no key: nothing tells whose heads are its own.
-        own = [head for head in told if head.key in keys or not keys]
+        own = [head for head in stated if head.key in keys or not keys]
         if not own:
-            faults.append(f"{place} tells of no log with this one's key: it is of a study of others, or the log was made anew")
+            faults.append(f"{source} tells of no log with this one's key: it is of a study of others, or the log was made anew")
         for head in own:
-            found = known.get(head.entries)
-            if found is None:
-                faults.append(f"{place} tells of {head.entries} entries, here are {number}: the end was cut off")
-            elif found.head != head:
-                faults.append(f"{place} tells of another entry {head.entries}: the log was made anew")
+            own_entry = by_number.get(head.entries)
+            if own_entry is None:
+                faults.append(f"{source} tells of {head.entries} entries, here are {number}: the end was cut off")
+            elif own_entry.head != head:
+                faults.append(f"{source} tells of another entry {head.entries}: the log was made anew")
     return Verified(tuple(one.entry for one in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
 
 
-def heads_in(receipt: Mapping[str, Any], place: str) -> list[LogHead]:
+def heads_in(receipt: Mapping[str, Any], source: str) -> list[LogHead]:
     """What a receipt says of the logs of its party and of others. Raises :class:`InputError` where it says nothing."""
     origin = receipt.get("origin")
     origin = origin if isinstance(origin, Mapping) else {}
-    wrong = InputError(f"receipt {place} says nothing of an audit log: give receipts of join")
+    wrong = InputError(f"receipt {source} says nothing of an audit log: give receipts of join")
     own = convert(origin.get("audit"), LogHead, lambda reason: wrong)
     return [own, *convert(origin.get("audits_of_others", {}), dict[str, LogHead], lambda reason: wrong).values()]
 
@@ -273,16 +273,16 @@ def _is_signed(one: Written) -> bool:
 
 
 def _entries(content: bytes) -> tuple[list[Written], bytes]:
-    found: list[Written] = []
+    entries: list[Written] = []
     gap: list[bytes] = []
     for line in content.split(b"\n"):
         one = _parsed(line)
         if one is None:
             gap.append(line)
         else:
-            found.append(Written(*one, b"\n".join(gap)))
+            entries.append(Written(*one, b"\n".join(gap)))
             gap = []
-    return found, b"\n".join(gap)
+    return entries, b"\n".join(gap)
 
 
 def _end(handle: int) -> tuple[Written | None, bytes, bool]:
@@ -295,9 +295,9 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
         start = max(size - wanted, 0)
         lines = _from(handle, start).split(b"\n")
         # What the first one lacks stands further to the front.
-        for place in reversed(range(0 if start == 0 else 1, len(lines))):
-            if (one := _parsed(lines[place])) is not None:
-                return Written(*one), b"\n".join(lines[place + 1 :]), not lines[-1]
+        for number in reversed(range(0 if start == 0 else 1, len(lines))):
+            if (one := _parsed(lines[number])) is not None:
+                return Written(*one), b"\n".join(lines[number + 1 :]), not lines[-1]
         if start == 0:
             return None, b"\n".join(lines), not lines[-1]
         wanted *= 4

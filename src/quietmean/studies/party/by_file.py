@@ -91,12 +91,12 @@ class Giver:
                 return keys.given.contribution
             keys = keys.bind(self.sealed.digest).with_seed()
             release = self._release(keys, value, data)
-            found = Contribution.sign(self.sealed, self.plan, self.identity, release)
-            content = bytes.fromhex(found.digest)
+            contribution = Contribution.sign(self.sealed, self.plan, self.identity, release)
+            content = bytes.fromhex(contribution.digest)
             charge(content)
             self._register(charge_id(self.sealed, keys), content, entry.name)
-            self._spend(keys, GivenContribution(data, found))
-            return found
+            self._spend(keys, GivenContribution(data, contribution))
+            return contribution
 
     def _release(self, keys: StudyKeys, value: Admitted, data: str) -> Release:
         if keys.seed is None or keys.exchange is None:
@@ -127,7 +127,7 @@ class Giver:
     def _register(self, study: str, content: bytes, name: str) -> None:
         path = self.register / study
         try:
-            known = path.read_text().strip()
+            registered = path.read_text().strip()
         except FileNotFoundError:
             write_private(path, f"{content.hex()}\n".encode())
             return
@@ -135,7 +135,7 @@ class Giver:
             raise InputError(
                 f"what this site contributed cannot be read in {path} ({error.strerror}): mend your rights"
             ) from None
-        if known != content.hex():
+        if registered != content.hex():
             raise InputError(
                 f"{name} contributed something else to this study from this machine, see {path}; its keys were restored or "
                 f"copied: {_ONCE}"
@@ -185,7 +185,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
     party; :class:`ProtocolFailure` for fewer parties than the study is planned for.
     """
     require_by_file(plan)
-    found: dict[PartyId, tuple[Path, Contribution]] = {}
+    contributions: dict[PartyId, tuple[Path, Contribution]] = {}
     left_out, twice = [], []
     for path in paths:
         if not path.is_file():
@@ -197,25 +197,25 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         except InputError as error:
             left_out.append((str(path), str(error)))
             continue
-        known = found.setdefault(one.party, (path, one))
-        if known[1].digest != one.digest:
+        first = contributions.setdefault(one.party, (path, one))
+        if first[1].digest != one.digest:
             raise InputError(
-                f"{known[0]} and {path} are two different contributions of {sealed.entries[one.party].name}: nobody can tell "
+                f"{first[0]} and {path} are two different contributions of {sealed.entries[one.party].name}: nobody can tell "
                 "which one counts, ask the party, and leave both out until then"
             )
-        if known[0] != path:
+        if first[0] != path:
             twice.append(str(path))
     names = [entry.name for entry in sealed.entries]
-    missing = frozenset(range(len(names))) - found.keys()
+    missing = frozenset(range(len(names))) - contributions.keys()
     least = plan.target.responding
-    if len(found) < least:
+    if len(contributions) < least:
         absent = ", ".join(names[party] for party in sorted(missing))
         reasons = "".join(f"; {file}: {reason}" for file, reason in left_out)
         raise ProtocolFailure(
-            f"{len(found)} of {len(names)} parties contributed, and the study is planned for {least}: there is "
+            f"{len(contributions)} of {len(names)} parties contributed, and the study is planned for {least}: there is "
             f"nothing of {absent}{reasons}"
         )
-    ordered = [(party, found[party][1]) for party in sorted(found)]
+    ordered = [(party, contributions[party][1]) for party in sorted(contributions)]
     outcome = _outcome(sealed, plan, {party: one.release for party, one in ordered}, missing)
     return Combined(
         outcome,

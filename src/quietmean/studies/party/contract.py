@@ -117,10 +117,10 @@ class Contract(Agreement):
     @property
     def charge(self) -> Charge:
         """What is reserved for it, whoever is in."""
-        found = self.plan.charge
+        charge = self.plan.charge
         for plan in self.plans[1:]:
-            found = found.larger(plan.charge)
-        return found
+            charge = charge.larger(plan.charge)
+        return charge
 
     def _stated(self) -> dict[str, Any]:
         quorum = {"plans": [plan.digest for plan in self.plans]} if self.study.starts_with_quorum else {}
@@ -301,8 +301,8 @@ def _party_json(party: Signatory) -> dict[str, Any]:
 def _column(column: Column, filled_in: bool) -> str:
     if column.boolean:
         return f"{column.name} (yes or no)"
-    said = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({said}{'; missing cells count as the middle here' if filled_in else ''})"
+    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
+    return f"{column.name} ({domain}{'; missing cells count as the middle here' if filled_in else ''})"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -74,12 +74,12 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
 
 def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
     """How far the others' audit logs had come, as they said: none of them can undo it in this receipt."""
-    found = {}
+    audits = {}
     for party, raw in result.audits:
         head = LogHead.from_bytes(raw, roster.entries[party].public_key)
         if head is not None:
-            found[roster.name(party)] = head.to_json()
-    return {"audits_of_others": found} if found else {}
+            audits[roster.name(party)] = head.to_json()
+    return {"audits_of_others": audits} if audits else {}
 
 
 def _without_release(result: NodeResult) -> list[int]:

@@ -57,8 +57,8 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, R
 
 def agreed_files(study: Path, roster: Path | None) -> tuple[AnyStudy, Roster, Sealed | None]:
     """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
-    found = agreed_terms(study, roster)
-    return (found.asked, found.roster, found) if isinstance(found, Sealed) else (*found, None)
+    terms = agreed_terms(study, roster)
+    return (terms.asked, terms.roster, terms) if isinstance(terms, Sealed) else (*terms, None)
 
 
 # A process that is to end soon waits for the next file so long (s).
@@ -178,10 +178,10 @@ class Files(PartyFiles):
         """
         public = self.study.public_records(len(self.roster))
         # Of private numbers only this party sees what follows, and nothing is decided by it.
-        found = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
+        forecast = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
         if public is not None:
-            found.require_hope()
-        return found
+            forecast.require_hope()
+        return forecast
 
     def encode(self, records: NDArray[np.float64], plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""
@@ -209,8 +209,8 @@ class Files(PartyFiles):
             raise InputError(
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
             )
-        found = Choice(study.placed(plan))
-        return study.with_quorum(found) if study.starts_with_quorum else found
+        choice = Choice(study.placed(plan))
+        return study.with_quorum(choice) if study.starts_with_quorum else choice
 
     def settings(
         self,
@@ -259,22 +259,22 @@ class Files(PartyFiles):
                     'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
                 )
             return
-        place = options.folder or usual
-        if place is None:
+        folder = options.folder or usual
+        if folder is None:
             raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
-        parse_folder(place)
+        parse_folder(folder)
         self._require_mailboxes()
         if not self.store(options.store).exists():
             self.study.required_deadlines.require_ahead(datetime.now(UTC))
 
-    def folder(self, place: str | None, plan: Plan, *, once: bool = False) -> FolderSettings | None:
+    def folder(self, url: str | None, plan: Plan, *, once: bool = False) -> FolderSettings | None:
         """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
-        if place is None or not self.study.by_folder:
+        if url is None or not self.study.by_folder:
             return None
         sealed, keys = self._require_mailboxes()
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
         timetable = self.study.required_deadlines.timetable(plan)
-        return FolderSettings(parse_folder(place), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
+        return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
 
     def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
         if self.sealed is None or self.keys is None:

@@ -59,7 +59,7 @@ def fingerprint(digest: str, stretch: Stretch = stretched) -> Fingerprint:
 
 def _parts(bits: int, total: int, count: int, width: int) -> list[int]:
     """The first ``count`` groups of ``width`` bits of a number of ``total`` bits."""
-    return [bits >> (total - width * (place + 1)) & (2**width - 1) for place in range(count)]
+    return [bits >> (total - width * (index + 1)) & (2**width - 1) for index in range(count)]
 
 
 @cache

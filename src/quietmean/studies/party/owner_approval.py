@@ -78,10 +78,10 @@ class OwnerApproval:
     def takes_the_place_of(self, content: bytes) -> bool:
         """Whether a file is an earlier approval by the same approver, of the same contract for the same data set."""
         try:
-            found = signed_in(Purpose.APPROVAL, content).decode(Terms)
+            replaced = signed_in(Purpose.APPROVAL, content).decode(Terms)
         except InputError:
             return False
-        return all(getattr(found, name) == getattr(self.terms, name) for name in ("contract", "account", "approver"))
+        return all(getattr(replaced, name) == getattr(self.terms, name) for name in ("contract", "account", "approver"))
 
     def require(self, wanted: Terms, *, begun: bool = False) -> None:
         """Raises :class:`InputError` that names what it is about instead, or that it is void, unless the study has ``begun``."""

@@ -45,10 +45,10 @@ class Finished:
     @cached_property
     def notes(self) -> list[str]:
         """What the execution could not settle, in sentences for the user."""
-        found = notes_of(self.files.roster, self.result)
+        notes = notes_of(self.files.roster, self.result)
         if self.absent:
-            found.insert(0, f"{', '.join(self.absent)} took no part: not in at the start")
-        return found
+            notes.insert(0, f"{', '.join(self.absent)} took no part: not in at the start")
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """What ``quietmean schema result`` describes, without how the protocol was chosen and where pages are."""
@@ -84,12 +84,12 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     try:
         result = await run_party(settings, among.start)
     except NotStarted as error:
-        told = ""
+        refund = ""
         if charge is not None:
             given = charge.never_started()
-            told = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
+            refund = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
         _with_log(ready, result=False, reason="it did not start with this party")
-        raise NotStarted(f"{error}{told}") from None
+        raise NotStarted(f"{error}{refund}") from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
         plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.told)
@@ -166,8 +166,8 @@ class _Among:
         started = self._started
         if started is None or self._waits_for_all:
             return {}
-        place = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
-        return {"start": {**place, "roster": self._everybody.roster.digest}}
+        start = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
+        return {"start": {**start, "roster": self._everybody.roster.digest}}
 
 
 def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:

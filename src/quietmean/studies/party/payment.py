@@ -155,11 +155,11 @@ class Payer:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         _refuse_nats(name, settings.plan)
         with Ledger.open(self.ledger) as book:
-            known = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
+            execution = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
             target = settings.plan.target
             book.check(
                 self.account,
-                known,
+                execution,
                 charge or settings.plan.charge,
                 name=name,
                 unit=target.unit,
@@ -293,8 +293,8 @@ def payer_for(
         Ledger.open(ledger).close()
     if ledger is not None and budget is None:
         return Payer(ledger, account or data_name, group, tell=tell)
-    place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
-    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or PolicyBudget(), tell=tell)
+    folder = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+    return Payer(folder, account or f"{data_name}{suffix}", group, opening=budget or PolicyBudget(), tell=tell)
 
 
 def account_of(payer: Payer | None, data_name: str, options: PaymentOptions) -> str:

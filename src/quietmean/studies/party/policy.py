@@ -116,35 +116,37 @@ class Policy:
 
         Raises :class:`InputError` for a file that cannot be read, that others may write, or with an unknown field.
         """
-        place = configuration_folder() / "policy.toml" if path is None else path
+        policy_path = configuration_folder() / "policy.toml" if path is None else path
         try:
-            mode = mode_of(place)
-            content = place.read_bytes()
+            mode = mode_of(policy_path)
+            content = policy_path.read_bytes()
         except OSError as error:
             if path is None and isinstance(error, FileNotFoundError):
                 return cls()
-            raise unreadable(place, "policy", error) from None
-        raw = decode_tables(content, place, "policy")
+            raise unreadable(policy_path, "policy", error) from None
+        raw = decode_tables(content, policy_path, "policy")
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise InputError(f"policy {place} can be written by others (mode {mode:04o}): run chmod go-w {place}")
+            raise InputError(f"policy {policy_path} can be written by others (mode {mode:04o}): run chmod go-w {policy_path}")
         try:
             file = _File.model_validate(raw)
         except ValidationError as error:
-            raise InputError(f"policy {place} is not as it should be ({_faults(error)}): mend these fields") from None
+            raise InputError(f"policy {policy_path} is not as it should be ({_faults(error)}): mend these fields") from None
         # A name that nothing has would forbid everything, or nothing.
         for key in file.policy.approvers:
             parse_public_key(key)
         if len(set(file.policy.approvers)) < file.policy.least_approvals:
             raise InputError(
-                f"policy {place} wants {file.policy.approvals} approvals of fewer approvers: name more, or want less"
+                f"policy {policy_path} wants {file.policy.approvals} approvals of fewer approvers: name more, or want less"
             )
         if file.policy.records is not None and file.policy.records[0] > file.policy.records[1]:
-            raise InputError(f"policy {place} says records = {list(file.policy.records)}: name the fewest first, then the most")
+            raise InputError(
+                f"policy {policy_path} says records = {list(file.policy.records)}: name the fewest first, then the most"
+            )
         for name in file.policy.protocols or ():
             get_protocol(name)
         for name in file.policy.statistics or ():
             get_statistic(name)
-        return cls(file.policy, file.budget, file.column, place, file.audit, file.folder)
+        return cls(file.policy, file.budget, file.column, policy_path, file.audit, file.folder)
 
     @property
     def digest(self) -> str:

@@ -161,8 +161,8 @@ def require_places(places: Sequence[Output], store: Path) -> None:
     """Before the charge: what it is paid for has to be kept."""
     require_apart(places, store)
     require_store(store)
-    for place in places:
-        place.require_free()
+    for output in places:
+        output.require_free()
 
 
 def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:
@@ -190,11 +190,11 @@ def auditor_for(policy: Policy, identity: Identity, contract: Asked) -> Auditor:
 def charge_of(plan: Plan, payer: Payer, epsilon: float | None = None) -> dict[str, Any]:
     """What is charged, for the audit log. ``epsilon``: at most, by default of this plan."""
     epsilon = plan.epsilon_a_priori if epsilon is None else epsilon
-    known = math.isfinite(epsilon)
+    bounded = math.isfinite(epsilon)
     return {
         "account": payer.account,
         "ledger": str(payer.ledger),
-        "epsilon": epsilon if known else "not known beforehand",
+        "epsilon": epsilon if bounded else "not known beforehand",
         "delta": plan.target.delta,
         "group": payer.group or 1,
     }
