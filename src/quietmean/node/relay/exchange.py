@@ -1,4 +1,7 @@
-"""Who can be called at a relay, who calls whom, and which two are joined. All of it is in memory, and ends with them."""
+"""Who can be called at a relay, who calls whom, and which two are joined.
+
+All of it is in memory only: what concerns a connection is forgotten when the connection ends.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from quietmean.node.relay.limits import Buckets, Counts, RelayLimits
 from quietmean.node.tunnel import CALL_SECONDS, SILENCE_SECONDS, TICKET_BYTES, Attending, Call, Joined, Proof, is_proved
 from quietmean.randomness import fresh_bytes
 
-# What is read at once.
+# Size of the buffer that all connections are read through, in bytes.
 _READ: Final = 64 * 1024
-# Who is being closed may take so long to read what waits (s).
+# A connection that is being closed is aborted if what is queued for it was not read within this time (s).
 _CLOSING_SECONDS: Final = 15.0
 
 Label: TypeAlias = tuple[bytes, bytes]
@@ -26,7 +29,7 @@ Label: TypeAlias = tuple[bytes, bytes]
 
 @dataclass(eq=False)
 class _Waiting:
-    """A call that nobody has answered yet."""
+    """A call that the called party has not answered yet. ``until``: after this time the caller is turned away."""
 
     ticket: bytes
     caller: RelayConnection
@@ -35,9 +38,11 @@ class _Waiting:
 
 
 class Exchange:
-    """``names``: hosts under which parties dial this relay; without any, the one that each asks for is believed.
+    """The state of one relay.
 
-    ``settled``: called with each connection that has proved an identity, or is no more.
+    ``names``: hosts under which parties dial this relay; without any, the one that each asks for is believed.
+
+    ``settled``: called with each connection that has proved an identity, or has ended.
     """
 
     def __init__(
@@ -69,14 +74,14 @@ class Exchange:
         return self._now()
 
     def health(self) -> dict[str, Any]:
-        """Counts only."""
+        """Numbers of connections, calls and pairs, now and since the start; nothing that names a party."""
         now = {"connections": len(self.connections), "attending": len(self._attending), "pairs": self._joined}
         return {"status": "ok", **now, "waiting": len(self._waiting), "since_start": asdict(self.counts)}
 
-    # --- who somebody is -----------------------------------------------------------------------------------------------
+    # --- identities ----------------------------------------------------------------------------------------------------
 
     def proved(self, connection: RelayConnection, proof: Proof) -> None:
-        """Let a party do what it asks for, if it is who it says. Raises :class:`PeerError`."""
+        """Do what a party asks for. Raises :class:`PeerError` if it is not who it says, or may not do that now."""
         self._require_identity(connection, proof)
         connection.proof = proof
         self._settled(connection)
@@ -89,7 +94,7 @@ class Exchange:
                 self._answer(connection, proof)
 
     def _require_identity(self, connection: RelayConnection, proof: Proof) -> None:
-        # What is cheap first.
+        # The signature last: verifying it costs far more than the other checks.
         if _host(proof.relay) not in (self._names or {_host(connection.host)}):
             raise PeerError("this relay has another name than the one it was dialled by: tell its operator (--name)")
         if proof.role != "call" and proof.label != Group(proof.group).label(proof.key):
@@ -160,13 +165,13 @@ class Exchange:
         pairs.append(caller)
         self._joined += 1
         self.counts.joined += 1
-        # Told before they are joined: the first bytes of the other come after it.
+        # Before the two are joined, so that each reads this answer ahead of the other's first bytes.
         for each in (caller, connection):
             each.say(Joined())
         caller.join(connection, caller=True)
         connection.join(caller, caller=False)
         if len(pairs) > self.limits.pairs_of_two:
-            # The newest is of the live process.
+            # The oldest pair goes: the newest is that of the processes that run now.
             pairs[0].abort()
 
     def _forget(self, call: _Waiting) -> None:
@@ -178,7 +183,7 @@ class Exchange:
     # --- the end -------------------------------------------------------------------------------------------------------
 
     def lost(self, connection: RelayConnection) -> None:
-        """A connection is no more."""
+        """Forget a connection that has ended, and close the other end of its pair."""
         self.connections.discard(connection)
         self._settled(connection)
         partner, connection.partner = connection.partner, None
@@ -206,11 +211,11 @@ class Exchange:
         if not pairs:
             del self._pairs[key]
         if min(caller.passed, called.passed) < self.limits.first_bytes:
-            # They never completed a handshake. Only this caller, to this party, is slowed: a third one must not suffer.
+            # Too few bytes for a handshake. Only calls of this caller to this party are slowed, those of other parties are not.
             self._failing.fine(key, self.now(), 1.0)
 
     def sweep(self) -> None:
-        """What is too late or too long, about once a second."""
+        """End calls that wait too long and connections past their limits; to be called about once a second."""
         now = self.now()
         for call in [call for call in self._waiting.values() if now >= call.until]:
             self._forget(call)
@@ -234,17 +239,17 @@ class Exchange:
             return True
         if each.stage is Stage.JOINED and now - each.begun > limits.first_seconds and each.passed < limits.first_bytes:
             return True
-        # Whoever is not read from while its partner's buffer is full cannot be heard.
+        # While its partner's buffer is full nothing is read from a connection, so its silence says nothing.
         paused = each.partner is not None and each.partner.stalled is not None
         return not paused and now - each.heard > SILENCE_SECONDS
 
     def close(self) -> None:
-        """Tell all that this relay goes away (1012: it will be back)."""
+        """Close all connections with code 1012, service restart: parties connect again later."""
         for each in list(self.connections):
             each.finish(1012)
 
 
 def _host(name: str) -> str:
-    """Without the port: a router in front of the relay may have another."""
+    """The host of HOST:PORT: a router in front of the relay may use another port."""
     host, colon, port = name.lower().rpartition(":")
     return (host if colon and port.isdigit() else name.lower()).removeprefix("[").removesuffix("]")

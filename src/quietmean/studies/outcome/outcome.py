@@ -58,8 +58,8 @@ class StudyOutcome:
 
     @property
     def nats(self) -> dict[str, float] | None:
-        """Of a target in nats: that, and what a coalition of the certificate's size learnt of a coordinate of another's value at
-        most; see :meth:`PrivacyAnalysis.nats_of_target`.
+        """The target in nats, and the most that a coalition of the certificate's size learnt about a coordinate of another
+        party's value; None for a target in epsilon. See :meth:`PrivacyAnalysis.nats_of_target`.
         """
         asked = self.target.nats
         return None if asked is None else self.privacy.nats_of_target(self.certificate.size, asked)
@@ -71,25 +71,25 @@ class StudyOutcome:
 
     @property
     def parties_counted(self) -> int:
-        """How many parties' values are in the result; who dropped out after contributing is among them."""
+        """The number of parties whose values are in the result, with those that dropped out after contributing."""
         return int(self.execution.contributors().sum())
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Of the parties' names, those whose values are not in the result."""
+        """The names of the parties whose values are not in the result; ``names``: of all parties, in their order."""
         return [name for name, counted in zip(names, self.execution.contributors().tolist(), strict=True) if not counted]
 
     @property
     def a_priori(self) -> APriori:
-        """What was promised before the start, whatever would happen."""
+        """The privacy bound that was promised before the start and holds in every execution."""
         return self.execution.a_priori(self.certificate.size, self.target.delta)
 
     @property
     def epsilon_a_priori(self) -> float:
-        """The same at the target's delta; rounded up."""
+        """Epsilon of :attr:`a_priori` at the target's delta; rounded up."""
         return self.privacy.epsilon(self.a_priori.mu)
 
     def charge(self, party: int) -> Charge:
-        """What this execution cost one party: its certificate, or what was promised where that has the smaller mu."""
+        """The privacy cost of this execution for one party: its certificate, capped at the bound that was promised."""
         return self.certificate.charge(party).capped(Charge.promised(self.a_priori))
 
     def certificate_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class StudyOutcome:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Result fields of ``quietmean run`` and ``join``."""
+        """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""
         means, nats = column_means(self.answers), self.nats
         return {
             "columns": list(self.workload.columns.names),
@@ -125,8 +125,10 @@ class StudyOutcome:
         }
 
     def by_column(self, values: Mapping[str, float]) -> Any:
-        """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for, or is
-        not known."""
+        """Values of means for JSON: of several columns an object by name, of one column its number.
+
+        A mean that is not known is null, and so is that of the only column if it was not asked for.
+        """
         shown = {name: known(value) for name, value in values.items()}
         return shown if len(self.workload.columns) > 1 else shown.get(self.workload.columns.names[0])
 
@@ -135,7 +137,7 @@ class StudyOutcome:
         receipt_at(path, origin).write_json(self.receipt(origin))
 
     def receipt(self, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The execution, how to certify it, and the public result. ``origin``: an additional entry."""
+        """The execution, how to certify it, and the public result. ``origin``: the party and study, an additional entry."""
         return {
             **self.execution.to_json(),
             "certify": _how_to_certify(self.target),
@@ -148,9 +150,9 @@ class StudyOutcome:
 def save_impossible(
     path: Path, target: Target, execution: Execution, error: ImpossibleResult, origin: Mapping[str, Any] | None = None
 ) -> None:
-    """The receipt of a study whose result cannot be: what happened, how to certify it, and why there is no estimate.
+    """Write the receipt of a study with an impossible result: the execution, how to certify it, and why there is no estimate.
 
-    It costs as much as one with a result: everything had been released.
+    Its privacy cost is charged in full, as everything had been released.
     """
     receipt = {
         **execution.to_json(),
@@ -162,7 +164,7 @@ def save_impossible(
 
 
 def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping[str, Any] | None = None) -> None:
-    """The receipt of a study without a result: the history that was refused, how to certify it, and why."""
+    """Write the receipt of a study whose gate refused the result: the execution, how to certify it, and the reason."""
     receipt = {
         **record.execution.to_json(),
         "certify": _how_to_certify(target),
@@ -173,9 +175,9 @@ def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping
 
 
 def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:
-    """Where a receipt with this ``origin`` goes: it takes the place of one of the same party in the same study, and of no other.
+    """The file of a receipt with this ``origin``, which may overwrite a receipt of the same party in the same study only.
 
-    So a party that goes on after a crash, and whoever adds up again, write their own receipt again.
+    So a party that continues after a crash, or combines contributions again, replaces its own receipt.
     """
     whose = study_and_party(origin)
 
@@ -187,7 +189,7 @@ def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:
 
 
 def gate_summary(record: GateRecord) -> dict[str, Any]:
-    """What a result says of the gate."""
+    """The fields of the gate in a result."""
     return {
         "published": record.published,
         "reason": record.reason,
@@ -205,7 +207,7 @@ def _how_to_certify(target: Target) -> dict[str, Any]:
 
 
 def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: Opened) -> None:
-    """Raises :class:`ImpossibleResult` for a result of a study that cannot be; see :func:`quietmean.planning.possible`."""
+    """Raises :class:`ImpossibleResult` for a sum that honest parties do not release; see :mod:`quietmean.planning.possible`."""
 
     def never_negative() -> NeverNegative:
         return NeverNegative(*workload.never_negative(plan.protocol.numbers().step))
@@ -216,9 +218,9 @@ def require_possible_result(plan: Plan, workload: Workload, execution: Execution
 def conclude(
     workload: Workload, target: Target, execution: Execution, mean: Vector, gate: GateRecord | None = None
 ) -> StudyOutcome:
-    """Decode the result and certify the execution. ``mean``: that of the parties' vectors, with noise, shape (d,).
+    """Decode the result and certify the execution. ``mean``: the noisy mean of the parties' vectors, shape (d,).
 
-    ``gate``: what happened at the gate, if the parties held one.
+    ``gate``: the record of the gate, if there was one.
     """
     if gate is not None:
         execution = kept_at_gate(target, execution)
