@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quietmean.node.net import door_in
+from quietmean.node.net import socket_name_in
 from quietmean.node.port import MOST, Undecided, server_name
 from support.shared_port import client_hello
 
@@ -31,7 +31,7 @@ def test_a_real_one() -> None:
     assert server_name(REAL + b"more") == NAME
     assert server_name(client_hello("example.org")) == "example.org"
     assert server_name(client_hello(None)) is Undecided.NONE
-    assert door_in(NAME) == NAME.removesuffix(".invalid")
+    assert socket_name_in(NAME) == NAME.removesuffix(".invalid")
 
 
 @given(st.integers(0, len(REAL) - 1))
@@ -74,7 +74,7 @@ def test_one_with_changed_bytes_is_answered(data: st.DataObject) -> None:
     found = server_name(bytes(changed))
     assert isinstance(found, str | Undecided)
     # Whatever name it is: only a label leads to a file.
-    assert not isinstance(found, str) or door_in(found) is None or "/" not in found
+    assert not isinstance(found, str) or socket_name_in(found) is None or "/" not in found
 
 
 def test_what_would_be_longer_than_what_is_looked_at() -> None:
@@ -95,5 +95,5 @@ def test_a_length_that_is_not_there(more: int) -> None:
 @pytest.mark.parametrize(
     "name", ["", "../../etc/passwd", "0" * 31 + ".invalid", "0" * 33 + ".invalid", "A" * 32 + ".invalid", "0" * 32, NAME + "\n"]
 )
-def test_no_other_name_is_a_door(name: str) -> None:
-    assert door_in(name) is None
+def test_no_other_name_is_that_of_a_socket(name: str) -> None:
+    assert socket_name_in(name) is None

@@ -28,8 +28,8 @@ from quietmean.node.port import MOST, PortLimits, PortServer, server_name
 from quietmean.node.port import server as server_module
 from support.shared_port import client_hello, short_folder
 
-DOOR = "00112233445566778899aabbccddeeff"
-NAME = f"{DOOR}.invalid"
+SOCKET_NAME = "00112233445566778899aabbccddeeff"
+NAME = f"{SOCKET_NAME}.invalid"
 HELLO = client_hello(NAME)
 # So long something is waited for that must not come, and for what must.
 SOON, LONG = 0.3, 20.0
@@ -61,8 +61,8 @@ def folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def study(folder: Path, door: str = DOOR) -> Iterator[Study]:
-    found, waiting = Study(), HandedOver(folder, door)
+def study(folder: Path, socket_name: str = SOCKET_NAME) -> Iterator[Study]:
+    found, waiting = Study(), HandedOver(folder, socket_name)
     waiting.start(found.take)
     try:
         yield found
@@ -257,7 +257,7 @@ def test_without_descriptors_both_wait_a_little(folder: Path, monkeypatch: pytes
                     patch.setattr(socket.socket, "accept", none_left)
                     _, writer = await asyncio.open_connection(*address)
                     writer.write(HELLO)
-                    assert hand_over(folder, DOOR, near)
+                    assert hand_over(folder, SOCKET_NAME, near)
                     await asyncio.sleep(SOON)
                 # Not as fast as the machine can.
                 assert 2 <= len(asked) <= 10
@@ -272,7 +272,7 @@ def test_without_descriptors_both_wait_a_little(folder: Path, monkeypatch: pytes
     asyncio.run(work())
 
 
-# --- who has a door --------------------------------------------------------------------------------------------------
+# --- who has a socket ------------------------------------------------------------------------------------------------
 
 _HOLDER = """
 import sys
@@ -294,27 +294,27 @@ def test_a_second_process_is_refused_until_the_first_is_gone(folder: Path) -> No
                     await mine.came.wait()
                 writer.close()
 
-    command = [sys.executable, "-c", _HOLDER, str(folder), DOOR]
+    command = [sys.executable, "-c", _HOLDER, str(folder), SOCKET_NAME]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
         with pytest.raises(InputError, match="another process takes this party's connections"):
-            HandedOver(folder, DOOR)
+            HandedOver(folder, SOCKET_NAME)
         # Of another study.
         HandedOver(folder, "f" * 32).close()
         first.kill()
         first.wait()
     # Its socket is still there, and is taken over.
-    assert [path.name for path in folder.iterdir()] == [DOOR]
+    assert [path.name for path in folder.iterdir()] == [SOCKET_NAME]
     asyncio.run(served())
     assert list(folder.iterdir()) == []
 
 
-def test_of_many_that_come_at_once_one_gets_the_door(folder: Path) -> None:
+def test_of_many_that_come_at_once_one_gets_the_socket(folder: Path) -> None:
     # Left behind.
     with socket.socket(socket.AF_UNIX) as old:
-        old.bind(str(folder / DOOR))
-    command = [sys.executable, "-c", _HOLDER, str(folder), DOOR]
+        old.bind(str(folder / SOCKET_NAME))
+    command = [sys.executable, "-c", _HOLDER, str(folder), SOCKET_NAME]
     pipe = subprocess.PIPE
     with contextlib.ExitStack() as stack:
         processes = [
@@ -335,10 +335,10 @@ def test_a_socket_that_was_cleaned_away_comes_back(folder: Path, monkeypatch: py
     async def work() -> None:
         async with port(folder) as (_, address):
             with study(folder) as mine:
-                (folder / DOOR).unlink()
+                (folder / SOCKET_NAME).unlink()
                 folder.rmdir()
                 async with asyncio.timeout(LONG):
-                    while not (folder / DOOR).exists():
+                    while not (folder / SOCKET_NAME).exists():
                         await asyncio.sleep(0.02)
                 _, writer = await asyncio.open_connection(*address)
                 writer.write(HELLO)
@@ -379,9 +379,9 @@ def test_another_account_gives_nothing(folder: Path) -> None:
         with study(folder) as mine:
             # As a mistaken administrator would.
             folder.chmod(0o755)
-            (folder / DOOR).chmod(0o666)
+            (folder / SOCKET_NAME).chmod(0o666)
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _STRANGER, str(folder / DOOR), stdout=subprocess.PIPE
+                sys.executable, "-c", _STRANGER, str(folder / SOCKET_NAME), stdout=subprocess.PIPE
             )
             output, _ = await process.communicate()
             assert output == b"closed\n"
@@ -391,16 +391,16 @@ def test_another_account_gives_nothing(folder: Path) -> None:
     asyncio.run(work())
 
 
-def test_one_door_is_opened_at_a_time(folder: Path) -> None:
+def test_one_socket_is_opened_at_a_time(folder: Path) -> None:
     handle, opened = os.open(folder, os.O_RDONLY), threading.Event()
     lock(handle)
 
-    def open_door() -> None:
-        held = HandedOver(folder, DOOR)
+    def take_socket() -> None:
+        held = HandedOver(folder, SOCKET_NAME)
         opened.set()
         held.close()
 
-    other = threading.Thread(target=open_door, daemon=True)
+    other = threading.Thread(target=take_socket, daemon=True)
     other.start()
     assert not opened.wait(SOON)
     os.close(handle)
@@ -419,14 +419,14 @@ def test_only_one_connection_of_the_network_is_taken(folder: Path, monkeypatch: 
             near = socket.create_connection(far.getsockname())
             for handles in ([], [folder_handle := os.open(folder, os.O_RDONLY)], [near.fileno(), folder_handle]):
                 with socket.socket(socket.AF_UNIX) as way:
-                    way.connect(str(folder / DOOR))
+                    way.connect(str(folder / SOCKET_NAME))
                     socket.send_fds(way, [b"x"], handles)
                     await asyncio.sleep(0.05)
             # Who connects and says nothing holds no place for long.
             with socket.socket(socket.AF_UNIX) as mute:
-                mute.connect(str(folder / DOOR))
+                mute.connect(str(folder / SOCKET_NAME))
                 await asyncio.sleep(0.05)
-                assert hand_over(folder, DOOR, near)
+                assert hand_over(folder, SOCKET_NAME, near)
                 async with asyncio.timeout(LONG):
                     while len(mine.sockets) < 2:
                         await asyncio.sleep(0.01)

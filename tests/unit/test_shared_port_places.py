@@ -23,11 +23,11 @@ from quietmean.node.net import (
     Heartbeat,
     Limits,
     Link,
-    door_in,
     listening_place,
     open_socket,
     public_key_bytes,
     runtime_folder,
+    socket_name_in,
 )
 from quietmean.node.port import MOST, PortServer, server_name
 from quietmean.node.preflight import Agreed, CheckSession
@@ -129,10 +129,10 @@ def test_the_name_that_is_asked_for_is_the_beginning_of_the_label() -> None:
     found = asyncio.run(asked())
     listening.close()
     assert found == f"{label[:32]}.invalid"
-    assert door_in(found) == label[:32] == group.door(public_key_bytes(identities[0].public_key))
+    assert socket_name_in(found) == label[:32] == group.socket_name(public_key_bytes(identities[0].public_key))
     # Another party, another study: another name.
-    others = {Group.of_session("ab" * 32).door(public_key_bytes(identities[0].public_key)), door_in(found)}
-    assert len(others | {group.door(public_key_bytes(identities[1].public_key))}) == 3
+    others = {Group.of_session("ab" * 32).socket_name(public_key_bytes(identities[0].public_key)), socket_name_in(found)}
+    assert len(others | {group.socket_name(public_key_bytes(identities[1].public_key))}) == 3
 
 
 def test_a_party_that_has_not_started_behind_its_port_is_named_so(folder: Path) -> None:

@@ -14,7 +14,7 @@ from quietmean.node.net.identity import (
     parse_public_key,
     public_key_bytes,
 )
-from quietmean.node.net.labels import Group, door_in
+from quietmean.node.net.labels import Group, socket_name_in
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
@@ -124,7 +124,6 @@ __all__ = [
     "decode_vector",
     "difference",
     "differing",
-    "door_in",
     "encode_frame",
     "encode_vector",
     "format_address",
@@ -149,5 +148,6 @@ __all__ = [
     "require_name",
     "runtime_folder",
     "show_hidden",
+    "socket_name_in",
     "term_digests",
 ]

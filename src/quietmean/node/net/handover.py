@@ -1,8 +1,8 @@
 """Connections that arrive at a port whose process is another one, and are handed over through a folder of this account.
 
-In the folder each process that takes part in a study has a Unix socket under its door (:meth:`Group.door`). Whoever owns the port
-connects there, passes the descriptor of a connection with one byte, and forgets it: neither has to know the other, and either may
-be started again at any time.
+In the folder each process that takes part in a study has a Unix socket, named after the party (:meth:`Group.socket_name`). The
+owner of the port connects to it, passes the descriptor of a connection with one byte, and forgets it: neither has to know the
+other, and either may be started again at any time.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def listening_place(listen: str | None, through: Path | str | None) -> Address |
 class HandedOver:
     """The sockets of connections that the owner of a port hands over to this process."""
 
-    def __init__(self, folder: Path, door: str) -> None:
-        """Raises :class:`InputError` where another process has this door, or the folder is no place for it."""
-        self._place = runtime_folder(folder) / door
+    def __init__(self, folder: Path, socket_name: str) -> None:
+        """Raises :class:`InputError` where another process has this socket, or the folder cannot hold one."""
+        self._place = runtime_folder(folder) / socket_name
         self._listening = self._open()
         self._inode = self._place.stat().st_ino
         self._take: Take | None = None
@@ -224,8 +224,8 @@ class HandedOver:
             connected.close()
 
 
-def hand_over(folder: Path, door: str, connected: socket.socket) -> bool:
-    """Give a connection to the process with this door, without waiting; whether there is one that may take it.
+def hand_over(folder: Path, socket_name: str, connected: socket.socket) -> bool:
+    """Give a connection to the process that has this socket, without waiting; whether there is one that may take it.
 
     The caller closes its own descriptor. The process has only what nobody has read of it.
     """
@@ -234,7 +234,7 @@ def hand_over(folder: Path, door: str, connected: socket.socket) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
         way.setblocking(False)
         try:
-            way.connect(str(folder / door))
+            way.connect(str(folder / socket_name))
             if user_of_peer(way) not in (None, user_of_process()):
                 return False
             socket.send_fds(way, [_BYTE], [connected.fileno()])
@@ -260,5 +260,5 @@ def _answers(path: Path) -> bool:
 
 
 def _alone(folder: Path) -> contextlib.AbstractContextManager[int]:
-    """While no other process looks who has which door, or changes it."""
+    """A lock on the folder: meanwhile no other process looks up, makes or removes a socket there."""
     return locked(os.open(folder, os.O_RDONLY))

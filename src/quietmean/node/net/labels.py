@@ -30,16 +30,16 @@ class Group:
         """The name at the relay of the party with this key (32 bytes)."""
         return hmac.digest(self.tag, key, hashlib.sha256)
 
-    def door(self, key: bytes) -> str:
-        """The beginning of the party's label (hexadecimal), which names its process behind a port that several studies share."""
+    def socket_name(self, key: bytes) -> str:
+        """The beginning of the party's label (hexadecimal), after which its socket behind a shared port is named."""
         return self.label(key).hex()[:DIGITS]
 
     def server_name(self, key: bytes) -> str:
         """What the TLS of whoever dials the party asks for, in clear."""
-        return self.door(key) + _ENDING
+        return self.socket_name(key) + _ENDING
 
 
-def door_in(server_name: str) -> str | None:
-    """Whose door a server name asks for; None for a name that no party asks for."""
+def socket_name_in(server_name: str) -> str | None:
+    """The socket of the party that a server name stands for; None for a name that no party dials."""
     match = _SERVER_NAME.fullmatch(server_name)
     return None if match is None else match[1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quietmean.node.net import HandshakePool, door_in, hand_over
+from quietmean.node.net import HandshakePool, hand_over, socket_name_in
 from quietmean.node.port.hello import MOST, Undecided, server_name
 
 # Accepted one after the other before anything else is looked at.
@@ -162,10 +162,10 @@ class PortServer:
 
     def _hand_over(self, each: _Undecided, name: str) -> None:
         # Nothing but a label gets as far as the file system.
-        door = door_in(name)
-        if door is None:
+        socket_name = socket_name_in(name)
+        if socket_name is None:
             self.counts.refused += 1
-        elif hand_over(self._folder, door, each.socket):
+        elif hand_over(self._folder, socket_name, each.socket):
             self.counts.handed_over += 1
         else:
             self.counts.absent += 1

@@ -1,6 +1,6 @@
 """Who can be called at a relay, who calls whom, and which two are joined.
 
-All of it is in memory only: what concerns a connection is forgotten when the connection ends.
+Connections, calls and pairs are in memory only, and are forgotten as soon as they end.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Reach:
         them. Raises :class:`InputError` if that is not possible.
         """
         if isinstance(listen, Path):
-            door = Group.of_session(self._roster.digest).door(public_key_bytes(self._identity.public_key))
-            self._handed_over = HandedOver(listen, door)
+            socket_name = Group.of_session(self._roster.digest).socket_name(public_key_bytes(self._identity.public_key))
+            self._handed_over = HandedOver(listen, socket_name)
             return None
         address = listen or self._own
         return None if isinstance(address, RelayAddress) else open_socket(address)
