@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.flower import Agreement, Home, Relay, StarParty, make_home
+from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
 from quietmean.flower.home import AGREEMENT
 from quietmean.sessions import SessionAccount
 
@@ -31,10 +31,10 @@ FLOWER = "QUIETMEAN_FLOWER_PYTHON"
 SCRIPT = Path(__file__).parent / "flower_secagg.py"
 
 
-def make_agreement(root: Path) -> Agreement:
+def make_agreement(root: Path) -> FlowerAgreement:
     keys = {make_home(root / f"new-{number}"): root / f"new-{number}" for number in range(PARTIES)}
     terms = {"dimension": DIMENSION, "rounds": ROUNDS, "clip": math.sqrt(DIMENSION)}
-    agreement = Agreement.make(list(keys), epsilon=EPSILON, delta=DELTA, **terms)  # type: ignore[arg-type]
+    agreement = FlowerAgreement.make(list(keys), epsilon=EPSILON, delta=DELTA, **terms)  # type: ignore[arg-type]
     for number, key in enumerate(agreement.identities):
         agreement.save(keys[key].rename(root / str(number)) / AGREEMENT)
     return agreement

@@ -20,7 +20,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import noise_variance
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 PARTIES, RECORDS, STUDIES = 10, 200, 200
 # The covariance of two columns is a function of three means: of both, and of their product, a column of its own.
@@ -57,10 +57,10 @@ def make_records(seed: int = 7) -> Array:
     return np.column_stack([age, pressure, age * pressure])
 
 
-def make_study(epsilon: float = 1.0) -> Study:
+def make_study(epsilon: float = 1.0) -> StudyTerms:
     """The means of the three columns. Local noise: the guarantee needs no trust in anybody."""
     columns = [{"name": name, "low": low, "high": high} for name, (low, high) in COLUMNS.items()]
-    return Study.parse({"column": columns, "protocol": "local-dp", "epsilon": epsilon, "unit": "record"})
+    return StudyTerms.parse({"column": columns, "protocol": "local-dp", "epsilon": epsilon, "unit": "record"})
 
 
 def difference(of_all: Array, of_all_but_one: Array) -> Array:
@@ -87,7 +87,7 @@ def attack_exact(records: Array) -> Attack:
     return Attack(records[VICTIM], found[None], np.zeros(len(COLUMNS)))
 
 
-def attack_private(records: Array, study: Study, pairs: int = STUDIES) -> Attack:
+def attack_private(records: Array, study: StudyTerms, pairs: int = STUDIES) -> Attack:
     """Pairs of studies of quietmean: the noise is insecure here, so that a seed gives the same pairs again."""
     plan = study.plan(PARTIES)
     tables = (records, np.delete(records, VICTIM, axis=0))
@@ -97,7 +97,7 @@ def attack_private(records: Array, study: Study, pairs: int = STUDIES) -> Attack
     return Attack(records[VICTIM], found, math.hypot(RECORDS * with_it, (RECORDS - 1) * without) * WIDTHS)
 
 
-def answer(plan: Plan, study: Study, records: Array, number: int) -> tuple[Array, float]:
+def answer(plan: Plan, study: StudyTerms, records: Array, number: int) -> tuple[Array, float]:
     """The means of one study, shape (3,), and the standard deviation of their noise, as a part of the widths of the bounds."""
     encoded = [study.workload.encode(part, step=plan.value_step) for part in np.array_split(records, PARTIES)]
     weights = np.array([part.weight for part in encoded])

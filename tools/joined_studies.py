@@ -15,7 +15,7 @@ from pooled_references import Table, Truth
 from real_data_bars import Question, ask
 
 from quietmean.statistics import Column, Columns, parse_statistic, read_text
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 
 Array = NDArray[np.float64]
@@ -93,9 +93,9 @@ class Asked:
         table = self.table(records)
         return {parse_statistic(read_text(question.text)).text: question.reference(table, ()) for question in self.questions}
 
-    def study(self, protocol: str, dropouts: float) -> Study:
+    def study(self, protocol: str, dropouts: float) -> StudyTerms:
         """All options are the defaults but the protocol, epsilon, what may drop out, and what the columns are."""
-        return Study.parse(
+        return StudyTerms.parse(
             {
                 "name": "joined",
                 "unit": "record",

@@ -30,7 +30,7 @@ from quietmean.learning import LogisticRegression
 from quietmean.learning.sites import InOneProcess
 from quietmean.planning.plan import Plan
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
-from quietmean.sessions import Engine, Exchange, MemoryEngine
+from quietmean.sessions import Engine, MemoryEngine, RoundRelease
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -67,10 +67,10 @@ class SameVariance:
 
     def exchange(
         self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
-    ) -> Exchange:
+    ) -> RoundRelease:
         found = self._exact.exchange(plan, round_, values, weights, leaves)
         noise = self._rng.standard_normal(len(found.mean)) * found.variance**0.5
-        return Exchange(found.mean + noise, found.execution)
+        return RoundRelease(found.mean + noise, found.execution)
 
 
 def silent(round_: int, parties: int) -> PopulationNoise:

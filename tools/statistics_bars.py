@@ -26,7 +26,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.statistics.expectation import Expectation
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 
 Array = NDArray[np.float64]
 
@@ -229,10 +229,10 @@ def another_library(seeds: int) -> Iterator[Line]:
     def gaussian(scale: float) -> dp.Measurement:
         return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(domain, distance, scale=scale)), delta=DELTA)
 
-    def study(text: str, epsilon: float) -> Study:
+    def study(text: str, epsilon: float) -> StudyTerms:
         cost = {"epsilon": epsilon, "delta": DELTA, "colluding": 1, "dropouts": 0.1, "unit": "record"}
         columns = [{"name": "x", "low": 0, "high": 1}, {"name": "yes", "boolean": True}]
-        return Study.parse({**cost, "column": columns, "statistic": [read_text(text)]})
+        return StudyTerms.parse({**cost, "column": columns, "statistic": [read_text(text)]})
 
     # What a replaced record moves in absolute values, as a multiple of what it moves in squares.
     for text, absolute in (("histogram(x, bins=7)", math.sqrt(2)), ("proportion(yes)", math.sqrt(2)), ("mean(x)", 1.0)):

@@ -26,7 +26,7 @@ from quietmean.statistics import Columns
 from quietmean.statistics.allocation import made_up
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import terms_of
-from quietmean.studies import Study, StudyOutcome, conclude
+from quietmean.studies import StudyOutcome, StudyTerms, conclude
 from quietmean.testing import example_execution
 from support.browsers import SIZES, axe_path, opened
 from support.outcomes import COLUMNS as KIND_COLUMNS
@@ -77,7 +77,7 @@ def happened() -> Execution:
 
 def outcome_of(columns: list[dict[str, Any]], statistics: list[dict[str, Any]], execution: Execution) -> StudyOutcome:
     """Of records that a public table stands for."""
-    study = Study.parse({"name": "Study", "column": columns, "statistic": statistics, "unit": "record"})
+    study = StudyTerms.parse({"name": "Study", "column": columns, "statistic": statistics, "unit": "record"})
     target = Target(PARTIES, 2.0, DELTA, study.workload.dimension, execution.sensitivity, colluding=2, unit=PrivacyUnit.RECORD)
     mean = study.workload.of_records(made_up(study.workload.columns, 0.25)).mean(axis=0)
     return conclude(study.workload, target, execution, mean)

@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.sessions.agreed import SessionContract
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -48,7 +48,7 @@ def made(folder: Path) -> dict[str, Any]:
     roster = Roster(tuple(entries))
     seals = {}
     for place, (kind, tables) in enumerate(STUDIES.items()):
-        invitation = Invitation.make(Study.from_tables(tables, "the study"), identities[0])
+        invitation = Invitation.make(StudyTerms.from_tables(tables, "the study"), identities[0])
         keys = [
             StudyKeys.make(folder / f"{place}-{name}", invitation, identity, name, f"{name}:7000")
             for name, identity in zip(NAMES, identities, strict=True)
@@ -66,7 +66,7 @@ def stated(documents: dict[str, Any], folder: Path) -> dict[str, Any]:
     roster = Roster.load(path)
     found: dict[str, Any] = {"studies": {}, "seals": {}, "sessions": {}}
     for kind, tables in STUDIES.items():
-        study = Study.from_tables(tables, "the study")
+        study = StudyTerms.from_tables(tables, "the study")
         contract = Contract.for_party("south", (study, roster), study.choice(len(NAMES)))
         found["studies"][kind] = {"contract": contract.digest, "plan": contract.plan.digest}
     for kind, text in documents["seals"].items():

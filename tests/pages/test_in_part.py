@@ -21,7 +21,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.sessions import MemoryEngine
 from quietmean.studies import StudyOutcome, conclude
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import write_tables
 from support.leaving import LEAVER, PARTIES, PASSING_ON, RECORDS, flagged, leaving, studied
 from support.virtual_time import run_virtually
@@ -30,7 +30,7 @@ NAMES = tuple("abcde")
 SAYS = "not all records count alike"
 
 
-def outcome_of(study: Study, plan: Plan, last: int) -> StudyOutcome:
+def outcome_of(study: StudyTerms, plan: Plan, last: int) -> StudyOutcome:
     """What comes of a study that one party leaves after so many rounds."""
     execution = plan.execution(Seed.public("in part"), leaving(plan, LEAVER, last), RECORDS)
     tables = [np.full((int(size), 1), 20.0 + 10 * party) for party, size in enumerate(RECORDS)]
@@ -39,7 +39,7 @@ def outcome_of(study: Study, plan: Plan, last: int) -> StudyOutcome:
     return conclude(study.workload, plan.target, execution, execution.estimate(releases))
 
 
-def in_the_middle(study: Study, plan: Plan) -> StudyOutcome:
+def in_the_middle(study: StudyTerms, plan: Plan) -> StudyOutcome:
     found = (outcome_of(study, plan, last) for last in range(1, plan.protocol.rounds))
     return next(one for one in found if 0.05 < one.execution.parts[LEAVER] < 0.95)
 

@@ -18,7 +18,7 @@ from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
 from quietmean.statistics.printed import shown
 from quietmean.statistics.tidy import terms_of
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from support.outcomes import EVERY_KIND, finished
 
 COLUMNS: list[dict[str, Any]] = [
@@ -44,7 +44,7 @@ PLAIN: list[dict[str, Any]] = [{"kind": "mean", "column": "age"}, {"kind": "corr
 
 def answers(noise: float, statistics: list[dict[str, Any]]) -> tuple[Answer, ...]:
     """Of 20 000 records that a public table stands for."""
-    workload = Study.parse({"column": COLUMNS, "statistic": statistics}).workload
+    workload = StudyTerms.parse({"column": COLUMNS, "statistic": statistics}).workload
     mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
     return workload.decode(mean, noise * workload.sensitivity, 20_000.0)
 
@@ -83,7 +83,7 @@ def test_numbers_at_risk_stand_under_the_curves() -> None:
 def test_curves_are_monotone_for_the_eye_and_tables_are_linear() -> None:
     """With noise the estimates themselves fall and rise."""
     statistics = [{"kind": "cdf", "column": "age", "bins": 64}]
-    workload = Study.parse({"column": COLUMNS, "statistic": statistics}).workload
+    workload = StudyTerms.parse({"column": COLUMNS, "statistic": statistics}).workload
     mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
     noisy = mean + np.random.default_rng(2).normal(0, 0.02, len(mean))
     (answer,) = workload.decode(noisy, 0.02, 20_000.0)

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning.automatic import AUTO, PREFERRED, choose
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 
 TARGET = qm.Target(parties=8, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.125)
 # More leave than votes could be had of: packed secret sharing has no result.
@@ -65,7 +65,7 @@ def test_only_protocols_with_the_options_are_taken() -> None:
 @pytest.mark.parametrize(("parties", "dropouts"), [(8, 0.125), (4, 0.5)])
 def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path: Path) -> None:
     """run, join and check make their plan by ``Study.choice``."""
-    study = Study.parse({**RAW, "dropouts": dropouts, "unit": "party"})
+    study = StudyTerms.parse({**RAW, "dropouts": dropouts, "unit": "party"})
     assert study.protocol == AUTO
     found = study.choice(parties)
     target = found.plan.target
@@ -89,9 +89,9 @@ def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path
 
 
 def test_a_protocol_that_is_named_needs_no_reason() -> None:
-    named = Study.parse({**RAW, "protocol": PREFERRED}).choice(8)
+    named = StudyTerms.parse({**RAW, "protocol": PREFERRED}).choice(8)
     assert named.why is None
-    assert named.plan.digest == Study.parse(RAW).choice(8).plan.digest
+    assert named.plan.digest == StudyTerms.parse(RAW).choice(8).plan.digest
 
 
 def test_auto_is_not_one_of_several(capsys: pytest.CaptureFixture[str]) -> None:

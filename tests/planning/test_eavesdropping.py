@@ -29,7 +29,7 @@ from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Interception
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.protocol import IncA, default_rounds
 from quietmean.randomness import Seed
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.testing import theorem41
 
 ANY: list[Any] = [0.5, ALL_AFTER_FIRST]
@@ -92,7 +92,7 @@ def test_commands_and_files_refuse_the_same(tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "s.toml").exists()
     with pytest.raises(InputError, match="eavesdropping"):
-        Study.parse({"column": [COLUMN], "eavesdropping": float(wrong) if wrong != "sometimes" else wrong})
+        StudyTerms.parse({"column": [COLUMN], "eavesdropping": float(wrong) if wrong != "sometimes" else wrong})
 
 
 def test_every_way_in_says_the_same_and_what_does_not_ask_has_no_new_field(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_every_way_in_says_the_same_and_what_does_not_ask_has_no_new_field(tmp_p
         study = qm.Study({"age": (0, 100)}, epsilon=1.0, delta=1e-6, protocol="inca", eavesdropping=eavesdropping)
         assert study.terms.target(5).eavesdropping == eavesdropping
         study.save(file)
-        assert Study.load(file).target(5).eavesdropping == eavesdropping
+        assert StudyTerms.load(file).target(5).eavesdropping == eavesdropping
         file.unlink()
     plain = target(eavesdropping=None)
     assert "eavesdropping" not in plain.describe()
@@ -138,7 +138,7 @@ def test_a_protocol_keeps_it_or_refuses_it_before_anything_is_planned(name: str,
     with pytest.raises(InputError, match=f"^protocol {name} promises nothing where .* read.*: .*; name inca, or leave eaves"):
         planned(name, eavesdropping=eavesdropping, **more)
     with pytest.raises(InputError, match="promises nothing"):
-        Study.parse({"column": [COLUMN], "protocol": name, "eavesdropping": eavesdropping}).plan(
+        StudyTerms.parse({"column": [COLUMN], "protocol": name, "eavesdropping": eavesdropping}).plan(
             5, no_privacy=not get_protocol(name).private
         )
 

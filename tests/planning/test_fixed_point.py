@@ -28,7 +28,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.privacy import certificate_of
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
@@ -241,11 +241,11 @@ def test_releases_spread_on_the_grid() -> None:
 
 def test_study_files_take_the_options() -> None:
     raw = {"column": [{"name": "age", "low": 0, "high": 100}], "options": {"value_bits": 32, "rounds": 3, "largest_value": 50.0}}
-    plan = Study.parse(raw).plan(4)
+    plan = StudyTerms.parse(raw).plan(4)
     assert plan.grid > 0
     assert inca(plan.protocol).largest_value >= 50.0
     with pytest.raises(InputError, match="value_bits"):
-        Study.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
+        StudyTerms.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
 
 
 @pytest.mark.parametrize(

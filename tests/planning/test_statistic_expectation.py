@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.flags_and_tests import Z
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 
 COLUMNS: list[dict[str, Any]] = [
@@ -22,8 +22,8 @@ COLUMNS: list[dict[str, Any]] = [
 ]
 
 
-def study(*statistics: dict[str, Any], **more: Any) -> Study:
-    return Study.parse({"column": COLUMNS, "statistic": list(statistics), "protocol": "local-dp", **more})
+def study(*statistics: dict[str, Any], **more: Any) -> StudyTerms:
+    return StudyTerms.parse({"column": COLUMNS, "statistic": list(statistics), "protocol": "local-dp", **more})
 
 
 def test_a_public_table_has_the_guessed_moments() -> None:
@@ -45,7 +45,7 @@ def test_columns_go_together_where_that_is_the_question() -> None:
     # Of independent columns no direction is the first, and nothing tells cases from the rest, however little the noise.
     for asked in ({"kind": "pca", "columns": ["age", "bmi"]}, {"kind": "logistic-regression", "formula": "sex ~ age + bmi"}):
         boolean = [*COLUMNS[:2], {"name": "sex", "boolean": True}]
-        workload = Study.parse({"column": boolean, "statistic": [asked], "protocol": "local-dp"}).workload
+        workload = StudyTerms.parse({"column": boolean, "statistic": [asked], "protocol": "local-dp"}).workload
         one, many = (Expectation(workload, noise, 1000.0).expected[0] for noise in (1e4, 1e-3))
         assert one.hopeless
         assert not many.hopeless

@@ -28,7 +28,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Statistic, Workload
 from quietmean.statistics import registry as statistics
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from support.every_kind import COLUMNS, all_statistics, statistics_of
 
 Array = NDArray[np.float64]
@@ -99,8 +99,8 @@ def silent_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "discrete_gaussian", lambda seed, scale, size: np.zeros(size, dtype=np.int64))
 
 
-def study(protocol: str, asked: list[Statistic], protects: Protects, options: dict[str, Any]) -> Study:
-    return Study.parse(
+def study(protocol: str, asked: list[Statistic], protects: Protects, options: dict[str, Any]) -> StudyTerms:
+    return StudyTerms.parse(
         {
             "column": [column.describe() for column in COLUMNS],
             "statistic": [one.describe() for one in asked],

@@ -24,7 +24,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, write_study_report
 from quietmean.report.epsilons import party_epsilons
 from quietmean.report.words import rounded_up
-from quietmean.studies import Study, StudyOutcome
+from quietmean.studies import StudyOutcome, StudyTerms
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
 from support.certifiable import certifiable
@@ -121,7 +121,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         write_study_report(report, folder / "report.html")
         write_privacy_page(folder / "privacy.html", "study", outcome, folder / "receipt.json", names=())
         with redirect_stdout(StringIO()) as told:
-            study = Study.parse(
+            study = StudyTerms.parse(
                 {"name": "study", "column": [{"name": "age", "low": 0, "high": 1}], "epsilon": 1.0, "delta": DELTA}
             )
             print_privacy(outcome.to_json(), study)

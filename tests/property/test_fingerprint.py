@@ -16,7 +16,7 @@ import pytest
 
 from quietmean.core.codec import digest
 from quietmean.node import Identity
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
@@ -115,11 +115,11 @@ def test_every_changed_field_changes_the_digest(meeting: Meeting) -> None:
 )
 def test_every_term_of_the_study_changes_the_digest_of_its_invitation(place: str, field: str, value: Any) -> None:
     identity, tables = Identity.generate(), copy.deepcopy(AGES)
-    first = Invitation.make(Study.from_tables(tables, "the study"), identity)
+    first = Invitation.make(StudyTerms.from_tables(tables, "the study"), identity)
     holder = tables["column"][0] if place == "column" else tables["study"]
     holder[field] = value
     document = json.loads(first.signed.body)
-    document["study"] = Study.from_tables(tables, "the study").tables()
+    document["study"] = StudyTerms.from_tables(tables, "the study").tables()
     other = Invitation.verified(Signed.sign(first.signed.purpose, document, identity))
     assert other.digest != first.digest
 

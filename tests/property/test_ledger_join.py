@@ -18,7 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import RESERVED, SPENT, Ledger, LedgerEntry
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from support.command_lines import refused
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy
@@ -71,7 +71,7 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
         (entry,) = entries(consortium, "ada")
     # What the study costs whatever happens: its target, which a gate keeps.
     assert (entry.status, entry.name) == (RESERVED, "ages")
-    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
+    assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
     with Ledger.open(consortium / "ledger") as ledger:
         ledger.set_budget("ada", 2.0, 1e-6, when=NOON)
     # From another store the same study would draw fresh noise: that costs again.
@@ -97,7 +97,7 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
     assert "counts per party" in error
     refused(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, 3)
     (entry,) = entries(consortium, "whole")
-    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
+    assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
     without = [part for part in arguments(consortium, "ada") if part not in ("--ledger", str(consortium / "ledger"))]
     assert "--group stands beside --no-ledger" in refused([*without, "--group", "4", "--no-ledger"], capsys, 2)
 

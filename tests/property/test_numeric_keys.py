@@ -25,7 +25,7 @@ from quietmean.node.monitor import status_path, write_status
 from quietmean.protocols import registry
 from quietmean.statistics import Column
 from quietmean.studies.agreement.deadlines import Deadlines
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.policy import PolicyRules
 from support.hostile_numbers import NUMBERS, kinds, named_by, within
@@ -75,17 +75,17 @@ BESIDE: dict[str, dict[str, Any]] = {
 FOLDER = {"transport": "folder", "deadlines": {"first": "2100-01-01T00:00:00Z", "interval": 7200.0, "poll": 60.0}}
 
 
-@pytest.mark.parametrize("key", numeric(Study))
+@pytest.mark.parametrize("key", numeric(StudyTerms))
 def test_each_number_of_a_study(key: str) -> None:
     base = {**BASE, **BESIDE.get(key, {})}
-    assert refusal_fault(key, lambda: Study.parse({**base, "column": [COLUMN]}).plan(4)) == "" or key in BESIDE
-    assert faults(key, lambda value: Study.parse({**base, "column": [COLUMN], key: value}).plan(4)) == []
+    assert refusal_fault(key, lambda: StudyTerms.parse({**base, "column": [COLUMN]}).plan(4)) == "" or key in BESIDE
+    assert faults(key, lambda value: StudyTerms.parse({**base, "column": [COLUMN], key: value}).plan(4)) == []
 
 
 @pytest.mark.parametrize("key", numeric(Deadlines))
 def test_each_number_of_deadlines(key: str) -> None:
     def parsed(value: float) -> object:
-        return Study.parse({**BASE, **FOLDER, "column": [COLUMN], "deadlines": {**FOLDER["deadlines"], key: value}}).plan(4)  # type: ignore[dict-item]
+        return StudyTerms.parse({**BASE, **FOLDER, "column": [COLUMN], "deadlines": {**FOLDER["deadlines"], key: value}}).plan(4)  # type: ignore[dict-item]
 
     assert faults(key, parsed) == []
 
@@ -96,7 +96,7 @@ def test_each_number_of_a_column(key: str) -> None:
 
     def parsed(value: float) -> object:
         given = [10.0, value] if many else value
-        return Study.parse({**BASE, "column": [{**COLUMN, key: given}]}).plan(4)
+        return StudyTerms.parse({**BASE, "column": [{**COLUMN, key: given}]}).plan(4)
 
     assert faults(key, parsed) == []
 

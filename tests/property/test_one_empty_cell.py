@@ -24,7 +24,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload, parse_statistic, read_text
 from quietmean.statistics import registry as statistics
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.transcript import run_lockstep
 from support.effort import examples
 
@@ -147,7 +147,7 @@ PROTOCOLS = ["local-dp", "central-dp", "gopa", "cordp-dme", "inca", "consensus",
 def study_of(protocol: str) -> tuple[Plan, Workload]:
     """Four parties of three records each."""
     columns = [{"name": "age", "low": 0, "high": 100, "missing": "indicator"}, {"name": "bmi", "low": 10, "high": 60}]
-    study = Study.parse({"column": columns, "protocol": protocol, "epsilon": 1.0, "unit": "record"})
+    study = StudyTerms.parse({"column": columns, "protocol": protocol, "epsilon": 1.0, "unit": "record"})
     return study.plan(4), study.workload
 
 

@@ -21,8 +21,8 @@ from property.test_node_faults import MEMORY, values_of
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node import PairKeys
-from quietmean.node.net import Answer, Start
-from quietmean.node.session.session import Session
+from quietmean.node.net import AnswerFrame, Start
+from quietmean.node.session.session import StudySession
 from quietmean.node.start.pairing import Pairing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
@@ -56,15 +56,15 @@ class Seen:
 
 @contextmanager
 def watched() -> Iterator[Seen]:
-    seen, shared, ask, save = Seen(), Session._shared_seed, MemoryLink.ask, Store.save_encapsulated
+    seen, shared, ask, save = Seen(), StudySession._shared_seed, MemoryLink.ask, Store.save_encapsulated
     exchange, derive, load = ExchangeKey.__init__, ExchangeKey.shared_seed, Store.encapsulated
 
-    def used(session: Session, other: PartyId) -> Seed:
+    def used(session: StudySession, other: PartyId) -> Seed:
         seed = shared(session, other)
         seen.seeds.setdefault((session._settings.party, other), set()).add(seed.secret)
         return seed
 
-    async def asked(link: MemoryLink, request: Any, *more: Any, **options: Any) -> Answer:
+    async def asked(link: MemoryLink, request: Any, *more: Any, **options: Any) -> AnswerFrame:
         if isinstance(request, Start) and request.encapsulated:
             pair = link._party, link._peer
             seen.sent.setdefault(pair, set()).add(request.encapsulated)
@@ -92,7 +92,7 @@ def watched() -> Iterator[Seen]:
         seen.private.setdefault(0, []).append(key)
 
     with (
-        patch.object(Session, "_shared_seed", used),
+        patch.object(StudySession, "_shared_seed", used),
         patch.object(MemoryLink, "ask", asked),
         patch.object(Store, "save_encapsulated", kept),
         patch.object(Store, "encapsulated", loaded),

@@ -18,12 +18,12 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.possible import ImpossibleResult, Opened, deviations_allowed, require_possible
+from quietmean.planning.possible import ImpossibleResult, ReleasedSum, deviations_allowed, require_possible
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import require_possible_result
 
 PARTIES = 6
@@ -39,19 +39,19 @@ CASES = [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) fo
 
 
 @cache
-def study_of(name: str, way: int) -> tuple[Study, Plan]:
+def study_of(name: str, way: int) -> tuple[StudyTerms, Plan]:
     raw = {"epsilon": 4.0, "delta": 1e-6, "protocol": name, "column": COLUMNS, "statistic": ASKED, "accept_wide": True}
     # Dropouts where the protocol plans for them.
     for dropouts in (0.2, 0.0):
         try:
-            study = Study.parse({**raw, "dropouts": dropouts, **WAYS[way]})
+            study = StudyTerms.parse({**raw, "dropouts": dropouts, **WAYS[way]})
             return study, study.choice(PARTIES, no_privacy=not get_protocol(name).private).plan
         except InputError as error:
             refused = error
     pytest.skip(str(refused))
 
 
-def encoded(study: Study, plan: Plan, places: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def encoded(study: StudyTerms, plan: Plan, places: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of parties with 1, 2, 3 ... records: their vectors and their weights."""
     middle, half = np.array([55.0, 1.0]), np.array([35.0, 2.0])
     parts = []
@@ -62,15 +62,15 @@ def encoded(study: Study, plan: Plan, places: tuple[float, ...]) -> tuple[NDArra
     return np.array(vectors), np.array([part.weight for part in parts])
 
 
-def sums(execution: Execution, values: NDArray[np.float64], seed: int) -> list[Opened]:
+def sums(execution: Execution, values: NDArray[np.float64], seed: int) -> list[ReleasedSum]:
     """What is added up: of all releases, or of each party that computes its own result."""
     releases = execution.run(values, InsecurePopulationNoise(seed, PARTIES)).releases
     if not releases:
         return []
     if not execution.protocol.releases_are_public:
-        return [Opened(one.vector, one.weight) for one in releases.values()]
+        return [ReleasedSum(one.vector, one.weight) for one in releases.values()]
     total = np.sum([one.vector for one in releases.values()], axis=0)
-    return [Opened(total, sum(one.weight for one in releases.values()))]
+    return [ReleasedSum(total, sum(one.weight for one in releases.values()))]
 
 
 def executions(plan: Plan, weights: NDArray[np.float64]) -> list[Execution]:
@@ -99,7 +99,7 @@ def test_honest_sums_at_the_edges_are_possible_and_wrong_ones_are_not(name: str,
                         require_possible_result(plan, study.workload, execution, wrong)
 
 
-def _wrong(plan: Plan, execution: Execution, opened: Opened) -> list[Opened]:
+def _wrong(plan: Plan, execution: Execution, opened: ReleasedSum) -> list[ReleasedSum]:
     """Beyond what is allowed by as much as the whole range; no numbers; other weights."""
     noise = released_noise(execution)
     reach = plan.protocol.reach(execution.schedule, execution.trace, execution.weights)
@@ -109,7 +109,7 @@ def _wrong(plan: Plan, execution: Execution, opened: Opened) -> list[Opened]:
     found = [replace(opened, total=total + one) for one in (width, -width, np.nan, np.inf, 1e300, -1e300)]
     found += [replace(opened, weight=one) for one in (0.0, -opened.weight, np.nan, np.inf, 1e300)]
     # Nor is so little weight that rounding is divided by next to nothing, though shares may be in doubt.
-    found += [Opened(total * one, opened.weight * one, settled=False) for one in (1e-300, 1e-9)]
+    found += [ReleasedSum(total * one, opened.weight * one, settled=False) for one in (1e-300, 1e-9)]
     if plan.protocol.releases_are_public:
         found += [replace(opened, weight=one * opened.weight) for one in (0.5, 1.01, 1.5)]
     return found
@@ -143,7 +143,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("local-dp", "inc
 @pytest.mark.parametrize("name", ["cordp-dme", *SLOW])
 def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
     """Each of 100 sums is of 1000 coordinates at their upper bound: refused with a chance of 1e-12 each, 1e-10 in all."""
-    study = Study.parse({"epsilon": 1.0, "delta": 1e-6, "protocol": name, "column": [COLUMNS[0]], "accept_wide": True})
+    study = StudyTerms.parse({"epsilon": 1.0, "delta": 1e-6, "protocol": name, "column": [COLUMNS[0]], "accept_wide": True})
     plan = study.choice(PARTIES).plan
     target = replace(plan.target, dimension=1000, sensitivity=plan.target.sensitivity * np.sqrt(1000))
     plan = calibrate(target, type(plan.protocol).from_options({}))
@@ -155,7 +155,7 @@ def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
     for seed in range(100):
         releases = execution.run_batch(values, InsecurePopulationNoise(seed, PARTIES))
         by = releases.by if plan.protocol.releases_are_public else releases.by & (releases.by.cumsum() == 1)
-        opened = Opened(releases.vector[by].sum(axis=0), float(releases.weight[by].sum()))
+        opened = ReleasedSum(releases.vector[by].sum(axis=0), float(releases.weight[by].sum()))
         require_possible(plan, execution, opened)
         beyond += int((opened.total > opened.weight * largest).sum())
     # It is the noise that makes these possible: about half of all lie outside of the bounds.

@@ -16,11 +16,11 @@ import pytest
 from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
 from quietmean.node import Brought, Identity, NodeSettings, Roster, RosterEntry, StartTerms
-from quietmean.node.net import ACCEPTED, Answer, Link, Start
+from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
 from quietmean.node.start import Attempt, Gathering, load_standing, occasion
 from quietmean.node.storage import Store
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from support.virtual_time import run_virtually
 
 PARTIES, HOURS = 10, 8
@@ -61,14 +61,14 @@ class _Wire:
     sender: PartyId
     receiver: PartyId
 
-    async def ask(self, frame: Start, *more: Any) -> Answer:
+    async def ask(self, frame: Start, *more: Any) -> AnswerFrame:
         while True:
             # Some of it is lost, all of it takes a while.
             await asyncio.sleep(self.world.rng.uniform(0.005, 0.3))
             there = self.world.running.get(self.receiver)
             if there is not None and self.world.rng.random() < 0.95:
                 there.heard(self.sender, frame)
-                return Answer(0, ACCEPTED, 0, 0)
+                return AnswerFrame(0, ACCEPTED, 0, 0)
             await asyncio.sleep(1.0)
 
 
@@ -76,7 +76,7 @@ def settings() -> list[NodeSettings]:
     start_by = MORNING.timestamp() + 3600 * HOURS
     when = datetime.fromtimestamp(start_by, UTC)
     column = {"name": "age", "low": 0, "high": 1}
-    choice = Study.parse({"column": [column], "minimum": 6, "start_by": when, "protocol": "packed-sharing"}).choice(PARTIES)
+    choice = StudyTerms.parse({"column": [column], "minimum": 6, "start_by": when, "protocol": "packed-sharing"}).choice(PARTIES)
     identities = [Identity.generate() for _ in range(PARTIES)]
     roster = Roster(
         tuple(RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), one.public_key) for place, one in enumerate(identities))

@@ -22,7 +22,7 @@ from property.test_node_faults import MEMORY, assert_faultless, inca, values_of
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
-from quietmean.node.net import ACCEPTED, REFUSED, Answer, Opened, Payload, Start
+from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
 from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.session import PeerLink
 from quietmean.node.start import Attempt, Gathering, Machine, Proposal, Standing, Telling, load_standing, quorum_study
@@ -80,7 +80,7 @@ def witness() -> Iterator[Witness]:
             seen.saved(store.path, found)
         return found
 
-    async def asked(link: MemoryLink, request: object, *more: object, **options: object) -> Answer:
+    async def asked(link: MemoryLink, request: object, *more: object, **options: object) -> AnswerFrame:
         if isinstance(request, Start):
             seen.tells(link._party, request, len(link._network.deaths))
         return await ask(link, request, *more, **options)  # type: ignore[arg-type]
@@ -194,9 +194,9 @@ class Deaf:
 
     trouble: str = "it says what it wants"
     unreachable: bool = False
-    answer: Answer = field(default_factory=lambda: Answer(0, ACCEPTED, 0, 0))
+    answer: AnswerFrame = field(default_factory=lambda: AnswerFrame(0, ACCEPTED, 0, 0))
 
-    async def ask(self, request: object, payload: Payload = b"", *more: object, **options: object) -> Answer:
+    async def ask(self, request: object, payload: Payload = b"", *more: object, **options: object) -> AnswerFrame:
         await asyncio.sleep(0.01)
         return self.answer
 
@@ -251,7 +251,7 @@ def opening(mark: bytes, weight: float = 1.0) -> Opening:
 def says(party: Lonely, sender: PartyId, made: Opening, revealed: Opening | None = None, *, by: PartyId | None = None) -> Start:
     """``made``: what it committed to; ``revealed``: of ``by``, by default of itself."""
     by = sender if by is None else by
-    opened = () if revealed is None else (Opened(by, revealed.nonce, revealed.weight, revealed.exchange),)
+    opened = () if revealed is None else (Revealed(by, revealed.nonce, revealed.weight, revealed.exchange),)
     return Start(0, 1, (), b"", party.commit(sender, made), opened)
 
 
@@ -329,7 +329,7 @@ def test_an_opening_that_another_party_tells_must_be_what_was_committed_to(tmp_p
 def test_who_lost_its_store_is_told_so_and_does_not_begin_alone(tmp_path: Path) -> None:
     """Its commitment is another one than before: the others refuse it, and what they revealed before is of no use to it."""
     party = Lonely(tmp_path)
-    refusing = Deaf(answer=Answer(0, REFUSED, 0, 0, "it committed to something else before: it lost its store"))
+    refusing = Deaf(answer=AnswerFrame(0, REFUSED, 0, 0, "it committed to something else before: it lost its store"))
 
     def story(start: Gathering) -> None:
         for sender, mark in ((1, b"b"), (2, b"c")):

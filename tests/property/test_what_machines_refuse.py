@@ -19,7 +19,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 from support.every_option import every_option, options_without_values
@@ -42,9 +42,9 @@ CASES = [
 ]
 
 
-def asked(name: str, options: dict[str, Any], protects: str) -> Study:
+def asked(name: str, options: dict[str, Any], protects: str) -> StudyTerms:
     study = {"epsilon": 4.0, "protocol": name, "options": options, "column": [COLUMN], **PROTECTS[protects]}
-    return Study.parse(study)
+    return StudyTerms.parse(study)
 
 
 def corner(plan: Plan, place: int, weight: float, units: float) -> Any:

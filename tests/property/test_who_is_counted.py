@@ -19,7 +19,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Workload
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from support.leaving import leaving
 
 PARTIES, RECORDS = 5, (3, 1, 2, 4, 2)
@@ -34,7 +34,7 @@ def planned(protocol: str) -> tuple[Plan, Workload] | None:
     kind = get_protocol(protocol)
     study = {"epsilon": 4.0, "protocol": protocol, "dropouts": 1 / PARTIES, "column": [{"name": "age", "low": 0, "high": 100}]}
     try:
-        one = Study.parse(study)
+        one = StudyTerms.parse(study)
         return one.plan(PARTIES, no_privacy=not kind.private), one.workload
     except InputError:
         assert not kind.tolerates_dropouts or not kind.has_transcript

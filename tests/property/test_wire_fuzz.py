@@ -52,7 +52,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Differs("study differs", {"columns.age.high": b"12345678", "epsilon": b"abcdefgh"}), b""),
     (wire.Readiness(2, "0.1.0", b"r" * 32, b"s" * 32, b"p" * 32, True, 1, 2, 1.7e9), b""),
     (wire.Start(7, 1, (), b"", b"c" * 32), b""),
-    (wire.Start(8, 2, (0, 2), b"g" * 64, b"c" * 32, (wire.Opened(2, b"n" * 32, 2.5, b"x" * 32),), True), b""),
+    (wire.Start(8, 2, (0, 2), b"g" * 64, b"c" * 32, (wire.Revealed(2, b"n" * 32, 2.5, b"x" * 32),), True), b""),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION), VECTOR),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 0), b"content"),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION, width=4), SHORT),
@@ -61,7 +61,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.ResendRequest(12, 2, 1), b""),
     (wire.Heartbeat(12, 1, 2), b""),
     (wire.Log(13), LOG),
-    (wire.Answer(13, "no", 3, 0, "why"), b""),
+    (wire.AnswerFrame(13, "no", 3, 0, "why"), b""),
 ]
 VALID = [wire.encode_frame(frame, len(payload)) + payload for frame, payload in FRAMES]
 HEADERS = [wire.encode_frame(frame)[8:] for frame, _ in FRAMES]

@@ -24,7 +24,7 @@ from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.simulation import attack
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 PARTIES, TRIALS, SEED = 6, 4000, 20_261_125
 WEIGHTS = np.array([50.0, 40.0, 1.0, 60.0, 7.0, 50.0])
@@ -52,7 +52,7 @@ CASES = [
 @cache
 def receipt_of(name: str, options: tuple[tuple[str, Any], ...]) -> Execution:
     raw = {"epsilon": 4.0, "colluding": 1, "protocol": name, "options": dict(options), "column": COLUMNS}
-    plan = Study.parse(raw).plan(PARTIES)
+    plan = StudyTerms.parse(raw).plan(PARTIES)
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, PARTIES)
     return Execution.from_json(plan.execution(Seed.public("receipt"), everyone, WEIGHTS).to_json())
 
@@ -92,7 +92,7 @@ def test_masked_messages_are_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["gossip", "secret-sharing"])
 def test_without_noise_there_is_nothing_to_break(name: str) -> None:
     raw = {"epsilon": 4.0, "colluding": 1, "protocol": name, "column": COLUMNS}
-    plan = Study.parse(raw).plan(PARTIES, no_privacy=True)
+    plan = StudyTerms.parse(raw).plan(PARTIES, no_privacy=True)
     execution = plan.execution(Seed.public("receipt"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES), WEIGHTS)
     if get_protocol(name).linear:
         found = attack(execution, 3, Adversary.collusion({0}), trials=1000, seed=SEED)

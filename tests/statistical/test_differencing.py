@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from quietmean.protocols.local_dp import LocalDP
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 ROOT = Path(__file__).parents[2]
 TAIL = 1e-6
@@ -39,7 +39,7 @@ def test_exact_sums_and_covariances_give_the_record(differencing: ModuleType) ->
     np.testing.assert_allclose(attack.found[0], attack.record, rtol=1e-8)
 
 
-def ratios(differencing: ModuleType, study: Study) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def ratios(differencing: ModuleType, study: StudyTerms) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Mean squared errors of the attack over what the plan says."""
     attack = differencing.attack_private(differencing.make_records(), study)
     # Far beyond the width of the bounds: nothing is learnt that a guess inside of them would not say.

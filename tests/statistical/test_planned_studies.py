@@ -20,7 +20,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.statistics.expectation import Drawn, Expectation, summed_up
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -209,9 +209,9 @@ def test_planned_widths_and_power_are_those_of_studies(name: str) -> None:
 def test_every_kind_is_planned_with_what_it_can_expect() -> None:
     """And nothing about a study but its plan depends on it: the vector, the answers, what parties agree on."""
     for case in CASES.values():
-        plain = Study.parse({"column": [one.describe() for one in COLUMNS], "statistic": [read_text(case.text)]})
+        plain = StudyTerms.parse({"column": [one.describe() for one in COLUMNS], "statistic": [read_text(case.text)]})
         stated = read_text(case.text) | {"expect": dict(workload_of(case).statistics[0].expect)}
-        planned = Study.parse({"column": [one.describe() for one in COLUMNS], "statistic": [stated]})
+        planned = StudyTerms.parse({"column": [one.describe() for one in COLUMNS], "statistic": [stated]})
         assert plain.context() == planned.context()
         assert plain.workload.scales == planned.workload.scales
         assert plain.workload.statistics[0].text == planned.workload.statistics[0].text == plain.workload.statistics[0].text
@@ -229,7 +229,9 @@ def test_good_studies_are_not_refused_and_a_true_guess_makes_none_worse(text: st
     columns = [one.describe() for one in COLUMNS]
     if not guessed:
         columns = [{name: value for name, value in one.items() if name != "guess"} for one in columns]
-    study = Study.parse({"column": columns, "statistic": [read_text(text)], "epsilon": EPSILON, "protocol": "packed-sharing"})
+    study = StudyTerms.parse(
+        {"column": columns, "statistic": [read_text(text)], "epsilon": EPSILON, "protocol": "packed-sharing"}
+    )
     forecast = Forecast(study, study.plan(8), float(RECORDS))
     forecast.require_hope()
     assert not forecast.expected[0].hopeless
@@ -238,7 +240,7 @@ def test_good_studies_are_not_refused_and_a_true_guess_makes_none_worse(text: st
 @pytest.mark.slow
 def test_what_is_said_to_be_needed_is_enough_and_half_is_not() -> None:
     statistic = read_text("group-means(x, by=arm)") | {"expect": {"difference": 2.0}}
-    study = Study.parse(
+    study = StudyTerms.parse(
         {"column": [one.describe() for one in COLUMNS], "statistic": [statistic], "epsilon": 2.0, "protocol": "packed-sharing"}
     )
     plan = study.plan(10)

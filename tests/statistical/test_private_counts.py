@@ -12,7 +12,7 @@ from quietmean.core.domain import CountVisibility, Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Encoded
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.party.policy import Policy, PolicyRules
 
 Array = NDArray[np.float64]
@@ -43,8 +43,8 @@ STUDY: dict[str, Any] = {
 SIZES = (0, 70, 150, 400, 900)
 
 
-def study(**changes: Any) -> Study:
-    return Study.parse({**STUDY, **changes})
+def study(**changes: Any) -> StudyTerms:
+    return StudyTerms.parse({**STUDY, **changes})
 
 
 def tables(sizes: tuple[int, ...] = SIZES) -> list[Array]:
@@ -57,7 +57,7 @@ def tables(sizes: tuple[int, ...] = SIZES) -> list[Array]:
     return found
 
 
-def encoded(terms: Study, parts: list[Array], step: float = 0.0) -> list[Encoded]:
+def encoded(terms: StudyTerms, parts: list[Array], step: float = 0.0) -> list[Encoded]:
     return [terms.workload.encode(part, step=step) for part in parts]
 
 
@@ -127,7 +127,7 @@ def test_no_weight_and_no_agreement_depends_on_the_records() -> None:
     assert np.isfinite(plans[0].admit(many.vector, many.weight)).all()
 
 
-def noise_of_a_cell(study: Study) -> float:
+def noise_of_a_cell(study: StudyTerms) -> float:
     """Variance in the units of a record's encoding."""
     protocol = study.plan(5).protocol
     assert isinstance(protocol, PackedSharing)
@@ -139,12 +139,12 @@ def test_the_relation_is_said_wherever_figures_are() -> None:
     said = " ".join(str(one) for one in plan.assumptions)
     assert "one record that is there or not" in said
     assert "replaced" not in said
-    public = Study.parse({name: value for name, value in STUDY.items() if name not in ("count", "most_records")}).plan(5)
+    public = StudyTerms.parse({name: value for name, value in STUDY.items() if name not in ("count", "most_records")}).plan(5)
     assert "one record that is there or not" not in " ".join(str(one) for one in public.assumptions)
     assert public.digest != plan.digest
     # Half the noise of two tables: the length of a record in a table is 1, the distance of two sqrt(2).
     tables_only = {"statistic": [{"kind": "histogram", "column": "age"}]}
-    private, known = study(**tables_only), Study.parse({**tables_only, "column": STUDY["column"], "epsilon": 4.0})
+    private, known = study(**tables_only), StudyTerms.parse({**tables_only, "column": STUDY["column"], "epsilon": 4.0})
     noise = [noise_of_a_cell(one) for one in (private, known)]
     assert noise[0] / noise[1] == pytest.approx(0.5, rel=0.02)
 

@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.robust import PairMoments, Sampling, of_correlation, of_line
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 Array = NDArray[np.float64]
 
@@ -198,7 +198,7 @@ columns = ["age", "bmi"]
 
 def test_a_document_of_before_keeps_its_digests_and_its_coordinates() -> None:
     """Computed by the version that knew no robust errors."""
-    study = Study.from_tables(tomllib.loads(OLD), "study.toml")
+    study = StudyTerms.from_tables(tomllib.loads(OLD), "study.toml")
     assert digest(study.tables()) == "4678abcdf48177cc00c222e8b2441bb63bf31e545be2b4fb4048f5755978d35e"
     assert digest(study.context()) == "a00fb31ef1bf3b138b9abbe02ea83076a32cf4993b251c2bdacef871a8b8e353"
     nothing = np.nan
@@ -226,7 +226,7 @@ def test_whoever_asks_in_words_gets_them_where_there_are_any(tmp_path: Path) -> 
     options = ["--column", "age", "--bounds", "20", "95", "--column", "bmi", "--bounds", "10", "60", "--column", "ill"]
     options += ["--boolean", *(part for one in asked for part in ("--statistic", one))]
     main(["new", *options, "--out", str(tmp_path / "study.toml")])
-    by_command = Study.load(tmp_path / "study.toml").workload.statistics
+    by_command = StudyTerms.load(tmp_path / "study.toml").workload.statistics
     for statistics in (from_python, by_command):
         assert [robust(one) for one in statistics] == [True, True, False]
         # The usual needs no word.

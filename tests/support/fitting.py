@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import quietmean as qm
 from quietmean.learning import PCA, KMeans, LinearRegression, LogisticRegression, ModelAveraging, StandardScaler
-from quietmean.learning.sites import Site
+from quietmean.learning.sites import FitSite
 from quietmean.randomness.insecure import InsecureSilence
 
 Array = NDArray[np.float64]
@@ -76,7 +76,7 @@ def attributes(made: Any) -> dict[str, Any]:
     return {name: np.asarray(getattr(made, name)).tolist() for name in wanted if hasattr(made, name)}
 
 
-def averaged(budget: dict[str, Any], site: Site | None, own: Callable[[Any], Any], **more: Any) -> list[float]:
+def averaged(budget: dict[str, Any], site: FitSite | None, own: Callable[[Any], Any], **more: Any) -> list[float]:
     """A model of three numbers that each party draws towards its own mean."""
     asked = {**budget, "epsilon": min(budget["epsilon"], 30.0), "options": {}, "rounds": 3, "clip": 4.0, "site": site}
     with ModelAveraging({"w": np.zeros(3)}, **asked, **more) as averaging:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from quietmean.core.party import NoiseSource, PopulationNoise, Vector
-from quietmean.flower import Agreement, Home, Relay, StarParty, make_home
+from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
 from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.party import Stored, round_seed
 from quietmean.graphs import ExecutionTrace
@@ -24,10 +24,10 @@ FIRST_NODE = 1000
 Lie = Callable[[Mapping[int, bytes], bool, Callable[[Mapping[int, bytes]], Mapping[int, bytes]]], Mapping[int, bytes]]
 
 
-def make_homes(root: Path, parties: int, rounds: int, dimension: int, dropouts: float = 0.1) -> Agreement:
+def make_homes(root: Path, parties: int, rounds: int, dimension: int, dropouts: float = 0.1) -> FlowerAgreement:
     """Folders 0, 1, ... in the order of the agreement."""
     keys = {make_home(root / f"new-{number}"): root / f"new-{number}" for number in range(parties)}
-    agreement = Agreement.make(list(keys), dimension=dimension, epsilon=4.0, delta=1e-5, rounds=rounds, dropouts=dropouts)
+    agreement = FlowerAgreement.make(list(keys), dimension=dimension, epsilon=4.0, delta=1e-5, rounds=rounds, dropouts=dropouts)
     for number, key in enumerate(agreement.identities):
         home = keys[key].rename(root / str(number))
         agreement.save(home / AGREEMENT)
@@ -44,7 +44,7 @@ class Star:
     away: set[int] = field(default_factory=set)
     seen: list[bytes] = field(default_factory=list)
 
-    def relay(self, agreement: Agreement) -> Relay:
+    def relay(self, agreement: FlowerAgreement) -> Relay:
         relay = Relay(agreement, self.exchange)
         relay.meet(self.nodes)
         return relay
@@ -77,7 +77,7 @@ class _Population:
         return SecureNoise(self._seeds[party])
 
 
-def in_one_process(root: Path, agreement: Agreement, values: Vector, round_: int, away: set[int]) -> Vector:
+def in_one_process(root: Path, agreement: FlowerAgreement, values: Vector, round_: int, away: set[int]) -> Vector:
     """The mean of the same machines in lockstep, with the inputs and seeds of the clients: what a round has to release."""
     plan, parties = agreement.terms.plan, agreement.parties
     raw = [msgspec.msgpack.decode((root / str(party) / SESSION).read_bytes(), type=Stored) for party in range(parties)]

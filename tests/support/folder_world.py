@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Mailbox, Outbox, Timetable, mailbox_bytes
-from quietmean.node.net import Answer, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
+from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
 from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
 from quietmean.node.session import NodeResult
@@ -170,7 +170,7 @@ class FolderWorld(World):
 
         participant = Participant(settings, store, Traffic(), lambda event: None)
 
-        async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
             if isinstance(request, Transfer):
                 message = request.phase, request.round, sender, party
                 self._network.handed.add(message)
@@ -232,7 +232,7 @@ class _Noting:
         payload: Payload = b"",
         on_answer: OnAnswer = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         if isinstance(request, Transfer):
             self._put.add((Phase(request.phase), request.round, self._party, self._peer))
         return await self._link.ask(request, payload, on_answer, unless)

@@ -11,7 +11,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.statistics import read_text
 from quietmean.studies import StudyOutcome
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 PARTIES, LEAVER = 5, 2
 RECORDS = np.array([30.0, 10.0, 60.0, 40.0, 20.0])
@@ -26,10 +26,10 @@ def leaving(plan: Plan, party: int, last: int) -> ExecutionTrace:
 
 
 @cache
-def studied(protocol: str, *statistics: str) -> tuple[Study, Plan]:
+def studied(protocol: str, *statistics: str) -> tuple[StudyTerms, Plan]:
     column = {"name": "age", "low": 0, "high": 100}
     asked = {"column": [column], "statistic": [read_text(text) for text in statistics]}
-    study = Study.parse(
+    study = StudyTerms.parse(
         {
             "name": "ages",
             "epsilon": 6.0,

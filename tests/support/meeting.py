@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.node import Identity
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -39,7 +39,7 @@ def meet(
     """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``, at ``addresses``."""
     folder.mkdir(exist_ok=True)
     identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
-    invitation = Invitation.make(Study.from_tables(tables, "the study"), next(iter(identities.values())))
+    invitation = Invitation.make(StudyTerms.from_tables(tables, "the study"), next(iter(identities.values())))
     keys = {
         name: StudyKeys.make(
             keys_path(folder / f"{name}.key", invitation.digest),

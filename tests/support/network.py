@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.net import Answer, AnyRequest, Payload, Transfer, WithheldError
+from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer, WithheldError
 from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
 from quietmean.randomness import BitStream
@@ -78,14 +78,14 @@ class MemoryNetwork:
             task.cancel()
 
     async def carry(
-        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[Answer], None]
-    ) -> Answer:
+        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[AnswerFrame], None]
+    ) -> AnswerFrame:
         """One try. Raises ConnectionError where the sender notices that it failed."""
         if receiver not in self.sessions:
             raise ConnectionRefusedError("nobody listens at its address")
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AnswerFrame] = asyncio.get_running_loop().create_future()
 
-        def deliver(result: Answer) -> None:
+        def deliver(result: AnswerFrame) -> None:
             if not answer.done():
                 on_answer(result)
                 answer.set_result(result)
@@ -113,7 +113,7 @@ class MemoryNetwork:
         receiver: PartyId,
         request: AnyRequest,
         payload: Payload,
-        deliver: Callable[[Answer], None],
+        deliver: Callable[[AnswerFrame], None],
         fail: Callable[[str], None],
     ) -> None:
         lives = self.deaths[sender], self.deaths[receiver]
@@ -180,9 +180,9 @@ class MemoryLink:
         self,
         request: AnyRequest,
         payload: Payload = b"",
-        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         numbered = msgspec.structs.replace(request, number=1)
         while True:
             self._connect()

@@ -13,7 +13,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     ACCEPTED,
     Address,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Credentials,
     Endpoint,
@@ -115,11 +115,11 @@ class Party:
         self.listener = Listener(endpoint, listening, self.handle, lambda: (0, 0), links={1 - party: self.link})
         self.listener.start()
 
-    async def handle(self, peer: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, peer: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         self.handled.append(request)
         if self.hold is not None:
             await self.hold.wait()
-        return Answer(request.number, ACCEPTED, 0, 0)
+        return AnswerFrame(request.number, ACCEPTED, 0, 0)
 
     @property
     def connections(self) -> int:

@@ -12,7 +12,7 @@ import pytest
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, LocalOutcome, run_local
-from quietmean.node.net import Answer, Transfer
+from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
@@ -122,7 +122,7 @@ def framing_bytes(plan: Plan) -> int:
     links = protocol.links
     # The float64 of the weight is content.
     transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30_000, bytes(8), 0), 250)) - 8
-    answer = len(encode_frame(Answer(1000, "ok", 1, 60)))
+    answer = len(encode_frame(AnswerFrame(1000, "ok", 1, 60)))
     rounds = range(1, protocol.rounds + 1)
     logs = 0
     for party in range(parties):

@@ -22,7 +22,7 @@ from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.packed_sharing.spec import BALL
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from support.every_option import every_option
 from support.json_documents import faults
 
@@ -50,12 +50,12 @@ NO_ATTACK = {
 REFUSED = ("there is none on this protocol", "there is none on")
 
 
-def asked(name: str, options: dict[str, Any], unit: str, read: Any) -> Study:
+def asked(name: str, options: dict[str, Any], unit: str, read: Any) -> StudyTerms:
     column = {"name": "age", "low": 20, "high": 90}
     raw = {"epsilon": EPSILON, "delta": DELTA, "protocol": name, "options": options, "unit": unit, "column": [column]}
     raw |= {} if read is None else {"eavesdropping": read}
     # How well it estimates is asked elsewhere.
-    return Study.parse({**raw, "accept_wide": True})
+    return StudyTerms.parse({**raw, "accept_wide": True})
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_from_the_plan_to_the_attack(
         assert not answered(capsys, *attacked)["flagged"]
 
 
-def planned(study: Study, bare: bool) -> Plan | str:
+def planned(study: StudyTerms, bare: bool) -> Plan | str:
     """The plan, or why there is none."""
     try:
         return study.plan(PARTIES, no_privacy=bare)

@@ -13,7 +13,7 @@ import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.flower import Agreement, Home, StarParty
+from quietmean.flower import FlowerAgreement, Home, StarParty
 from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_request, read_told, write
 from quietmean.sessions import SessionAccount
@@ -31,11 +31,13 @@ def values() -> Vector:
 
 
 @pytest.fixture
-def agreement(tmp_path: Path) -> Agreement:
+def agreement(tmp_path: Path) -> FlowerAgreement:
     return make_homes(tmp_path, PARTIES, ROUNDS, DIMENSION)
 
 
-def test_rounds_with_one_gone_in_each_are_those_of_one_process(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_rounds_with_one_gone_in_each_are_those_of_one_process(
+    tmp_path: Path, agreement: FlowerAgreement, values: Vector
+) -> None:
     star = Star(tmp_path, values)
     relay = star.relay(agreement)
     # Two of them are drawn, and may be the same.
@@ -53,12 +55,14 @@ def test_rounds_with_one_gone_in_each_are_those_of_one_process(tmp_path: Path, a
         relay.mean(4)
 
 
-def leader(agreement: Agreement, round_: int) -> int:
+def leader(agreement: FlowerAgreement, round_: int) -> int:
     """Who proposes first in a round."""
     return int(np.nonzero(agreement.schedule(round_).out_degree[2])[0][0])
 
 
-def test_a_client_that_leaves_in_the_middle_is_counted_if_it_dealt(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_a_client_that_leaves_in_the_middle_is_counted_if_it_dealt(
+    tmp_path: Path, agreement: FlowerAgreement, values: Vector
+) -> None:
     star = Star(tmp_path, values)
 
     def leaves(requests: Mapping[int, bytes], begins: bool, forward: Forward) -> Mapping[int, bytes]:
@@ -73,7 +77,7 @@ def test_a_client_that_leaves_in_the_middle_is_counted_if_it_dealt(tmp_path: Pat
     assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, 1, set()))
 
 
-def test_the_server_sees_no_value_and_no_seed(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_the_server_sees_no_value_and_no_seed(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     star = Star(tmp_path, values)
     star.relay(agreement).mean(1)
     seen = b"".join(star.seen)
@@ -90,7 +94,7 @@ def test_the_server_sees_no_value_and_no_seed(tmp_path: Path, agreement: Agreeme
     assert all(not stored.get(name) for name in ("value", "state"))
 
 
-def test_a_frame_that_is_not_sealed_would_be_found(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_a_frame_that_is_not_sealed_would_be_found(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     """The search above can fail: what clients keep on disk during a round holds their values."""
     star = Star(tmp_path, values)
     relay = star.relay(agreement)
@@ -159,14 +163,14 @@ def dropped(told: Deliveries) -> Deliveries:
     "lie", [Replays(), cross_wired, renamed, changed, dropped], ids=lambda lie: getattr(lie, "__name__", "replays")
 )
 def test_a_server_that_lies_gets_no_result(
-    tmp_path: Path, agreement: Agreement, values: Vector, lie: Callable[..., Deliveries]
+    tmp_path: Path, agreement: FlowerAgreement, values: Vector, lie: Callable[..., Deliveries]
 ) -> None:
     star = Star(tmp_path, values, deliveries(lie))
     with pytest.raises(ProtocolFailure, match="round 1 has no result"):
         star.relay(agreement).mean(1)
 
 
-def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     def lie(told: Deliveries) -> Deliveries:
         return {party: with_frames(one, {s: f for s, f in one.frames.items() if s != 7}) for party, one in told.items()}
 
@@ -175,7 +179,7 @@ def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreem
     assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, 1, {7}))
 
 
-def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     old: dict[tuple[int, int], dict[int, bytes]] = {}
 
     def lie(told: Deliveries) -> Deliveries:
@@ -190,7 +194,7 @@ def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: Agreemen
         relay.mean(2)
 
 
-def test_a_step_is_taken_once(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_a_step_is_taken_once(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     """Asked again a client says the same, to a question with other frames too: it never says two things in one place."""
     star = Star(tmp_path, values)
     hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
@@ -211,7 +215,7 @@ def test_a_step_is_taken_once(tmp_path: Path, agreement: Agreement, values: Vect
     assert "not in round 2" in read_told(star.ask(0, write(Finish(2)))).refused
 
 
-def test_a_client_that_missed_steps_passes_over_them(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_a_client_that_missed_steps_passes_over_them(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     star = Star(tmp_path, values)
     hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
     star.ask(0, write(BeginRequest(1, hellos)))
@@ -219,7 +223,7 @@ def test_a_client_that_missed_steps_passes_over_them(tmp_path: Path, agreement: 
     assert (told.step, told.refused) == (4, "")
 
 
-def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     """A server cannot put its own key in a client's place."""
     star = Star(tmp_path, values)
     signed = {party: read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES)}
@@ -233,19 +237,19 @@ def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: Agreem
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xc1", msgspec.msgpack.encode({"kind": "begin", "round": "1"})])
-def test_what_is_no_request_is_refused(tmp_path: Path, agreement: Agreement, values: Vector, raw: bytes) -> None:
+def test_what_is_no_request_is_refused(tmp_path: Path, agreement: FlowerAgreement, values: Vector, raw: bytes) -> None:
     assert "no request" in read_told(Star(tmp_path, values).ask(0, raw)).refused
 
 
-def test_an_update_of_another_shape_spends_nothing(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_an_update_of_another_shape_spends_nothing(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     told = read_told(Star(tmp_path, values[:, :3]).ask(0, write(BeginRequest(1, ()))))
     assert re.search(r"shape \(3,\) and the agreement \(6,\)", told.refused)
     assert not Home(tmp_path / "0").account.exists()
 
 
-def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, agreement: Agreement) -> None:
+def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, agreement: FlowerAgreement) -> None:
     path = tmp_path / "0" / AGREEMENT
-    assert Agreement.load(path).digest == agreement.digest
+    assert FlowerAgreement.load(path).digest == agreement.digest
     changes: tuple[tuple[Callable[[Any], object], str], ...] = (
         (lambda raw: raw["terms"].update(rounds=400), "cost more than epsilon"),
         (lambda raw: raw["terms"].update(epsilon=0.5), "cost more than epsilon"),
@@ -260,10 +264,10 @@ def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, ag
         change(raw)
         path.write_bytes(msgspec.json.encode(raw))
         with pytest.raises(InputError, match=problem):
-            Agreement.load(path)
+            FlowerAgreement.load(path)
 
 
-def test_a_session_of_another_agreement_is_not_gone_on_with(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+def test_a_session_of_another_agreement_is_not_gone_on_with(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     Star(tmp_path, values).relay(agreement)
     raw = agreement.describe() | {"clip": 2.0}
     (tmp_path / "0" / AGREEMENT).write_bytes(msgspec.json.encode(raw))

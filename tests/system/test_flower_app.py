@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.flower import Agreement
+from quietmean.flower import FlowerAgreement
 from support.flower_runs import MISSING, FlowerRun, flower_python
 from support.flower_star import in_one_process, make_homes
 
@@ -27,7 +27,7 @@ def data() -> Vector:
     return np.asarray(found / np.linalg.norm(found, axis=1)[:, None], dtype=np.float64)
 
 
-def run(tmp_path: Path, data: Vector, *, simulated: bool) -> tuple[FlowerRun, Agreement, list[dict[str, Any]]]:
+def run(tmp_path: Path, data: Vector, *, simulated: bool) -> tuple[FlowerRun, FlowerAgreement, list[dict[str, Any]]]:
     homes = tmp_path / "homes"
     homes.mkdir()
     agreement = make_homes(homes, PARTIES, ROUNDS, DIMENSION)

@@ -18,7 +18,7 @@ from quietmean.node.local import Kill, run_local
 from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused, mu_before_release
 from quietmean.protocols.inca import IncA
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from support.command_lines import called, command
 from support.gated import gated_plan
 
@@ -87,7 +87,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
 
 def weak_plan(folder: Path) -> Plan:
     """For the study's target, with a guard as it must be and far too little noise for the release."""
-    study = Study.load(folder / "study.toml")
+    study = StudyTerms.load(folder / "study.toml")
     target = study.target(len(NAMES))
     levels = IncA(rounds=4, sigma_star=0.5 * target.sensitivity, sigma_delta=target.sensitivity).resolved(len(NAMES))
     hidden = (target.sensitivity / 0.2) ** 2

@@ -21,7 +21,7 @@ from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.net import (
     VERSION,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Credentials,
     Endpoint,
@@ -372,7 +372,7 @@ def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:
             log = encode_log(PartyLog((1, 2, 3, 4), (), (), (0, 1, 2)))
             writer.write(encode_frame(Log(1), len(log)) + log + encode_frame(Heartbeat(2, 3, 0)))
             answers = [(await read_frame(reader, limits))[0] for _ in range(2)]
-            assert [isinstance(answer, Answer) and answer.status for answer in answers] == ["no", "ok"]
+            assert [isinstance(answer, AnswerFrame) and answer.status for answer in answers] == ["no", "ok"]
         finally:
             writer.transport.abort()
 
@@ -392,7 +392,7 @@ def idle_strangers(tmp_path: Path, handshake_seconds: float) -> str:
     study = Study(tmp_path, make_plan(2))
     refusals: list[str] = []
 
-    async def unasked(party: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def unasked(party: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         raise AssertionError("nobody is let in")
 
     async def run() -> None:

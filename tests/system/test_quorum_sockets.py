@@ -30,16 +30,16 @@ from quietmean.node import (
     StartTerms,
     run_party,
 )
-from quietmean.node.net import Opened, Start, encode_frame
+from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
 from quietmean.node.opening import Opening
-from quietmean.node.session import Session
+from quietmean.node.session import StudySession
 from quietmean.node.start import Attempt, Gathering, Machine, Own, Proposal, Standing, Telling
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
@@ -68,7 +68,7 @@ class Parties:
         """Of all parties, for a study that starts in so many seconds."""
         when = datetime.fromtimestamp(time.time() + seconds, UTC)
         column = {"name": "age", "low": 0, "high": 1}
-        study = Study.parse({"column": [column], "minimum": 4, "start_by": when, "protocol": protocol, "unit": "party"})
+        study = StudyTerms.parse({"column": [column], "minimum": 4, "start_by": when, "protocol": protocol, "unit": "party"})
         choice = study.choice(5)
         return [self._of(place, choice.plan, when, choice.smaller, start_timeout) for place in range(5)]
 
@@ -131,14 +131,14 @@ def test_four_start_and_a_late_one_is_told(
     # dan is away: ada proposes. He comes once the others are bound.
     parties.links = links
     seeds: dict[frozenset[int], set[bytes]] = {}
-    shared = Session._shared_seed
+    shared = StudySession._shared_seed
 
-    def used(session: Session, other: int) -> Seed:
+    def used(session: StudySession, other: int) -> Seed:
         seed = shared(session, other)
         seeds.setdefault(frozenset((session._settings.party, other)), set()).add(seed.secret)
         return seed
 
-    monkeypatch.setattr(Session, "_shared_seed", used)
+    monkeypatch.setattr(StudySession, "_shared_seed", used)
 
     async def run() -> tuple[list[NodeResult], BaseException | None]:
         everybody = parties.settings(0.0, protocol=protocol)
@@ -181,11 +181,11 @@ def test_four_start_and_a_late_one_is_told(
 def test_who_comes_after_the_start_is_told_by_the_members(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are bound, and their part takes long: the late one is told, and gives up for good, with that on disk."""
 
-    async def takes_long(session: Session) -> NodeResult:
+    async def takes_long(session: StudySession) -> NodeResult:
         await asyncio.sleep(3600)
         raise AssertionError
 
-    monkeypatch.setattr(Session, "run", takes_long)
+    monkeypatch.setattr(StudySession, "run", takes_long)
 
     async def run() -> str:
         everybody = parties.settings(0.0)
@@ -397,7 +397,7 @@ def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> No
         proposal = Proposal.signed(settings.study, attempt, members, liar)
         signature = rng.choice([b"", b"s" * 64, b"s" * 63, proposal.signature])
         party, weight = rng.choice([0, 1, 99]), rng.choice([1.0, float("nan"), -1.0])
-        opened = Opened(party, b"n" * 32, weight, b"x" * 32)
+        opened = Revealed(party, b"n" * 32, weight, b"x" * 32)
         commit = rng.choice([b"", b"h" * 32, b"h"])
         return Start(0, attempt, members, signature, commit, rng.choice([(), (opened,), (opened, opened)]), rng.random() < 0.3)
 

@@ -30,7 +30,7 @@ from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import format_address
-from quietmean.node.session import Session
+from quietmean.node.session import StudySession
 from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.invitation import Invitation
@@ -184,9 +184,9 @@ def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.Monke
     monkeypatch.setitem(globals(), "SEALS", True)
     terms = TERMS | {"protocol": "cordp-dme", "rounds": 2}
     seeds: dict[tuple[str, frozenset[int]], set[bytes]] = {}
-    shared = Session._shared_seed
+    shared = StudySession._shared_seed
 
-    def used(session: Session, other: int) -> Seed:
+    def used(session: StudySession, other: int) -> Seed:
         settings = session._settings
         assert settings.links == Links.HYBRID
         assert len(settings.shared[other].secret) == 32
@@ -194,7 +194,7 @@ def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.Monke
         seeds.setdefault((settings.study, frozenset((settings.party, other))), set()).add(seed.secret)
         return seed
 
-    monkeypatch.setattr(Session, "_shared_seed", used)
+    monkeypatch.setattr(StudySession, "_shared_seed", used)
 
     async def one(name: str) -> None:
         async with part(name, terms) as rounds:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from support.pages import blocks, commands
 
 PAGE = "how-to/statistics.md"
@@ -55,7 +55,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
 
 def test_the_study_file_of_the_page() -> None:
     text, *_ = blocks(PAGE, "toml")
-    study = Study.parse(tomllib.loads(text))
+    study = StudyTerms.parse(tomllib.loads(text))
     (histogram,) = study.workload.statistics
     assert histogram.text == "histogram(bmi, edges=15 20 25 30 45)"
     assert histogram.share == 2
@@ -68,7 +68,7 @@ def test_the_study_file_of_the_page() -> None:
 
 def test_the_columns_of_the_page() -> None:
     _, text, *_ = blocks(PAGE, "toml")
-    columns = {column.name: column for column in Study.parse(tomllib.loads(text)).workload.columns}
+    columns = {column.name: column for column in StudyTerms.parse(tomllib.loads(text)).workload.columns}
     assert (columns["admission"].since, columns["admission"].high) == ("2020-01-01", 1826.0)
     assert columns["logcrp"].low == pytest.approx(np.log(0.1))
     assert columns["inflamed"].boolean

@@ -15,7 +15,7 @@ import pytest
 import quietmean as qm
 from quietmean.protocols.execution import Execution
 from quietmean.statistics.tidy import TERM_COLUMNS
-from quietmean.studies.agreement.study import Study as StudyTerms
+from quietmean.studies.agreement.study import StudyTerms as StudyTerms
 from support.json_documents import faults
 
 COLUMNS: dict[str, Any] = {"age": (0, 110), "sex": ["f", "m"], "smoker": bool}

@@ -515,3 +515,17 @@ def test_who_writes_a_protocol_reads_one_short_class_and_fills_in_few_methods(
     path = pytestconfig.rootpath / "tests" / "thirdparty" / "quietmean_groups" / "protocol.py"
     (written,) = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
     assert len([one for one in written.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]) <= 8
+
+
+# What an analyst asks for, and what a programmer fits: both are called so in their fields.
+TWICE = {"LinearRegression", "LogisticRegression"}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    names = [
+        node.name
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name in names if names.count(name) > 1} == TWICE

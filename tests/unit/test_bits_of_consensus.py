@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node.net import Answer, Transfer
+from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.net.wire import encode_frame
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure
@@ -53,5 +53,5 @@ def test_auto_takes_what_sends_less_and_the_page_says_from_where_on(
 def test_frames_have_the_size_that_is_counted() -> None:
     """As of the sixtieth message of a long study, to a tenth."""
     transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30_000, bytes(8), 0), 250))
-    answer = len(encode_frame(Answer(1000, "ok", 1, 60)))
+    answer = len(encode_frame(AnswerFrame(1000, "ok", 1, 60)))
     assert transfer + answer == pytest.approx(FRAME_BYTES, rel=0.1)

@@ -20,7 +20,7 @@ from quietmean.core.errors import PeerError
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, StartTerms, run_party
 from quietmean.node.net import open_socket
 from quietmean.node.preflight import Agreed, CheckSession
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 STEPS = 10
 LATER = time.time() + 3600
@@ -35,7 +35,7 @@ def make_settings(folder: Path, ports: list[int]) -> list[NodeSettings]:
         )
     )
     columns = [{"name": "age", "low": 0, "high": 1}]
-    plan = Study.parse({"column": columns, "protocol": "packed-sharing", "unit": "party"}).choice(len(ports)).plan
+    plan = StudyTerms.parse({"column": columns, "protocol": "packed-sharing", "unit": "party"}).choice(len(ports)).plan
     return [
         NodeSettings(
             identity=identity,

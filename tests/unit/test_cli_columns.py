@@ -10,7 +10,7 @@ import pytest
 from quietmean.cli.columns import attach, declared
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 LINE = ["run", "--column", "age", "--bounds", "0", "100", "--column=sex", "--levels", "f", "m", "--column", "smoker", "--boolean"]
 
@@ -61,9 +61,9 @@ def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:
     line = "new --column cost --bounds 0 1e6 --scale log --column days --bounds 0 60 --whole --column bmi --bounds 15 45"
     tail = ["--edges", "15", "25", "45", "--statistic", "histogram(bmi)", "--statistic", "histogram(cost, bins=3)"]
     main([*line.split(), *tail, "--out", str(study)])
-    cost, days, bmi = Study.load(study).workload.columns
+    cost, days, bmi = StudyTerms.load(study).workload.columns
     assert (cost.scale, days.whole, bmi.edges) == ("log", True, (15.0, 25.0, 45.0))
-    assert Study.load(study).workload.dimension == 3 + 2 + 6
+    assert StudyTerms.load(study).workload.dimension == 3 + 2 + 6
 
 
 @pytest.mark.parametrize(

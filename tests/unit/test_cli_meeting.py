@@ -13,7 +13,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.node import Identity
 from quietmean.planning import Plan
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from support.command_lines import refused
@@ -134,7 +134,7 @@ def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFi
     sealed_study(capsys)
     answer = told(["plan", "--study", "study.sealed", "--out", "plan.json"], capsys)
     assert answer["protocol"] == "local-dp"
-    study = Study.load(Path("study.toml"))
+    study = StudyTerms.load(Path("study.toml"))
     assert study.placed(Plan.from_json(json.loads(Path("plan.json").read_text()))).digest == study.plan(3).digest
     Path("roster.toml").write_text(Sealed.load("study.sealed").roster.to_toml())
     for given in (["--study", "study.toml", "--roster", "roster.toml"], ["--study", "study.toml", "--parties", "3"]):
@@ -180,7 +180,7 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     answers = ["ages", "age", "numbers", "zero", "0", "100", "sex", "levels", "f, m", "smoker", "yes-no", "", "0.5", ""]
     monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers) + "\n"))
     main(["new", "--out", "asked.toml"])
-    study = Study.load(Path("asked.toml"))
+    study = StudyTerms.load(Path("asked.toml"))
     assert (study.name, study.epsilon, study.colluding) == ("ages", 0.5, None)
     assert [column.describe() for column in study.columns] == [
         {"name": "age", "low": 0.0, "high": 100.0, "missing": "indicator"},
@@ -194,7 +194,7 @@ def test_a_new_study_declares_columns_like_run_and_leaves_the_protocol_open(caps
     numbers = ["--column", "age", "--bounds", "0", "100", "--missing-codes", "-9", "unknown"]
     dates = ["--column", "admitted", "--dates", "2020-01-01", "2020-12-31"]
     main(["new", *numbers, *dates, "--column", "old", "--from", "age >= 65", "--out", "study.toml"])
-    study = Study.load(Path("study.toml"))
+    study = StudyTerms.load(Path("study.toml"))
     assert [column.name for column in study.columns] == ["age", "admitted", "old"]
     assert study.columns[0].missing_codes == ("-9", "unknown")
     assert study.columns[1].since is not None

@@ -37,7 +37,7 @@ from quietmean.protocols.cordp_dme.spec import MeanDecoder
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.privacy import certificate_of
 from support.effort import examples
 
@@ -346,8 +346,8 @@ def test_private_counts_are_refused_where_a_ball_of_means_needs_them() -> None:
     columns = [{"name": "age", "low": 0, "high": 100}]
     raw = {"protocol": "cordp-dme", "epsilon": 1.0, "unit": "record", "column": columns, "count": "private"}
     with pytest.raises(InputError, match="cordp-dme bounds a value by the public number of its records, but counts are private"):
-        Study.parse({**raw, "options": {"decoder": "biased", "radius": 2.0}}).plan(4)
-    assert Study.parse(raw).plan(4).protocol.takes_private_counts
+        StudyTerms.parse({**raw, "options": {"decoder": "biased", "radius": 2.0}}).plan(4)
+    assert StudyTerms.parse(raw).plan(4).protocol.takes_private_counts
 
 
 def test_late_messages_are_added() -> None:

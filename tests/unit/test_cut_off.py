@@ -11,7 +11,7 @@ import pytest
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     ACCEPTED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Credentials,
     Endpoint,
@@ -53,9 +53,9 @@ class Two:
         self.listener = Listener(endpoint(0), listening, self.handle, lambda: self.position)
         self.link = Link(endpoint(1), 0)
 
-    async def handle(self, party: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, party: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         self.read.append(request)
-        return Answer(request.number, ACCEPTED, *self.position)
+        return AnswerFrame(request.number, ACCEPTED, *self.position)
 
     async def close(self) -> None:
         await self.link.close()

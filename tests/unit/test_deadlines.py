@@ -15,7 +15,7 @@ from quietmean.node.folder import Timetable
 from quietmean.node.phase import Phase
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from support.pages import commands
 from support.site_policy import write_policy
@@ -23,7 +23,7 @@ from support.site_policy import write_policy
 FIRST = "2099-03-01T12:00:00Z"
 
 
-def study(**changed: Any) -> Study:
+def study(**changed: Any) -> StudyTerms:
     given: dict[str, Any] = {
         "column": [{"name": "age", "low": 0, "high": 100}],
         "colluding": 1,
@@ -31,7 +31,7 @@ def study(**changed: Any) -> Study:
         "transport": "folder",
         "deadlines": {"first": FIRST, "interval": 86400.0, "poll": 3600.0},
     }
-    return Study.parse({name: value for name, value in (given | changed).items() if value is not None})
+    return StudyTerms.parse({name: value for name, value in (given | changed).items() if value is not None})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_file_holds_what_was_agreed_and_the_same_instant_is_the_same_study(t
     path = tmp_path / "study.toml"
     path.write_text(study_text(one))
     assert "timeout" not in path.read_text()
-    assert Study.load(path) == one
+    assert StudyTerms.load(path) == one
     elsewhere = study(deadlines={"first": "2099-03-01T13:00:00+01:00", "interval": 86400.0, "poll": 3600.0})
     assert elsewhere.context() == one.context()
     later = study(deadlines={"first": "2099-03-01T12:00:01Z", "interval": 86400.0, "poll": 3600.0})

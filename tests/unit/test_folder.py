@@ -21,9 +21,9 @@ from quietmean.node.folder import (
     DiskPlace,
     FolderPost,
     FolderSettings,
+    FolderStorage,
     Outbox,
     Parties,
-    Place,
     Slot,
     SlotKind,
     Timetable,
@@ -32,7 +32,18 @@ from quietmean.node.folder import (
     parse_folder,
     seal_file,
 )
-from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Credentials, Endpoint, Heartbeat, Limits, Payload, Traffic, Transfer
+from quietmean.node.net import (
+    ACCEPTED,
+    AnswerFrame,
+    AnyRequest,
+    Credentials,
+    Endpoint,
+    Heartbeat,
+    Limits,
+    Payload,
+    Traffic,
+    Transfer,
+)
 
 STUDY = "f" * 64
 PARTIES = 3
@@ -54,7 +65,7 @@ class Party:
         *,
         study: str = STUDY,
         quiet: float = 1e9,
-        place: Callable[[Place], Place] = lambda place: place,
+        place: Callable[[FolderStorage], FolderStorage] = lambda place: place,
         clock: Callable[[], float] = time.time,
     ) -> None:
         entries = [RosterEntry(f"party-{k}", ("folder.invalid", k + 1), IDENTITIES[k].public_key) for k in range(PARTIES)]
@@ -80,9 +91,9 @@ class Party:
         self.watching: asyncio.Task[None] | None = None
         self._quiet = quiet
 
-    async def handle(self, sender: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         self.handled.append((sender, request, bytes(payload)))
-        return Answer(request.number, ACCEPTED, 0, 1)
+        return AnswerFrame(request.number, ACCEPTED, 0, 1)
 
     def start(self) -> None:
         self.watching = asyncio.create_task(self.post.watch(self._quiet))
@@ -125,7 +136,7 @@ async def parties(folder: Path, *numbers: int) -> Any:
             await each.stop()
 
 
-async def put(one: Party) -> asyncio.Task[Answer]:
+async def put(one: Party) -> asyncio.Task[AnswerFrame]:
     """A request of party 0 to party 1 that is in the folder, and whose receiver is not there."""
     asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
     while not files(one.file.parent):
@@ -315,7 +326,7 @@ def test_a_visit_ends(tmp_path: Path) -> None:
 class Slow:
     """A share on which everything takes long; counts what is read."""
 
-    def __init__(self, place: Place, seconds: float = 0.0) -> None:
+    def __init__(self, place: FolderStorage, seconds: float = 0.0) -> None:
         self._place, self._seconds = place, seconds
         self.read_bytes = 0
 
@@ -366,7 +377,7 @@ def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) ->
     class Flood:
         """In each look another file that could be the one that is due."""
 
-        def __init__(self, place: Place) -> None:
+        def __init__(self, place: FolderStorage) -> None:
             self._place, self._shown = place, 0
 
         def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
@@ -423,7 +434,7 @@ def test_long_junk_does_not_make_a_look_long(tmp_path: Path, monkeypatch: pytest
             (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(largest))
         slow: list[Slow] = []
 
-        def counted(place: Place) -> Place:
+        def counted(place: FolderStorage) -> FolderStorage:
             slow.append(Slow(place))
             return slow[0]
 

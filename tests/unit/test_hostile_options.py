@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
 
 PLAN = ["plan", "--parties", "6", "--no-cache"]
@@ -125,7 +125,7 @@ def test_unknown_entries_of_execution_files() -> None:
 )
 def test_unknown_entries_of_studies(raw: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Study.parse(raw).plan(4)
+        StudyTerms.parse(raw).plan(4)
 
 
 def test_python_asks_for_no_privacy_too(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message
-from quietmean.flower import Agreement
+from quietmean.flower import FlowerAgreement
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
 from quietmean.node import Identity
 from quietmean.randomness import Encapsulated, ExchangeKey, Seed
 
 PARTIES, DIMENSION = 4, 3
 IDENTITIES = sorted((Identity.generate() for _ in range(PARTIES)), key=lambda each: each.public_key)
-NOW = Agreement.make([each.public_key for each in IDENTITIES], dimension=DIMENSION, epsilon=8.0, delta=1e-5, rounds=1)
+NOW = FlowerAgreement.make([each.public_key for each in IDENTITIES], dimension=DIMENSION, epsilon=8.0, delta=1e-5, rounds=1)
 AGREEMENTS = {Links.HYBRID: NOW, Links.X25519: replace(NOW, links=Links.X25519)}
 SEEDS = [Seed.public("client", party) for party in range(PARTIES)]
 MESSAGE = Message(0, (1,), 1, np.array([1.0, 2.0, 3.0]), 1.0, b"content")
@@ -117,15 +117,15 @@ def test_agreements_of_before_are_what_they_were(tmp_path: Path) -> None:
     before = AGREEMENTS[Links.X25519]
     assert "links" not in before.describe()
     before.save(tmp_path / "before.json")
-    again = Agreement.load(tmp_path / "before.json")
+    again = FlowerAgreement.load(tmp_path / "before.json")
     assert (again.links, again.digest) == (Links.X25519, before.digest)
     NOW.save(tmp_path / "now.json")
-    assert Agreement.load(tmp_path / "now.json").links == Links.HYBRID
+    assert FlowerAgreement.load(tmp_path / "now.json").links == Links.HYBRID
     assert NOW.digest != before.digest
     raw: dict[str, Any] = json.loads((tmp_path / "now.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps(raw | {"links": "none"}))
     with pytest.raises(InputError, match="damaged"):
-        Agreement.load(tmp_path / "other.json")
+        FlowerAgreement.load(tmp_path / "other.json")
     # A hello of before has the bytes that it had.
     hello = signed_hello(before, IDENTITIES[0], ClientKeys(SEEDS[0], Links.X25519).public)
     assert set(msgspec.msgpack.decode(hello)) == {"party", "exchange", "signature"}

@@ -13,7 +13,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.report import Stamps
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
@@ -71,7 +71,7 @@ def test_a_sealed_study_of_before_is_what_it_was(kind: str, tmp_path: Path) -> N
 
 
 def test_a_study_of_before_written_to_a_file_stays_one() -> None:
-    study = Study.from_tables(BEFORE["connections"]["tables"], "the study")
+    study = StudyTerms.from_tables(BEFORE["connections"]["tables"], "the study")
     assert "links" not in study_text(study)
     spelt = study.model_copy(update={"links": Links.X25519})
     assert 'links = "x25519"' in study_text(spelt)
@@ -143,17 +143,17 @@ def test_two_parties_with_one_key_are_refused(tmp_path: Path) -> None:
 
 def test_hybrid_links_need_a_seal(tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
-    study.write_text(study_text(Study.from_tables(tables(links="hybrid"), "the study")))
+    study.write_text(study_text(StudyTerms.from_tables(tables(links="hybrid"), "the study")))
     (tmp_path / "roster.toml").write_text("")
     with pytest.raises(InputError, match="has to be sealed"):
         agreed_terms(study, tmp_path / "roster.toml")
     with pytest.raises(InputError, match="has to be sealed"):
-        Files.of(Study.load(study), tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
+        Files.of(StudyTerms.load(study), tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
 
 
 def test_links_that_nobody_knows_are_refused() -> None:
     with pytest.raises(InputError, match="links must be"):
-        Study.from_tables(tables(links="quantum"), "the study")
+        StudyTerms.from_tables(tables(links="quantum"), "the study")
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------------
@@ -234,6 +234,6 @@ def test_a_page_says_what_the_receipt_says(links: Links) -> None:
 
 def test_an_invitation_follows_with_hybrid_links(tmp_path: Path) -> None:
     convener = Identity.generate()
-    old = Invitation.make(Study.from_tables(tables(links="x25519"), "the study"), convener)
-    new = Invitation.make(Study.from_tables(AGES, "the study"), convener, 2, "0" * 64)
+    old = Invitation.make(StudyTerms.from_tables(tables(links="x25519"), "the study"), convener)
+    new = Invitation.make(StudyTerms.from_tables(AGES, "the study"), convener, 2, "0" * 64)
     assert (old.study.keyed_by, new.study.keyed_by) == (Links.X25519, Links.HYBRID)

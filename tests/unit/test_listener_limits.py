@@ -16,7 +16,7 @@ import pytest
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     VERSION,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Connection,
     Credentials,
@@ -151,7 +151,7 @@ class Place:
         if reported is not None:
             self.reported.append(reported)
 
-    async def handle(self, party: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, party: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         raise AssertionError("nobody asks anything")
 
     async def party_comes_in(self) -> float:

@@ -15,7 +15,7 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.distrust import Distrusted, revocation, revoked_key
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
@@ -229,12 +229,14 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
 def test_a_new_seal_names_the_one_it_follows(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
     wider = {**AGES, "column": [{"name": "age", "low": 0, "high": 120}]}
     convener = meeting.identities["north"]
-    following = Invitation.make(Study.from_tables(wider, "the study"), convener, sealed.invitation.version + 1, sealed.digest)
+    following = Invitation.make(
+        StudyTerms.from_tables(wider, "the study"), convener, sealed.invitation.version + 1, sealed.digest
+    )
     assert (following.version, following.previous) == (2, sealed.digest)
     with pytest.raises(InputError, match="for another invitation"):
         Sealed.make(following, [keys.entry for keys in meeting.keys.values()], convener)
     with pytest.raises(InputError, match="version 1 and previous"):
-        Invitation.make(Study.from_tables(wider, "the study"), convener, 1, sealed.digest)
+        Invitation.make(StudyTerms.from_tables(wider, "the study"), convener, 1, sealed.digest)
     assert keys_path(tmp_path / "a.key", following.digest) != keys_path(tmp_path / "a.key", meeting.invitation.digest)
 
 
@@ -340,7 +342,7 @@ def test_study_files_are_read_back(tmp_path: Path) -> None:
         "column": [{"name": "age", "low": 0, "high": 1e9}, {"name": "sex", "levels": ["f", "m"]}, {"name": "x", "boolean": True}],
         "statistic": [{"kind": "mean", "column": "age"}],
     }
-    study, path = Study.from_tables(tables, "the study"), tmp_path / "study.toml"
+    study, path = StudyTerms.from_tables(tables, "the study"), tmp_path / "study.toml"
     path.write_text(study_text(study), encoding="utf-8")
-    assert Study.load(path) == study
-    assert Study.from_tables(json.loads(canonical_json(study.tables())), "the study").tables() == study.tables()
+    assert StudyTerms.load(path) == study
+    assert StudyTerms.from_tables(json.loads(canonical_json(study.tables())), "the study").tables() == study.tables()

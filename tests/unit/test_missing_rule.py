@@ -15,7 +15,7 @@ from quietmean.cli.main import main
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Contract, Signatory
 
 OLD = """
@@ -67,8 +67,8 @@ RECORDS = np.array(
 )
 
 
-def study_of(text: str) -> Study:
-    return Study.from_tables(tomllib.loads(text), "study.toml")
+def study_of(text: str) -> StudyTerms:
+    return StudyTerms.from_tables(tomllib.loads(text), "study.toml")
 
 
 def noiseless(columns: Columns, text: str, records: np.ndarray) -> Answer:
@@ -103,7 +103,7 @@ def test_a_policy_of_before_keeps_its_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", ["indicator", "centre"])
 def test_a_column_that_is_written_is_read_back(rule: str) -> None:
     column = Column(name="age", low=20, high=95, missing=rule)
-    study = Study.parse({"column": [column.describe()]})
+    study = StudyTerms.parse({"column": [column.describe()]})
     assert study.columns == (column,)
     assert study_of(f'[[column]]\nname = "age"\nlow = 20\nhigh = 95\nmissing = "{rule}"\n').columns == (column,)
 
@@ -121,8 +121,8 @@ def test_whoever_makes_a_study_makes_one_that_leaves_missing_cells_out(tmp_path:
     )
     from_python = qm.Study({"age": (20, 95), "bmi": Column(name="bmi", low=10, high=60)}, epsilon=1.0, delta=1e-6)
     main(["new", "--column", "age", "--bounds", "20", "95", "--out", str(tmp_path / "study.toml")])
-    by_command = Study.load(tmp_path / "study.toml")
-    columns = [*Study.parse({"column": by_options}).columns, *from_python.terms.columns, *by_command.columns]
+    by_command = StudyTerms.load(tmp_path / "study.toml")
+    columns = [*StudyTerms.parse({"column": by_options}).columns, *from_python.terms.columns, *by_command.columns]
     assert [column.missing for column in columns] == ["indicator"] * 6
     assert 'missing = "indicator"' in (tmp_path / "study.toml").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
-from quietmean.node.net import Answer, CancelTransfer, Transfer, encode_vector
+from quietmean.node.net import AnswerFrame, CancelTransfer, Transfer, encode_vector
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.gossip import PartialLog
 from quietmean.node.session.inbox import Inbox
@@ -68,7 +68,7 @@ def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(tmp_path:
 
 def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
     async def scenario(inbox: Inbox, store: Store) -> None:
-        assert await inbox.transfer(1, transfer(1), PAYLOAD) == Answer(0, "no", MIXING, 2)
+        assert await inbox.transfer(1, transfer(1), PAYLOAD) == AnswerFrame(0, "no", MIXING, 2)
 
     with_inbox(tmp_path, scenario)
 

@@ -25,7 +25,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Welcome(1, 3), b""),
     (wire.Refused("study differs"), b""),
     (wire.Start(7, 1, (), b"", b"c" * 32), b""),
-    (wire.Start(8, 2, (0, 2), b"g" * 64, b"c" * 32, (wire.Opened(2, b"n" * 32, 2.5, b"x" * 32),), True), b""),
+    (wire.Start(8, 2, (0, 2), b"g" * 64, b"c" * 32, (wire.Revealed(2, b"n" * 32, 2.5, b"x" * 32),), True), b""),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3), VECTOR),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 8), VECTOR),
     (wire.CancelTransfer(10, 1, 2), b""),
@@ -33,7 +33,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.ResendRequest(12, 2, 1), b""),
     (wire.Heartbeat(12, 1, 2), b""),
     (wire.Log(13), logs.encode_log(logs.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
-    (wire.Answer(13, "no", 3, 0, "why"), b""),
+    (wire.AnswerFrame(13, "no", 3, 0, "why"), b""),
 ]
 
 

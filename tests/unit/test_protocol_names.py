@@ -16,7 +16,7 @@ from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import configured
 from quietmean.protocols import Mechanism, configure, get_protocol, registry, resolve
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
@@ -47,7 +47,7 @@ def test_another_name_stands_for_the_protocol_wherever_one_is_given(
     planned = qm.plan(parties=4, epsilon=1.0, delta=1e-6, protocol=alias)
     assert planned.digest == calibrate(planned.target, own).digest
     # Who writes one name and who writes the other agree on the same study, plan and session.
-    written, owns = (Study.parse({**TABLES, **named}) for named in _both(alias, kind, implied))
+    written, owns = (StudyTerms.parse({**TABLES, **named}) for named in _both(alias, kind, implied))
     assert written == owns
     assert written.plan(4).digest == owns.plan(4).digest
     first, second = (
@@ -74,7 +74,7 @@ def test_an_option_that_contradicts_the_name_is_refused_in_one_sentence() -> Non
     with pytest.raises(InputError, match=told):
         configure("pdmm", {"theta": 0.3})
     with pytest.raises(InputError, match=told):
-        Study.parse({**TABLES, **named})
+        StudyTerms.parse({**TABLES, **named})
     assert configure("admm", {"theta": 0.5}).describe() == configure("admm").describe()
 
 
@@ -82,7 +82,7 @@ def test_a_site_that_allows_a_protocol_by_one_name_allows_it_by_all(tmp_path: Pa
     policy = Policy.load(write_policy(tmp_path / "policy.toml", protocols=["adqsp"]))
     parties = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in "abc")
     for named, allowed in (("consensus", True), ("pdmm", True), ("local-dp", False)):
-        study = Study.parse({**TABLES, "protocol": named, "records": 4000})
+        study = StudyTerms.parse({**TABLES, "protocol": named, "records": 4000})
         broken = policy.broken(Contract(study, parties, 0, study.choice(3)))
         assert any("protocols:" in sentence for sentence in broken) != allowed
 

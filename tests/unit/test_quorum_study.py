@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy, Prepared
@@ -28,11 +28,11 @@ START = "2027-03-01T09:00:00Z"
 COLUMN = {"name": "age", "low": 0, "high": 100}
 
 
-def study(**fields: Any) -> Study:
-    return Study.parse({"column": [COLUMN], "protocol": "packed-sharing", "minimum": 4, "start_by": START, **fields})
+def study(**fields: Any) -> StudyTerms:
+    return StudyTerms.parse({"column": [COLUMN], "protocol": "packed-sharing", "minimum": 4, "start_by": START, **fields})
 
 
-def contract(of: Study, parties: int = 5) -> Contract:
+def contract(of: StudyTerms, parties: int = 5) -> Contract:
     entries = [RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), Identity.generate().public_key) for place in range(parties)]
     return Contract.for_party("p0", (of, Roster(tuple(entries))), of.choice(parties))
 
@@ -94,7 +94,7 @@ def test_the_colluders_are_those_of_the_roster() -> None:
 
 
 def test_a_study_without_start_by_is_as_before() -> None:
-    before = Study.parse({"column": [COLUMN], "protocol": "packed-sharing"})
+    before = StudyTerms.parse({"column": [COLUMN], "protocol": "packed-sharing"})
     assert "start_by" not in before.tables()["study"]
     assert "minimum" not in before.tables()["study"]
     assert "start" not in before.context()
@@ -105,10 +105,10 @@ def test_a_study_without_start_by_is_as_before() -> None:
 def test_the_file_says_what_was_read(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(study_text(study()))
-    assert Study.load(path) == study()
+    assert StudyTerms.load(path) == study()
     # A time in TOML is one, too; as is another spelling of the same moment.
     path.write_text(study_text(study()).replace(f'start_by = "{START}"', "start_by = 2027-03-01T10:00:00+01:00"))
-    assert Study.load(path).context() == study().context()
+    assert StudyTerms.load(path).context() == study().context()
 
 
 def test_the_contract_covers_the_start() -> None:
@@ -134,7 +134,7 @@ def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     new = commands("how-to/quorum.md")[0]
     main(new.split()[1:])
-    written = Study.load(tmp_path / "study.toml")
+    written = StudyTerms.load(tmp_path / "study.toml")
     assert (written.minimum, written.start_by) == (4, datetime(2027, 3, 1, 9, tzinfo=UTC))
 
 

@@ -16,7 +16,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socket
-from quietmean.node.preflight import Agreed, CheckSession, Standing
+from quietmean.node.preflight import Agreed, CheckSession, PeerReadiness
 from quietmean.node.relay import Admission, RelayServer, outer_tls
 from quietmean.node.tunnel import Reach, RelayError
 from quietmean.node.tunnel.messages import Attending
@@ -172,7 +172,7 @@ def test_files_that_are_no_certificate(tmp_path: Path) -> None:
         outer_tls(tmp_path / "missing.pem", wrong)
 
 
-def checked(first: tuple[str, int], wait: float = 1.0) -> Standing:
+def checked(first: tuple[str, int], wait: float = 1.0) -> PeerReadiness:
     """What a check of party 0 says of party 1 at this address."""
     entries = (
         RosterEntry("north", ("127.0.0.1", 1), IDENTITIES[0].public_key),

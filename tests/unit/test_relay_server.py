@@ -14,7 +14,7 @@ import pytest
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     ACCEPTED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     ByteStream,
     Credentials,
@@ -100,9 +100,9 @@ class Party:
         self.listener.start()
         self.reach.attend(self.listener, lambda who, why: self.refusals.append(why))
 
-    async def handle(self, peer: int, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, peer: int, request: AnyRequest, payload: Payload) -> AnswerFrame:
         self.handled.append((peer, request, bytes(payload)))
-        return Answer(request.number, ACCEPTED, 0, 0)
+        return AnswerFrame(request.number, ACCEPTED, 0, 0)
 
     async def close(self) -> None:
         for link in self.links.values():

@@ -21,7 +21,7 @@ from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretS
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
 from quietmean.randomness.insecure import InsecureStackedNoise
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.transcript import run_lockstep
 
 
@@ -143,7 +143,7 @@ def test_who_lost_a_share_tells_nothing(lost: tuple[int, int]) -> None:
 def test_a_plan_has_room_for_the_records_of_a_party_and_refuses_dropouts() -> None:
     columns = [{"name": "age", "low": 0, "high": 100}]
     for unit, most in (("party", 1.0), ("record", 2.0**20)):
-        study = Study.parse({"protocol": "secret-sharing", "epsilon": 1.0, "unit": unit, "column": columns})
+        study = StudyTerms.parse({"protocol": "secret-sharing", "epsilon": 1.0, "unit": unit, "column": columns})
         plan = study.plan(4, no_privacy=True)
         plan.require_room(most if unit == "record" else 1.0)
         assert (plan.prediction["mse_noise"], plan.epsilon_a_priori) == (0.0, math.inf)
@@ -151,4 +151,6 @@ def test_a_plan_has_room_for_the_records_of_a_party_and_refuses_dropouts() -> No
         assert "secret-sharing has no differential privacy" in bare.text
         assert "the sum over each group of others" in bare.text
     with pytest.raises(InputError, match="secret-sharing has no result without all of its parties"):
-        Study.parse({"protocol": "secret-sharing", "epsilon": 1.0, "dropouts": 0.2, "column": columns}).plan(5, no_privacy=True)
+        StudyTerms.parse({"protocol": "secret-sharing", "epsilon": 1.0, "dropouts": 0.2, "column": columns}).plan(
+            5, no_privacy=True
+        )

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
-from quietmean.node import Standing
-from quietmean.node.net import Answer, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
+from quietmean.node import SeriesProgress
+from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.series.others import Others
-from quietmean.node.series.place import Place
+from quietmean.node.series.place import RoundPosition
 from quietmean.node.series.requests import _HELD, OpenRequests
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
 from quietmean.node.storage import discard
@@ -55,7 +55,7 @@ def test_a_request_of_a_round_is_read_as_it_was_sent(request_: Any, payload: byt
     ("inside", "payload", "said"),
     [
         (in_round(Heartbeat(0, 1, 2), 1), b"", "something else than a request"),
-        (Answer(0, "ok", 1, 1), b"", "something else than a request"),
+        (AnswerFrame(0, "ok", 1, 1), b"", "something else than a request"),
         (Heartbeat(0, 1, 2), b"more", "4 bytes after a header"),
         (Log(0), bytes(101), "the limit is 100"),
         (Transfer(0, 1, 2, 0.5, 10, b"12345678", 4), bytes(32), "a payload of 32 bytes|a vector of 4 values"),
@@ -76,8 +76,8 @@ def test_rubbish_inside_is_refused() -> None:
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 1000), st.integers(0, 10_000), st.integers(0, 4))
 def test_places_survive_the_wire_in_order(round_: int, phase: int, step: int, other_round: int, other_phase: int) -> None:
-    one, other = Place(round_, (phase, step)), Place(other_round, (other_phase, step))
-    assert Place.of(one.told()) == one
+    one, other = RoundPosition(round_, (phase, step)), RoundPosition(other_round, (other_phase, step))
+    assert RoundPosition.of(one.told()) == one
     assert (one < other) == (one.told() < other.told())
 
 
@@ -137,16 +137,16 @@ def test_as_many_as_may_lie_move_nobody() -> None:
         others = Others(links, colluding=1, silence=5.0)
         assert others.place() is None
         for peer in (1, 2, 3):
-            others.note(peer, Place(2, (1, 1)))
-        others.note(4, Place(9_999, (4, 0)))
-        assert others.place() == Place(2, (1, 1))
+            others.note(peer, RoundPosition(2, (1, 1)))
+        others.note(4, RoundPosition(9_999, (4, 0)))
+        assert others.place() == RoundPosition(2, (1, 1))
         assert not others.are_past(2)
         assert others.is_past(4, 2)
         # Two say so: one of them is honest. What was claimed by who cannot be reached any more is old.
-        others.note(3, Place(3, (0, 0)))
-        assert others.place() == Place(3, (0, 0))
+        others.note(3, RoundPosition(3, (0, 0)))
+        assert others.place() == RoundPosition(3, (0, 0))
         cast(Any, links[4]).unreachable = True
-        assert others.place() == Place(2, (1, 1))
+        assert others.place() == RoundPosition(2, (1, 1))
         assert others.silent(4)
         assert others.not_silent() == {1, 2, 3}
 
@@ -154,10 +154,10 @@ def test_as_many_as_may_lie_move_nobody() -> None:
 
 
 def test_the_record_has_one_size() -> None:
-    standing = Standing.load(None, 3)
-    assert standing == Standing(counted=(0, 0, 0))
+    standing = SeriesProgress.load(None, 3)
+    assert standing == SeriesProgress(counted=(0, 0, 0))
     later = msgspec.structs.replace(standing, current=9_000, begun=8_000, results=7_000, counted=(7_000, 6, 5))
-    assert Standing.load(later.dump(), 3) == later
+    assert SeriesProgress.load(later.dump(), 3) == later
     assert len(later.dump()) < 2 * len(standing.dump())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from cyclopts import App
 import quietmean as qm
 from quietmean.cli import check, contribute, join
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.keywords import keyword_names
 from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
-from quietmean.studies.party import Answer, Policy, payer_for
+from quietmean.studies.party import ConsentInAdvance, Policy, payer_for
 
 # An option of the command line that is repeated is a plural in Python.
 PLURAL = {"approval": "approvals"}
@@ -24,10 +24,10 @@ def in_python(options: type[PaymentOptions]) -> set[str]:
 
 
 def test_python_has_every_option_of_a_site() -> None:
-    assert in_python(SiteOptions) <= set(inspect.signature(qm.join).parameters)
+    assert in_python(SiteOptions) <= set(keyword_names(qm.join))
     # A session has no folder and no words yet.
     beyond = {"compared", "folder", "once"}
-    assert in_python(SiteOptions) - beyond <= set(inspect.signature(qm.session.__init__).parameters)
+    assert in_python(SiteOptions) - beyond <= set(keyword_names(qm.session.__init__))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
     assert list(site.approval or ()) == [Path("a"), Path("b")]
     assert (site.no_ledger, site.group, site.listen_through, site.once, site.yes) == (True, 3, Path("run"), True, False)
     with pytest.raises(qm.InputError):
-        Answer.of(site)
+        ConsentInAdvance.of(site)
 
 
 def test_options_that_contradict_each_other_are_refused_wherever_they_come_from(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
-from quietmean.studies import Study
-from quietmean.studies.party import Answer, Asked, Consent, Contract, Policy
+from quietmean.studies import StudyTerms
+from quietmean.studies.party import Asked, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.agreement import Signatory
 from support.pages import blocks
 from support.site_policy import toml, write_policy
@@ -38,7 +38,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contract(changed: dict[str, Any] | None = None, parties: tuple[Signatory, ...] = PARTIES, party: int = 0) -> Contract:
     tables = {**TABLES, "study": {**TABLES["study"], **(changed or {})}}
-    study = Study.from_tables(tables, "the study")
+    study = StudyTerms.from_tables(tables, "the study")
     return Contract(study, parties, party, study.choice(len(parties)))
 
 
@@ -63,9 +63,9 @@ class Person:
 
 
 def agreed(
-    asked: Contract, policy: Policy | None = None, answer: Answer | None = None, says: bool | None = None, **more: Any
+    asked: Contract, policy: Policy | None = None, answer: ConsentInAdvance | None = None, says: bool | None = None, **more: Any
 ) -> Any:
-    return Consent(policy or Policy(), answer or Answer(), Person(says), lambda sentence: None, **more).to(asked)
+    return Consent(policy or Policy(), answer or ConsentInAdvance(), Person(says), lambda sentence: None, **more).to(asked)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_whose_yes_counts(tmp_path: Path) -> None:
         agreed(asked, own, says=False)
     assert agreed(asked, own, says=True)["approval"] == {"contract": asked.digest, "policy": own.digest}
     with pytest.raises(InputError, match="unattended = true"):
-        agreed(asked, own, Answer(yes=True))
-    agreed(asked, Policy.load(write_policy(unattended=True)), Answer(yes=True))
-    agreed(asked, own, Answer(accept=asked.digest[:32]))
+        agreed(asked, own, ConsentInAdvance(yes=True))
+    agreed(asked, Policy.load(write_policy(unattended=True)), ConsentInAdvance(yes=True))
+    agreed(asked, own, ConsentInAdvance(accept=asked.digest[:32]))
     agreed(asked, own, begun=True)
     for accept in (asked.digest[:31], contract({"epsilon": 1.01}).digest, ""):
         with pytest.raises(InputError, match="is not the digest of this study"):
-            agreed(asked, own, Answer(accept=accept), says=True)
+            agreed(asked, own, ConsentInAdvance(accept=accept), says=True)
     # No yes lifts a rule.
     with pytest.raises(InputError, match="largest_epsilon"):
-        agreed(contract({"epsilon": 2.5}), own, Answer(accept=contract({"epsilon": 2.5}).digest), says=True, begun=True)
+        agreed(contract({"epsilon": 2.5}), own, ConsentInAdvance(accept=contract({"epsilon": 2.5}).digest), says=True, begun=True)
 
 
 def site(**changed: Any) -> list[str]:
@@ -264,7 +264,7 @@ def test_studies_are_charged_unless_somebody_says_otherwise(capsys: pytest.Captu
     assert "account 'wards' with a budget of epsilon 10" in join(asked, capsys)
     with Ledger.open(ledger) as book:
         (account,) = book.accounts()
-    assert account.entries[0].mu == Study.load(Path("study.toml")).plan(3).charge.mu
+    assert account.entries[0].mu == StudyTerms.load(Path("study.toml")).plan(3).charge.mu
     # The same data under another name are the same data.
     Path("copy.csv").write_text(Path("wards.csv").read_text())
     for said in (checked(asked, capsys, data="copy.csv"), join(asked, capsys, data="copy.csv")):

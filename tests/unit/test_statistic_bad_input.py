@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Estimates, read_text
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100, "missing": "indicator"},
@@ -22,8 +22,8 @@ COLUMNS: list[dict[str, Any]] = [
 ]
 
 
-def study(*texts: str) -> Study:
-    return Study.parse({"column": COLUMNS, "statistic": [read_text(text) for text in texts]})
+def study(*texts: str) -> StudyTerms:
+    return StudyTerms.parse({"column": COLUMNS, "statistic": [read_text(text) for text in texts]})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_wrong_question_gets_one_sentence(text: str, words: str) -> None:
 
 def test_bounds_the_wrong_way_round() -> None:
     with pytest.raises(InputError, match="not two finite numbers in rising order: give --bounds LOW HIGH"):
-        Study.parse({"column": [{"name": "age", "low": 100, "high": 0}]})
+        StudyTerms.parse({"column": [{"name": "age", "low": 100, "high": 0}]})
 
 
 def answer(text: str, change: dict[int, Any], noise: float = 1e-3) -> Estimates:

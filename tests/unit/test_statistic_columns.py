@@ -12,7 +12,7 @@ from quietmean.cli.columns import attach, declared
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.data import read_columns
 
 TABLE = """crp,admission,discharge,bmi,ward
@@ -84,8 +84,8 @@ def test_names_that_are_no_words_stand_between_backquotes() -> None:
 
 
 def test_the_study_file_says_what_was_declared() -> None:
-    study = Study.parse({"column": COLUMNS})
-    again = Study.parse({"column": study.context()["columns"]})
+    study = StudyTerms.parse({"column": COLUMNS})
+    again = StudyTerms.parse({"column": study.context()["columns"]})
     assert again.context() == study.context()
     assert [one.text for one in study.workload.statistics][-3:] == ["mean(stay)", "proportion(obese)", "mean(square)"]
 
@@ -107,7 +107,10 @@ def test_the_command_line_says_the_same() -> None:
         origins=[values["--from"]],
         codes=[values["--missing-codes"]],
     )
-    assert Study.parse({"column": found}).context() == Study.parse({"column": [COLUMNS[0], COLUMNS[1], COLUMNS[5]]}).context()
+    assert (
+        StudyTerms.parse({"column": found}).context()
+        == StudyTerms.parse({"column": [COLUMNS[0], COLUMNS[1], COLUMNS[5]]}).context()
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,5 +139,5 @@ def test_the_command_line_says_the_same() -> None:
 def test_what_is_wrong_gets_one_sentence(column: dict[str, Any], words: str) -> None:
     more = [{"name": "other", "low": "2019-01-01", "high": "2020-01-01"}]
     with pytest.raises(InputError, match=words) as caught:
-        Study.parse({"column": [*COLUMNS, *more, {"name": "new", **column}]})
+        StudyTerms.parse({"column": [*COLUMNS, *more, {"name": "new", **column}]})
     assert "\n" not in str(caught.value)

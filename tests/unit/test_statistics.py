@@ -32,7 +32,7 @@ from quietmean.statistics import (
     registry,
 )
 from quietmean.statistics.kinds.mean import Mean
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.testing import check_feature, check_statistic
@@ -236,9 +236,9 @@ def test_misspelt_texts(text: str, words: str) -> None:
         parse_statistic(read_text(text))
 
 
-def study(**fields: object) -> Study:
+def study(**fields: object) -> StudyTerms:
     columns = [{"name": column.name, "low": column.low, "high": column.high} for column in COLUMNS]
-    return Study.parse({"column": columns, **fields})
+    return StudyTerms.parse({"column": columns, **fields})
 
 
 def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:

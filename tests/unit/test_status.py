@@ -38,9 +38,9 @@ from quietmean.node.monitor import (
     status_path,
     write_status,
 )
-from quietmean.node.net import VERSION, Answer, Check, Heartbeat, Readiness, Traffic, Transfer, wire
+from quietmean.node.net import VERSION, AnswerFrame, Check, Heartbeat, Readiness, Traffic, Transfer, wire
 from quietmean.node.phase import Phase
-from quietmean.node.preflight import Agreed, Reply, Standing
+from quietmean.node.preflight import Agreed, PeerReadiness, Reply
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
@@ -76,12 +76,12 @@ def test_a_view_says_who_is_where() -> None:
         watched.event(ROUND)
         watched.heard(1, (1, 3))
         watched.heard(1, (1, 2))
-        watched.acknowledged(1, transfer(2), Answer(0, "ok", 1, 3))
-        watched.acknowledged(2, transfer(2), Answer(0, "no", 1, 3))
+        watched.acknowledged(1, transfer(2), AnswerFrame(0, "ok", 1, 3))
+        watched.acknowledged(2, transfer(2), AnswerFrame(0, "no", 1, 3))
         for _ in range(2):
             # A repeated transfer is one message.
-            watched.arrived(1, transfer(2), Answer(0, "ok", 1, 2))
-        watched.arrived(2, Heartbeat(0, 1, 1), Answer(0, "ok", 1, 2))
+            watched.arrived(1, transfer(2), AnswerFrame(0, "ok", 1, 2))
+        watched.arrived(2, Heartbeat(0, 1, 1), AnswerFrame(0, "ok", 1, 2))
         watched.event(LATE)
         watched.event(Refusal("203.0.113.9", "TLS handshake failed"))
 
@@ -272,8 +272,8 @@ def make_agreed(**more: Any) -> Agreed:
     return Agreed(**({"roster": b"r" * 32, "study": b"s" * 32, "plan": b"p" * 32, "release": "0.1.0"} | more))
 
 
-def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01) -> Standing:
-    return Standing(1, make_agreed(), reply=Reply(readiness, round_trip, offset))
+def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01) -> PeerReadiness:
+    return PeerReadiness(1, make_agreed(), reply=Reply(readiness, round_trip, offset))
 
 
 def test_what_differs_is_named() -> None:
@@ -300,7 +300,7 @@ def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:
     checking.asks_us = True
     assert checking.ready
     assert standing(agreed.readiness((1, 3))).ready
-    assert not Standing(1, agreed).agrees
+    assert not PeerReadiness(1, agreed).agrees
 
 
 def test_a_clock_is_wrong_only_beyond_what_the_round_trip_hides() -> None:

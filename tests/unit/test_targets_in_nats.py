@@ -28,7 +28,7 @@ from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
@@ -111,8 +111,8 @@ def test_a_plan_and_its_file_are_one_and_the_same() -> None:
     with pytest.warns(UserWarning, match="no differential privacy"):
         named = qm.plan(parties=5, nats=0.4, delta=1e-6, colluding=2, sensitivity=2.0, protocol="adqsp")
     assert named.digest == plan.digest
-    study = Study.parse(TABLES)
-    assert Study.from_tables(study.tables(), "the study") == study
+    study = StudyTerms.parse(TABLES)
+    assert StudyTerms.from_tables(study.tables(), "the study") == study
     assert study.plan(5).target.nats == 0.4
 
 
@@ -145,7 +145,7 @@ def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
 )
 def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as refused:
-        Study.parse({**TABLES, **changed}).plan(5)
+        StudyTerms.parse({**TABLES, **changed}).plan(5)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -157,7 +157,7 @@ def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Mechanism]) ->
 
 
 def contract_of(**changes: Any) -> Contract:
-    study = Study.parse({**TABLES, **changes})
+    study = StudyTerms.parse({**TABLES, **changes})
     return Contract(study, PARTIES, 0, study.choice(5))
 
 

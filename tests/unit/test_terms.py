@@ -14,9 +14,9 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import difference, differing, term_digests
 from quietmean.node.net.terms import MOST_FIELDS
 from quietmean.node.net.wire import Differs, Limits, decode_header, encode_frame
-from quietmean.node.preflight import Agreed, Standing
+from quietmean.node.preflight import Agreed, PeerReadiness
 from quietmean.node.preflight.readiness import Reply
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from support.meeting import AGES, meet
 
 STUDY: dict[str, Any] = copy.deepcopy(AGES) | {"study": {"name": "ages", "protocol": "local-dp", "colluding": 1}}
@@ -33,11 +33,11 @@ def agreed(members: Roster | None = None, **changes: Any) -> Agreed:
     for name, value in changes.items():
         (tables["column"][0] if name in ("low", "high", "missing") else tables["study"])[name] = value
     found = members or roster("ada", "bob")
-    return Agreed.of(found, Study.from_tables(tables, "the study").plan(len(found)))
+    return Agreed.of(found, StudyTerms.from_tables(tables, "the study").plan(len(found)))
 
 
 def problems(mine: Agreed, theirs: Agreed) -> tuple[str, ...]:
-    return Standing(1, mine, reply=Reply(theirs.readiness(), 0.0, 0.0)).problems
+    return PeerReadiness(1, mine, reply=Reply(theirs.readiness(), 0.0, 0.0)).problems
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_entry_of_the_roster_is_named() -> None:
 
 
 def test_what_differs_in_a_plan_alone_is_named() -> None:
-    study = Study.from_tables(STUDY, "the study")
+    study = StudyTerms.from_tables(STUDY, "the study")
     plan, members = study.plan(2), roster("ada", "bob")
     from dataclasses import replace
 

@@ -8,7 +8,7 @@ from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, Server, Target, configure, registry
 from quietmean.protocols.kinds import Aggregated
-from quietmean.studies import Study
+from quietmean.studies import StudyTerms
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 
@@ -32,7 +32,7 @@ def test_plans_and_contracts_say_so(name: str) -> None:
     plan = calibrate(Target(5, 1.0, 1e-6), configure(name, options))
     assert plan.protocol.trusts == said
     table = {"column": [{"name": "age", "low": 0, "high": 100}], "protocol": name, "options": options}
-    study = Study.parse(table)
+    study = StudyTerms.parse(table)
     parties = tuple(Signatory(one, Identity.generate().public_key, ("192.0.2.7", 7001)) for one in "abcde")
     contract = Contract(study, parties, 0, study.choice(5))
     assert contract.to_json()["trust"] == said

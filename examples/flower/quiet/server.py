@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from quietmean.flower import Agreement, SealedMean
+from quietmean.flower import FlowerAgreement, SealedMean
 
 app = ServerApp()
 
@@ -16,7 +16,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
-    agreement = Agreement.load(str(settings["agreement"]))
+    agreement = FlowerAgreement.load(str(settings["agreement"]))
     while len(list(grid.get_node_ids())) < agreement.parties:
         time.sleep(0.2)
     workflow = SealedMean(grid, agreement, timeout=float(settings["timeout"]))

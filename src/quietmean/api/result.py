@@ -22,7 +22,7 @@ from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
 from quietmean.studies.party import Finished
@@ -37,7 +37,7 @@ class StudyResult(TableFile):
     ``account``, the ledger's after the study, and ``absent``, the parties without whom it began, where it need not wait for all.
     """
 
-    study: Study
+    study: StudyTerms
     outcome: StudyOutcome
     names: tuple[str, ...]
     messages: int

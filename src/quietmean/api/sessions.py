@@ -135,7 +135,7 @@ def _wait(work: Future[Result]) -> Result:
         raise
 
 
-class Opened:
+class RunningSession:
     """A session that runs for this party, in a thread of its own, for as long as a ``with`` or an ``async with`` statement."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class Opened:
                 await asyncio.to_thread(loop.close)
 
 
-class PartOf(Opened):
+class PartOf(RunningSession):
     """The part of a party that has said yes and paid: ``ready``."""
 
     def __init__(self, ready: Ready) -> None:
@@ -234,7 +234,7 @@ def joined() -> Rounds:
     return _JOINED[-1]
 
 
-class session(Opened):  # noqa: N801 - it is called, like qm.join
+class session(RunningSession):  # noqa: N801 - it is called, like qm.join
     """One party's part in a session between machines: many means of vectors under one agreement and one budget.
 
     To be used in a ``with`` statement, whose ``mean`` blocks, or an ``async with`` statement, whose ``mean`` is awaited::

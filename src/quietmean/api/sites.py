@@ -27,7 +27,7 @@ from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Files, file_name
 
@@ -87,9 +87,9 @@ class Site:
         """The place of this party."""
         return (self._place,)
 
-    def contract(self, asked: Study | Mapping[str, Any]) -> Contract | SessionContract:
+    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Contract | SessionContract:
         """What this party says yes to with a session or a study; nothing is sent. Estimators have it by ``contract``."""
-        if isinstance(asked, Study):
+        if isinstance(asked, StudyTerms):
             files = self._files(asked)
             return Contract.of(files, files.plan(None))
         return self._session(asked).contract
@@ -104,7 +104,7 @@ class Site:
         """The public file in which a fit of such a session is kept after each round."""
         return self._base(asked["name"], ".model.npz")
 
-    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+    def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""
         (records,) = parts
         options = site_options(self._options, None, None)
@@ -114,7 +114,7 @@ class Site:
         # What did not fit is said by then.
         return end.outcome, end.result.mean, end.notes
 
-    def _files(self, study: Study) -> Files:
+    def _files(self, study: StudyTerms) -> Files:
         if self._sealed is None:
             files = Files.of(study, self.roster, self.key, self._unlock)
         else:

@@ -18,7 +18,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
-from quietmean.studies.agreement.study import Study as StudyTerms
+from quietmean.studies.agreement.study import StudyTerms as StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source
 from quietmean.studies.data.sources import Parts, parties_of_table, parties_of_tables

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quietmean.node import Roster
-    from quietmean.node.preflight import CheckSession, Standing
+    from quietmean.node.preflight import CheckSession, PeerReadiness
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Finding:
 
 
 @contextmanager
-def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
+def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], None]]:
     """A live table on a terminal; elsewhere a line for each party whose standing changes."""
     from rich.live import Live
 
@@ -36,7 +36,7 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
         return
     reported: dict[int, str] = {}
 
-    def report(standings: Sequence[Standing]) -> None:
+    def report(standings: Sequence[PeerReadiness]) -> None:
         for standing in standings:
             text = _verdict(standing)
             if standing.agrees and not standing.ready:
@@ -49,13 +49,13 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
     yield report
 
 
-def _verdict(standing: Standing) -> str:
+def _verdict(standing: PeerReadiness) -> str:
     if standing.ready:
         return "ready"
     return "; ".join(standing.problems) or "it answers, but has not reached this party: is the way to this address open?"
 
 
-def _state(standing: Standing) -> str:
+def _state(standing: PeerReadiness) -> str:
     from quietmean.node.phase import Phase
 
     if standing.reply is None:
@@ -67,7 +67,7 @@ def _state(standing: Standing) -> str:
     return f"joined: {labels.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
 
 
-def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
+def _table(roster: Roster, standings: Sequence[PeerReadiness]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -87,7 +87,7 @@ def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
     return table
 
 
-def _cells(standing: Standing) -> list[str]:
+def _cells(standing: PeerReadiness) -> list[str]:
     reply = standing.reply
     if reply is None:
         return [standing.key, *[""] * 4]
@@ -104,7 +104,7 @@ def _cells(standing: Standing) -> list[str]:
     ]
 
 
-def _clock_warnings(roster: Roster, standings: Sequence[Standing]) -> list[str]:
+def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness]) -> list[str]:
     return [
         f"the clock of {roster.name(standing.party)} is {abs(standing.reply.clock_offset):.1f} s "
         f"{'ahead of' if standing.reply.clock_offset > 0 else 'behind'} this one: nothing depends on it but logs"
@@ -143,7 +143,7 @@ def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession) 
     }
 
 
-def _standing_json(roster: Roster, standing: Standing) -> dict[str, Any]:
+def _standing_json(roster: Roster, standing: PeerReadiness) -> dict[str, Any]:
     from quietmean.node.net import format_address
 
     entry, reply = roster.entries[standing.party], standing.reply

@@ -23,7 +23,7 @@ from quietmean.cli.pages import Pages
 from quietmean.core.output import Output, json_object, require_apart
 
 if TYPE_CHECKING:
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.party.by_file import Combined
 
 _COUNTED_AS_SEEN = "the privacy figures count the missing contributions as seen: they may still come"
@@ -136,7 +136,7 @@ def _is_of(receipt: Path, content: bytes) -> bool:
     return isinstance(named, str) and Path(named).name == receipt.name
 
 
-def _show(study: Study, combined: Combined, document: dict[str, Any]) -> None:
+def _show(study: StudyTerms, combined: Combined, document: dict[str, Any]) -> None:
     out.print(printable(combined.headline), markup=False)
     print_answers(combined.outcome.answers, document)
     print_privacy(document, study)

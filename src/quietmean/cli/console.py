@@ -22,7 +22,7 @@ from quietmean.core.readable import epsilon_text, nats_text
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
 
 
 @dataclass
@@ -164,7 +164,7 @@ def print_a_priori(document: dict[str, Any], unit: str) -> None:
     out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
 
 
-def print_nats(document: dict[str, Any], study: Study) -> None:
+def print_nats(document: dict[str, Any], study: StudyTerms) -> None:
     """What a study with a target in nats promised, and what its execution told."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     promise = (
@@ -197,7 +197,7 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
     return next((str(one["text"]) for one in document["certificate"]["assumptions"] if one["key"] == Key.NO_NOISE), None)
 
 
-def print_privacy(document: dict[str, Any], study: Study) -> None:
+def print_privacy(document: dict[str, Any], study: StudyTerms) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
     if "nats" in document:

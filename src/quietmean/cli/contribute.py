@@ -54,8 +54,8 @@ def command(
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import (
-        Answer,
         Consent,
+        ConsentInAdvance,
         Contract,
         Policy,
         account_of,
@@ -94,7 +94,7 @@ def command(
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
     data_set = account_of(payer, account_name(data), site)
-    consent = Consent(rules, Answer.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
+    consent = Consent(rules, ConsentInAdvance.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)

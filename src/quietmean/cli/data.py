@@ -37,10 +37,10 @@ def command(
     """
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_signed_document
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.data import Location, Preview, format_file
 
-    terms = Sealed.load(study).study if is_signed_document(study) else Study.load(study)
+    terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
     preview = Preview.of(data, terms.workload.columns)
     location = Location.of(data)
     target = format_file(location.path)

@@ -28,7 +28,7 @@ from quietmean.core.output import Output, has_fields
 from quietmean.core.site_options import SessionOptions, SiteOptions
 
 if TYPE_CHECKING:
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.outcome import StudyOutcome
 
 # The fields of the result that the event "result" carries.
@@ -159,7 +159,7 @@ def _refuse_session_options(options: SessionOptions) -> None:
         raise InputError(f"--{given[0]} is for a session, and this is a study of statistics: leave it out")
 
 
-def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
+def _show(study: StudyTerms, outcome: StudyOutcome, document: dict[str, Any]) -> None:
     print_answers(outcome.answers, document)
     print_choice(document)
     print_privacy(document, study)

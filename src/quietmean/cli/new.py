@@ -132,7 +132,7 @@ def command(
     """
     from quietmean.protocols.eavesdropping import read_eavesdropping
     from quietmean.statistics import missing_rule, read_text
-    from quietmean.studies import Study
+    from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.study_file import is_study, study_text
 
     study_file = output(save, "the study", kind=is_study)
@@ -171,7 +171,7 @@ def command(
     given |= {} if links is None else {"links": links}
     given |= _deadlines(transport == "folder", first_deadline, deadline_interval, poll)
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
-    text = study_text(Study.parse({**given, **lists, **answers}))
+    text = study_text(StudyTerms.parse({**given, **lists, **answers}))
     study_file.write(text.encode())
     if json:
         print_json({"study": str(save)})

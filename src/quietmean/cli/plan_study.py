@@ -36,7 +36,7 @@ def plan_study(
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
-    from quietmean.studies import Study
+    from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.any_study import require_study
     from quietmean.studies.agreement.signed import is_signed_document
     from quietmean.studies.outcome.forecast import Forecast
@@ -49,7 +49,7 @@ def plan_study(
             raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
         count = len(members)
     else:
-        study, count = Study.load(path), parties
+        study, count = StudyTerms.load(path), parties
     if protocol is not None:
         name, options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": options})

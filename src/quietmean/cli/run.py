@@ -34,7 +34,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.local import LocalStudy
 
 
@@ -153,7 +153,7 @@ def command(
     """
     from quietmean.protocols.eavesdropping import read_eavesdropping
     from quietmean.statistics import missing_rule, read_text
-    from quietmean.studies.agreement.study import Study
+    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.data import account_name
 
     columns = declared(
@@ -169,7 +169,7 @@ def command(
         whole=whole,
         edges=edges,
     )
-    study = Study.parse(
+    study = StudyTerms.parse(
         {
             "name": account_name(data),
             "column": columns,
@@ -227,7 +227,7 @@ def _made(folder: Path) -> Path:
 
 
 def run_local_study(
-    study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
+    study: StudyTerms, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
 ) -> None:
     from quietmean.planning.gate import GateRefused
     from quietmean.planning.possible import ImpossibleResult
@@ -333,7 +333,7 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 
-def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
+def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> None:
     outcome = local.outcome
     print_answers(outcome.answers, document)
     out.print()

@@ -116,7 +116,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-class Kept:
+class StableBytes:
     """Bytes of a state that stay the same from round to round: a store writes them once and their digest ever after."""
 
     __slots__ = ("_digest", "content")
@@ -133,7 +133,7 @@ class Kept:
         return self._digest
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kept) and self.content == other.content
+        return isinstance(other, StableBytes) and self.content == other.content
 
     def __hash__(self) -> int:
         return hash(self.content)
@@ -143,7 +143,7 @@ class Kept:
         return f"Kept({len(self.content)} bytes)"
 
 
-def _content_of(kept: Kept) -> bytes:
+def _content_of(kept: StableBytes) -> bytes:
     return kept.content
 
 
@@ -165,11 +165,11 @@ def _decode_array(kind: type, value: Any) -> Any:
     raise TypeError(f"cannot deserialise {kind!r}")
 
 
-def dump_state(state: object, keep: Callable[[Kept], bytes] = _content_of) -> bytes:
+def dump_state(state: object, keep: Callable[[StableBytes], bytes] = _content_of) -> bytes:
     """A party's state as MessagePack. ``keep`` gives what stands for each :class:`Kept`."""
 
     def encode(value: Any) -> Any:
-        return keep(value) if isinstance(value, Kept) else _encode_array(value)
+        return keep(value) if isinstance(value, StableBytes) else _encode_array(value)
 
     return msgspec.msgpack.encode(state, enc_hook=encode)
 
@@ -178,6 +178,6 @@ def load_state(kind: type[Decoded], raw: bytes, kept: Callable[[bytes], bytes] =
     """The inverse of :func:`dump_state`, ``kept`` that of ``keep``; for what this program wrote: errors are msgspec's."""
 
     def decode(wanted: type, value: Any) -> Any:
-        return Kept(kept(value)) if wanted is Kept else _decode_array(wanted, value)
+        return StableBytes(kept(value)) if wanted is StableBytes else _decode_array(wanted, value)
 
     return msgspec.msgpack.decode(raw, type=kind, dec_hook=decode)

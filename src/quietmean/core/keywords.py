@@ -16,23 +16,21 @@ Result = TypeVar("Result")
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
-    keyword_names = [name for name in _names(function) if name != "self"]
+    accepted = [name for name in keyword_names(function) if name != "self"]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         for name in keywords:
-            if name not in keyword_names:
-                raise InputError(
-                    f"{called} has no keyword {name!r}{nearest(name, keyword_names)}: it has {', '.join(keyword_names)}"
-                )
+            if name not in accepted:
+                raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
         return function(*arguments, **keywords)
 
     return checked
 
 
-def _names(function: Callable[..., object]) -> list[str]:
+def keyword_names(function: Callable[..., object]) -> list[str]:
     """The names of all parameters; those of a typed ``**options: Unpack[...]`` one by one."""
     names = []
     for name, parameter in inspect.signature(function).parameters.items():

@@ -4,11 +4,11 @@ Importing this needs no ``flwr``; :func:`quietmean_mod` and :class:`SealedMean` 
 that has it.
 """
 
-from quietmean.flower.agreement import Agreement
+from quietmean.flower.agreement import FlowerAgreement
 from quietmean.flower.home import Home, make_home
 from quietmean.flower.mod import quietmean_mod
 from quietmean.flower.party import StarParty
-from quietmean.flower.relay import Relay, RoundMean
+from quietmean.flower.relay import ClientsMean, Relay
 from quietmean.flower.workflow import SealedMean
 
-__all__ = ["Agreement", "Home", "Relay", "RoundMean", "SealedMean", "StarParty", "make_home", "quietmean_mod"]
+__all__ = ["ClientsMean", "FlowerAgreement", "Home", "Relay", "SealedMean", "StarParty", "make_home", "quietmean_mod"]

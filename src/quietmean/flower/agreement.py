@@ -34,7 +34,7 @@ _TERMS = tuple(field.name for field in fields(SessionTerms))
 
 
 @dataclass(frozen=True)
-class Agreement:
+class FlowerAgreement:
     """``identities``: the clients' public keys, which number the parties. ``clip``: the L2 norm that an update is shortened to.
 
     ``instance``: random text, so that the same terms agreed again are another session. ``links``: which keys frames between two

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import locked, open_private, replace_durably
-from quietmean.flower.agreement import Agreement
+from quietmean.flower.agreement import FlowerAgreement
 from quietmean.node.net import Identity
 
 AGREEMENT, IDENTITY, ACCOUNT, SESSION, _LOCK = "agreement.json", "identity.pem", "account.json", "session.state", "lock"
@@ -31,7 +31,7 @@ class Home:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.agreement = Agreement.load(self.folder / AGREEMENT)
+        self.agreement = FlowerAgreement.load(self.folder / AGREEMENT)
         self.identity = Identity.load(self.folder / IDENTITY)
         self.party = self.agreement.party_of(self.identity.public_key)
 

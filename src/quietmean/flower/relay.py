@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
-from quietmean.flower.agreement import Agreement
+from quietmean.flower.agreement import FlowerAgreement
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_told, write
 from quietmean.flower.sealing import require_hello
 
@@ -19,7 +19,7 @@ Exchange = Callable[[Mapping[int, bytes], bool], Mapping[int, bytes]]
 
 
 @dataclass(frozen=True, eq=False)
-class RoundMean:
+class ClientsMean:
     """``mean``: shape (d,), of the updates of ``weight`` clients, with noise. ``missing``: parties that left or never came.
 
     ``steps``: of the protocol, each of which is one exchange with all clients. ``refusals``: what clients gave as reasons.
@@ -36,7 +36,7 @@ class RoundMean:
 class Relay:
     """Carries rounds of a session between the nodes of a star."""
 
-    def __init__(self, agreement: Agreement, exchange: Exchange) -> None:
+    def __init__(self, agreement: FlowerAgreement, exchange: Exchange) -> None:
         self._agreement, self._exchange = agreement, exchange
         self._nodes: dict[PartyId, int] = {}
         self._hellos: dict[PartyId, bytes] = {}
@@ -55,7 +55,7 @@ class Relay:
             hello = require_hello(self._agreement, answer.hello)
             self._nodes[hello.party], self._hellos[hello.party] = node, answer.hello
 
-    def mean(self, round_: int) -> RoundMean:
+    def mean(self, round_: int) -> ClientsMean:
         """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
         self._refusals = []
         hellos = tuple(self._hellos.values())
@@ -71,7 +71,7 @@ class Relay:
         frames = {other: one.frames[party] for other, one in answers.items() if party in one.frames}
         return Deliver(round_, step, frames, tuple(other for other in answers if other != party))
 
-    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ToldRequest]) -> RoundMean:
+    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ToldRequest]) -> ClientsMean:
         """What most say: those that lie are fewer."""
         votes = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
         (mean, weight), count = votes.most_common(1)[0] if votes else ((b"", 0.0), 0)
@@ -83,7 +83,7 @@ class Relay:
                 f"round {round_} has no result: {len(ended)} of {parties} clients were there to its end{reasons}"
             )
         missing = tuple(party for party in range(parties) if party not in ended)
-        return RoundMean(round_, decoded, weight, missing, steps, tuple(self._refusals))
+        return ClientsMean(round_, decoded, weight, missing, steps, tuple(self._refusals))
 
     def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ToldRequest]:
         answers = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)

@@ -20,7 +20,7 @@ from quietmean.core.codec import canonical_json, decode
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId
-from quietmean.flower.agreement import Agreement
+from quietmean.flower.agreement import FlowerAgreement
 from quietmean.node.net import KEM_CIPHERTEXT_BYTES, KEM_KEY_BYTES, Identity, Purpose, is_signed
 from quietmean.randomness import Encapsulated, ExchangeKey, Seed, fresh_bytes
 
@@ -43,14 +43,14 @@ class _Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     content: bytes
 
 
-def signed_hello(agreement: Agreement, identity: Identity, exchange: bytes) -> bytes:
+def signed_hello(agreement: FlowerAgreement, identity: Identity, exchange: bytes) -> bytes:
     """The hello of this client. Raises :class:`InputError` if it is not in the agreement."""
     party = agreement.party_of(identity.public_key)
     signature = identity.sign(Purpose.HELLO, _signed_bytes(agreement, party, exchange))
     return msgspec.msgpack.encode(SealedHello(party, exchange, signature))
 
 
-def read_hello(agreement: Agreement, raw: bytes) -> SealedHello | None:
+def read_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello | None:
     """What a client said, or None if it is no hello that one of the agreement's clients signed for this session."""
     try:
         hello = decode(raw, SealedHello, InputError)
@@ -63,7 +63,7 @@ def read_hello(agreement: Agreement, raw: bytes) -> SealedHello | None:
     return hello if is_signed(agreement.identities[hello.party], Purpose.HELLO, content, hello.signature) else None
 
 
-def _signed_bytes(agreement: Agreement, party: PartyId, exchange: bytes) -> bytes:
+def _signed_bytes(agreement: FlowerAgreement, party: PartyId, exchange: bytes) -> bytes:
     return canonical_json({"agreement": agreement.digest, "party": party, "exchange": exchange.hex()})
 
 
@@ -83,7 +83,9 @@ class ClientKeys:
 class Seals:
     """Seals what one party sends and opens what it gets. ``peers``: public keys of the others, by party."""
 
-    def __init__(self, agreement: Agreement, party: PartyId, keys: ClientKeys, peers: Callable[[PartyId], bytes | None]) -> None:
+    def __init__(
+        self, agreement: FlowerAgreement, party: PartyId, keys: ClientKeys, peers: Callable[[PartyId], bytes | None]
+    ) -> None:
         self._agreement, self._party, self._keys, self._peers = agreement, party, keys, peers
 
     def seal(self, round_: int, step: int, other: PartyId, messages: Sequence[Message]) -> bytes | None:
@@ -148,7 +150,7 @@ class Seals:
         return canonical_json([_PREFIX, self._agreement.digest, round_, step, sender, recipient])
 
 
-def require_hello(agreement: Agreement, raw: bytes) -> SealedHello:
+def require_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello:
     """As :func:`read_hello`. Raises :class:`InputError` for what is none."""
     hello = read_hello(agreement, raw)
     if hello is None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.flower.agreement import Agreement
+from quietmean.flower.agreement import FlowerAgreement
 from quietmean.flower.mod import FIELD, RECORD, flat
-from quietmean.flower.relay import Relay, RoundMean
+from quietmean.flower.relay import ClientsMean, Relay
 
 
 class SealedMean:
@@ -20,14 +20,14 @@ class SealedMean:
     longer is missing in this round. ``bytes_sent`` counts what clients sent in answers.
     """
 
-    def __init__(self, grid: Any, agreement: Agreement, *, timeout: float = 60.0, training: float = 600.0) -> None:
+    def __init__(self, grid: Any, agreement: FlowerAgreement, *, timeout: float = 60.0, training: float = 600.0) -> None:
         self._grid, self._agreement = grid, agreement
         self._timeout, self._training = timeout, training
         self._relay = Relay(agreement, self._exchange)
         self._model: Any = None
         self.bytes_sent = 0
 
-    def mean(self, round_: int, arrays: Any) -> RoundMean:
+    def mean(self, round_: int, arrays: Any) -> ClientsMean:
         """One round, numbered from 1: clients train from ``arrays``, and the mean of their updates is returned.
 
         Raises :class:`InputError` for a model of another size than was agreed on, and :class:`ProtocolFailure` for a round
@@ -42,7 +42,7 @@ class SealedMean:
         self._relay.meet(self._grid.get_node_ids())
         return self._relay.mean(round_)
 
-    def step(self, round_: int, arrays: Any) -> tuple[Any, RoundMean]:
+    def step(self, round_: int, arrays: Any) -> tuple[Any, ClientsMean]:
         """The model after one round, as an ArrayRecord of the same arrays, and the mean that was added to it."""
         from flwr.app import ArrayRecord
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId
-from quietmean.learning.kept import Kept
+from quietmean.learning.kept import KeptState
 from quietmean.learning.shared import SharedModel
-from quietmean.learning.sites import Site, parties_of, site_of
+from quietmean.learning.sites import FitSite, parties_of, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.protocols.target import colluding_count
 from quietmean.sessions import RoundMean
@@ -69,7 +69,7 @@ class ModelAveraging:
         protocol: str = AUTO,
         options: Mapping[str, Any] | None = None,
         store: str | Path | None = None,
-        site: Site | None = None,
+        site: FitSite | None = None,
         own_records: int | None = None,
         purpose: Mapping[str, Any] | None = None,
         name: str = "model-averaging",
@@ -100,7 +100,7 @@ class ModelAveraging:
         if adaptive:
             self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
         self.last: RoundMean[Any] | None = None
-        self._kept = Kept(self._shared, self._site.keeps(asked))
+        self._kept = KeptState(self._shared, self._site.keeps(asked))
         self._asked = asked
         self._resumed = False
 

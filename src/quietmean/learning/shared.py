@@ -35,7 +35,7 @@ _RATE = 0.2
 _MEMBER = struct.Struct("<4s22xHH")
 
 
-class Mean(Protocol):
+class MeanOfRound(Protocol):
     """What a session gives back of a round."""
 
     @property
@@ -122,7 +122,7 @@ class SharedModel:
         """
         return self._encoded(-self._tree.rows(gradients, whose))
 
-    def move(self, mean: Mean) -> Any:
+    def move(self, mean: MeanOfRound) -> Any:
         """Take over what a round released. The new public model.
 
         Raises :class:`InputError` unless it is the round after that of this model: who missed rounds needs the model of a

@@ -18,13 +18,13 @@ from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, Session
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude
 
 Array = NDArray[np.float64]
 
 
-class Means(AbstractContextManager["Means"], Protocol):
+class SiteRounds(AbstractContextManager["SiteRounds"], Protocol):
     """The rounds of a session, for the parties that are here. The normal end of a ``with`` statement ends their part for good."""
 
     @property
@@ -56,7 +56,7 @@ class Means(AbstractContextManager["Means"], Protocol):
 
 
 @runtime_checkable
-class Site(Protocol):
+class FitSite(Protocol):
     """Where the parties of a fit are. ``quietmean.Site`` is one party between machines, :class:`InOneProcess` all of them."""
 
     @property
@@ -72,7 +72,7 @@ class Site(Protocol):
         """The places of the parties whose data are here, among so many."""
         ...
 
-    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> Means:
+    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
         """A session by the fields of a session file; ``records``: of the party that is here. ``more``: ``weights``, ``store``."""
         ...
 
@@ -80,11 +80,11 @@ class Site(Protocol):
         """The file in which a fit of such a session is kept after each round; None: nowhere."""
         ...
 
-    def contract(self, asked: Study | Mapping[str, Any]) -> Any:
+    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Any:
         """What the party that is here says yes to with a study or a session."""
         ...
 
-    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+    def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """One study of the records of the parties that are here, (rows, columns) each: what came of it, the mean that was
         released, and sentences for the owners of the data."""
         ...
@@ -106,17 +106,17 @@ class InOneProcess:
     def here(self, parties: int) -> Sequence[PartyId]:
         return range(parties)
 
-    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> Means:
+    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
         fields = {name: value for name, value in asked.items() if name not in ("name", "purpose")}
         return Session(parties=parties, engine=self.engine, **fields, **more)
 
     def keeps(self, asked: Mapping[str, Any]) -> Path | None:
         return None
 
-    def contract(self, asked: Study | Mapping[str, Any]) -> Any:
+    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Any:
         raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
 
-    def release(self, study: Study, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+    def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         workload = study.workload
         encoded = [workload.encode(part, step=plan.value_step) for part in parts]
         values = {party: plan.admit(one.vector, one.weight).vector for party, one in enumerate(encoded)}
@@ -138,21 +138,21 @@ class OnPaper(InOneProcess):
     def agreed(self, kind: str) -> Mapping[str, Any]:
         return {"name": kind}
 
-    def contract(self, asked: Study | Mapping[str, Any]) -> AnyStudy:
+    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> AnyStudy:
         """What is agreed on, but who the parties are."""
-        return asked if isinstance(asked, Study) else SessionStudy.parse(asked)
+        return asked if isinstance(asked, StudyTerms) else SessionStudy.parse(asked)
 
 
-def site_of(given: Any) -> Site:
+def site_of(given: Any) -> FitSite:
     """All parties here by default. Raises :class:`InputError` for what is no site."""
     if given is None:
         return InOneProcess()
-    if not isinstance(given, Site):
+    if not isinstance(given, FitSite):
         raise InputError(f"site is {given!r}: give a quietmean.Site, or leave it out to have all parties in this process")
     return given
 
 
-def parties_of(site: Site, given: int | None) -> int:
+def parties_of(site: FitSite, given: int | None) -> int:
     """How many there are. Raises :class:`InputError` where nobody says it, or the roster says another number."""
     count = given if site.members is None else site.members
     if count is None:

@@ -3,7 +3,7 @@
 from quietmean.node.driver import run_party
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
-from quietmean.node.series import RoundEnd, Series, SeriesOver, Standing
+from quietmean.node.series import RoundEnd, Series, SeriesOver, SeriesProgress
 from quietmean.node.session import Brought, NodeResult, NodeSettings, PairKeys, StartTerms
 from quietmean.node.start import Started
 
@@ -19,7 +19,7 @@ __all__ = [
     "RoundEnd",
     "Series",
     "SeriesOver",
-    "Standing",
+    "SeriesProgress",
     "StartTerms",
     "Started",
     "run_party",

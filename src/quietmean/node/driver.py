@@ -11,7 +11,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderPost, FolderSettings, Outbox
 from quietmean.node.mesh import Member, Mesh
 from quietmean.node.monitor import AlreadyOver, Monitor
-from quietmean.node.net import Answer, AnyRequest, Credentials, Endpoint, Payload, Traffic
+from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Payload, Traffic
 from quietmean.node.participant import OnStart, Participant, ignore_start
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
@@ -104,7 +104,7 @@ class _Party:
         self._participant.heard(peer, position)
         self._monitor.heard(peer, position)
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         answer = await self._participant.handle(sender, request, payload)
         self._monitor.arrived(sender, request, answer)
         return answer

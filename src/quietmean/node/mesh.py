@@ -16,7 +16,7 @@ from typing import Protocol
 from quietmean.core.party import PartyId
 from quietmean.node.net import (
     Address,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Endpoint,
     Identity,
@@ -37,13 +37,13 @@ class Member(Protocol):
     def position(self) -> Position:
         """Where it is, for the others."""
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of another party."""
 
     def heard(self, peer: PartyId, position: Position) -> None:
         """Another party said where it is."""
 
-    def answered(self, peer: PartyId, request: AnyRequest, answer: Answer) -> None:
+    def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """Another party has answered a request of this one."""
 
     def refused(self, peer: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from quietmean.node.monitor import Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     GateLog,
     Heartbeat,
@@ -32,7 +32,7 @@ from quietmean.node.session import (
     NodeResult,
     NodeSettings,
     PeerLink,
-    Session,
+    StudySession,
     decode_log,
     kept_result,
     note_refusal,
@@ -135,7 +135,7 @@ class Participant:
 
     def _begin(self, started: Started) -> None:
         links = {index: self._links[member] for index, member in enumerate(started.members) if member in self._links}
-        session = Session(
+        session = StudySession(
             started.settings,
             self._store,
             links,
@@ -165,7 +165,7 @@ class Participant:
         """See :attr:`Session.closed_to_shares`."""
         return self._current.begun and self._current.session.closed_to_shares
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
         if isinstance(request, Start):
             if self._gathering is None:
@@ -176,14 +176,14 @@ class Participant:
                 return answer
             held = await self._held(sender, request)
             if held is None:
-                return Answer(request.number, REFUSED, *self.position)
+                return AnswerFrame(request.number, REFUSED, *self.position)
             request = held
         index = None if self._started is None else self._started.place(sender)
         if index is None:
             raise PeerError("it takes part in a study that has not started with it here")
         return await self._current.handle(index, request, payload)
 
-    def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer | None:
+    def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
         """The answer to what need not wait until this party is bound. Raises :class:`PeerError` for what it would never take.
 
         Where fewer may start, it is not known yet by which plan.
@@ -191,14 +191,14 @@ class Participant:
         plan, waits_for_all = self._settings.plan, self._settings.start is None
         match request:
             case Heartbeat():
-                return Answer(request.number, ACCEPTED, *self.position)
+                return AnswerFrame(request.number, ACCEPTED, *self.position)
             case GateLog() | Vote():
                 # Asked again.
-                return Answer(request.number, REFUSED, *self.position)
+                return AnswerFrame(request.number, REFUSED, *self.position)
             case Log() if waits_for_all:
                 decode_log(payload, len(self._settings.names), plan.protocol.rounds)
                 if not self._may_have_begun:
-                    return Answer(request.number, REFUSED, *self.position)
+                    return AnswerFrame(request.number, REFUSED, *self.position)
             case Transfer() if waits_for_all:
                 read_vector(request, payload, plan.grid)
                 if self._gathering is not None:

@@ -55,7 +55,7 @@ class NeverNegative:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class ReleasedSum:
     """What was added up: ``total`` (d,) of ``weight``. ``settled``: that the execution says exactly what is in it."""
 
     total: Vector
@@ -74,7 +74,7 @@ def deviations_allowed(tests: int, gaussian: bool) -> float:
 
 
 def require_possible(
-    plan: Plan, execution: Execution, opened: Opened, never_negative: Callable[[], NeverNegative] | None = None
+    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None = None
 ) -> None:
     """Raises :class:`ImpossibleResult` for a sum that honest parties release with a chance of at most 2e-12.
 
@@ -90,7 +90,7 @@ def require_possible(
 
 
 def _impossible(
-    plan: Plan, execution: Execution, opened: Opened, never_negative: Callable[[], NeverNegative] | None
+    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None
 ) -> str | None:
     """Why, or None."""
     if not np.isfinite(opened.total).all():
@@ -116,7 +116,7 @@ def _impossible(
     return None
 
 
-def _right_weight(plan: Plan, used: Execution, opened: Opened, expected: float | None) -> bool:
+def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: float | None) -> bool:
     least, most = _LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
     if expected is not None and opened.settled and plan.protocol.releases_are_public:
@@ -124,7 +124,7 @@ def _right_weight(plan: Plan, used: Execution, opened: Opened, expected: float |
     return possible
 
 
-def _units(plan: Plan, used: Execution, opened: Opened) -> float:
+def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
     """How many units' vectors are in the sum: records, or parties, which may count more than once in the mean."""
     if plan.target.unit == PrivacyUnit.RECORD or (used.weights == 1).all():
         return opened.weight
@@ -143,7 +143,7 @@ def _within_bounds(plan: Plan, units: float, total: Vector, reach: float, room: 
     return True
 
 
-def _signs_hold(plan: Plan, opened: Opened, never: NeverNegative, deviation: float, rounding: float) -> bool:
+def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, deviation: float, rounding: float) -> bool:
     """``deviation`` and ``rounding``: of a coordinate of the mean."""
     if not len(never.rows):
         return True

@@ -4,9 +4,9 @@
 """
 
 from quietmean.sessions.account import SessionAccount
-from quietmean.sessions.engine import Engine, Exchange, MemoryEngine
+from quietmean.sessions.engine import Engine, MemoryEngine, RoundRelease
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.sessions.session import Session
 from quietmean.studies.agreement.session_terms import SessionTerms
 
-__all__ = ["Engine", "Exchange", "MemoryEngine", "RoundMean", "Session", "SessionAccount", "SessionTerms"]
+__all__ = ["Engine", "MemoryEngine", "RoundMean", "RoundRelease", "Session", "SessionAccount", "SessionTerms"]

@@ -21,7 +21,7 @@ from quietmean.randomness.stacked import StackedNoise
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class RoundRelease:
     """What a round released: the mean (d,) of the vectors counted, and the execution that says what happened."""
 
     mean: Vector
@@ -43,7 +43,7 @@ class Engine(Protocol):
 
     def exchange(
         self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
-    ) -> Exchange:
+    ) -> RoundRelease:
         """One round of a session. ``values``: of the parties that are there, each (d,); ``weights``, (n,), are public.
 
         ``leaves``: parties that are gone for the rest of this round after so many steps of the protocol. Raises
@@ -62,7 +62,7 @@ class MemoryEngine:
 
     def exchange(
         self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
-    ) -> Exchange:
+    ) -> RoundRelease:
         parties, dimension, protocol = plan.target.parties, plan.target.dimension, plan.protocol
         rows = np.zeros((parties, dimension))
         for party, value in values.items():
@@ -86,4 +86,4 @@ class MemoryEngine:
             raise ProtocolFailure(
                 f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left; wait for more"
             )
-        return Exchange(execution.decode(releases.vector[by].sum(axis=0), weight), execution)
+        return RoundRelease(execution.decode(releases.vector[by].sum(axis=0), weight), execution)

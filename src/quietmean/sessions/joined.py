@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import NodeSettings, RoundEnd, Series, Standing
+from quietmean.node import NodeSettings, RoundEnd, Series, SeriesProgress
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
 from quietmean.planning.possible import require_possible
@@ -220,7 +220,7 @@ def give_up(ready: Ready) -> Account | None:
     return conclude(ready, Series.retire(ready.settings))
 
 
-def conclude(ready: Ready, standing: Standing) -> Account | None:
+def conclude(ready: Ready, standing: SeriesProgress) -> Account | None:
     """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
     spent, account = ready.contract.terms.charge(standing.begun), None
     if ready.charge is not None:

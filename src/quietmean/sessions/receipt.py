@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, json_object
 from quietmean.core.readable import epsilon_text
-from quietmean.node import Standing
+from quietmean.node import SeriesProgress
 from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
@@ -33,7 +33,7 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
     return Output(path, "the receipt", "receipt", own=own, private=True)
 
 
-def receipt_of(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+def receipt_of(contract: SessionContract, standing: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
     others = contract.everybody_else(standing.begun)
     names = [party.name for party in contract.parties]
     return {

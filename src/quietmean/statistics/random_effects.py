@@ -42,7 +42,7 @@ def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: s
 
 
 @dataclass(frozen=True)
-class Site:
+class SiteEstimate:
     """An estimate at one site, with its variances of noise and of sampling; NaN where the noise hides it."""
 
     value: float
@@ -54,7 +54,7 @@ class Site:
         return math.isfinite(self.value) and 0 < self.noise + self.sampling < math.inf
 
 
-UNKNOWN_SITE = Site(math.nan, math.inf, math.inf)
+UNKNOWN_SITE = SiteEstimate(math.nan, math.inf, math.inf)
 
 
 def paule_mandel(means: Array, variances: Array) -> float:
@@ -131,7 +131,7 @@ class AcrossSites:
     def add(
         self,
         term: str,
-        sites: Sequence[Site],
+        sites: Sequence[SiteEstimate],
         limits: Interval = (-math.inf, math.inf),
         *,
         tested: bool = False,
@@ -185,7 +185,7 @@ class AcrossSites:
 
 
 @dataclass(frozen=True, eq=False)
-class Means:
+class SiteMeans:
     """Means of a column in ``count`` groups at all sites, from a block of groups within sites."""
 
     released: Released
@@ -196,13 +196,13 @@ class Means:
     def sites(self) -> int:
         return self.block.groups // self.count
 
-    def of(self, group: int = 0) -> list[Site]:
+    def of(self, group: int = 0) -> list[SiteEstimate]:
         """The sites' means in one group."""
         summaries = [summary(self.released, self.block, group * self.sites + site) for site in range(self.sites)]
         rounding = _ROUNDING * self.block.column.width**2
         # Of a variance that is no more than rounding nothing can be said.
         return [
-            Site(site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean)
+            SiteEstimate(site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean)
             if site_summary is not None and site_summary.noise_of_mean + site_summary.sampling_of_mean > rounding
             else UNKNOWN_SITE
             for site_summary in summaries
@@ -231,9 +231,9 @@ class Means:
         return np.array([spread(slope, covariance) for slope in slopes_of(function, self.released.mean(self.block)[places])])
 
 
-def differences(first: Sequence[Site], second: Sequence[Site]) -> list[Site]:
+def differences(first: Sequence[SiteEstimate], second: Sequence[SiteEstimate]) -> list[SiteEstimate]:
     """Second minus first, at each site."""
     return [
-        Site(after.value - before.value, before.noise + after.noise, before.sampling + after.sampling)
+        SiteEstimate(after.value - before.value, before.noise + after.noise, before.sampling + after.sampling)
         for before, after in zip(first, second, strict=True)
     ]

@@ -24,7 +24,7 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.output import Output
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.sites import OnPaper, Site, site_of
+from quietmean.learning.sites import FitSite, OnPaper, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.studies.agreement.study_file import study_text
 
@@ -97,7 +97,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
     protocol: str = AUTO
     options: Mapping[str, Any] | None = None
     accept_wide: bool = False
-    site: Site | None = None
+    site: FitSite | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -274,7 +274,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         agreed = self._agreement(X, OnPaper(count=parties))
         Output(Path(path), "the study", "").write(study_text(agreed).encode())
 
-    def _agreement(self, X: Any, site: Site | None = None) -> Any:
+    def _agreement(self, X: Any, site: FitSite | None = None) -> Any:
         # No estimator that is fitted changes by a question.
         asked = clone(self)
         asked.site = self.site if site is None else site

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.learning.sites import Means
+from quietmean.learning.sites import SiteRounds
 from quietmean.privacy import Charge, CoalitionCertificate, compose
 from quietmean.protocols.execution import Execution
 from quietmean.studies.outcome.outcome import StudyOutcome
@@ -34,7 +34,7 @@ class FitCertificate:
         return cls(target.unit, target.delta, target.colluding, outcome.charge(worst), (outcome.execution,))
 
     @classmethod
-    def of_session(cls, session: Means, executions: Sequence[Execution]) -> Self:
+    def of_session(cls, session: SiteRounds, executions: Sequence[Execution]) -> Self:
         """Of the rounds that began, with a result or without; ``executions``: of those that this process has seen."""
         terms = session.terms
         return cls(terms.unit, terms.delta, terms.colluding, terms.charge(session.begun), tuple(executions))

@@ -14,8 +14,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
 from quietmean.learning.estimators.centres import Centres, nearest
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.kept import Kept
-from quietmean.learning.sites import Means, clamped_note, parties_of, site_of
+from quietmean.learning.kept import KeptState
+from quietmean.learning.sites import SiteRounds, clamped_note, parties_of, site_of
 from quietmean.protocols.execution import Execution
 
 # How many places are drawn for each centre to begin with.
@@ -92,8 +92,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
             self._whole(name)
         return rows, self._limits(self.bounds, rows[0].shape[1])
 
-    def _open(self) -> Means:
-        session: Means | None = getattr(self, "_session", None)
+    def _open(self) -> SiteRounds:
+        session: SiteRounds | None = getattr(self, "_session", None)
         if session is None:
             raise InvalidInput("no session was begun: call partial_fit first")
         return session
@@ -115,9 +115,9 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         centres, site = self._start(limits), site_of(self.site)
         here, asked = site.members is not None, self._asked(limits, centres)
         records = len(rows[0]) if here and self.unit == "record" else None
-        self._session: Means | None = site.rounds(asked, parties_of(site, None if here else len(rows)), records)
+        self._session: SiteRounds | None = site.rounds(asked, parties_of(site, None if here else len(rows)), records)
         self._centres = Centres(centres, limits)
-        self._kept = Kept(self._centres, site.keeps(asked))
+        self._kept = KeptState(self._centres, site.keeps(asked))
         self.cluster_centers_ = centres
         self._executions: list[Execution] = []
         self._tell(clamped_note(rows, limits))

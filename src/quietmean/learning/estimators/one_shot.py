@@ -16,12 +16,12 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.learning.sites import Site, parties_of
+from quietmean.learning.sites import FitSite, parties_of
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Estimates, Released
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import StudyOutcome
 
@@ -56,7 +56,7 @@ class OneShot:
         return self.outcome.workload.decoder(self.step).released(self.mean, self.noise, self.weight)
 
 
-def release(asked: Mapping[str, Any], parts: Sequence[Array], site: Site) -> OneShot:
+def release(asked: Mapping[str, Any], parts: Sequence[Array], site: FitSite) -> OneShot:
     """One study of the tables ``asked``, with the records (rows, columns) of each party that is here.
 
     Raises :class:`InputError` for what cannot be asked or if the noise would hide everything, before anything is sent, and
@@ -76,12 +76,12 @@ def release(asked: Mapping[str, Any], parts: Sequence[Array], site: Site) -> One
     return OneShot(outcome, mean, plan.value_step, deviation, (*budget_warnings(plan.target, records), *notes))
 
 
-def planned(asked: Mapping[str, Any], parties: int) -> tuple[Study, Plan]:
+def planned(asked: Mapping[str, Any], parties: int) -> tuple[StudyTerms, Plan]:
     """The study and its plan, which is made once for each: folds and copies of an estimator ask for the same."""
     return _planned(canonical_json(dict(asked)), parties)
 
 
 @lru_cache(maxsize=64)
-def _planned(text: bytes, parties: int) -> tuple[Study, Plan]:
-    terms = Study.parse(json.loads(text))
+def _planned(text: bytes, parties: int) -> tuple[StudyTerms, Plan]:
+    terms = StudyTerms.parse(json.loads(text))
     return terms, terms.plan(parties)

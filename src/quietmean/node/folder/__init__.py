@@ -1,7 +1,7 @@
 """A folder as the wire: sealed and signed files in slots, for parties that no connection joins."""
 
 from quietmean.node.folder.outbox import Outbox
-from quietmean.node.folder.place import DiskPlace, Place, parse_folder
+from quietmean.node.folder.place import DiskPlace, FolderStorage, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
 from quietmean.node.folder.slot import Mailbox, Parties, Slot, SlotKind, mailbox_bytes, open_file, seal_file
 from quietmean.node.folder.timetable import Timetable
@@ -11,10 +11,10 @@ __all__ = [
     "FolderLink",
     "FolderPost",
     "FolderSettings",
+    "FolderStorage",
     "Mailbox",
     "Outbox",
     "Parties",
-    "Place",
     "Slot",
     "SlotKind",
     "Timetable",

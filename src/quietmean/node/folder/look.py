@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final, Self, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
-from quietmean.node.folder.place import Place
+from quietmean.node.folder.place import FolderStorage
 from quietmean.node.folder.slot import OVERHEAD, Mailbox, Parties, Slot, is_valid, open_file
 
 # Looked at so many files of one slot at a time.
@@ -47,7 +47,7 @@ class Seen:
 class Looker:
     """``largest``: size in bytes of the longest file that can be valid."""
 
-    def __init__(self, place: Place, parties: Parties, mailbox: Mailbox, largest: int) -> None:
+    def __init__(self, place: FolderStorage, parties: Parties, mailbox: Mailbox, largest: int) -> None:
         self._place, self._parties, self._mailbox, self._largest = place, parties, mailbox, largest
         # By hashes of name, size and time, which nobody outside knows: files that are not valid, own ones that are as put.
         self._refused: dict[Slot, set[int]] = {}

@@ -20,7 +20,7 @@ from quietmean.randomness import fresh_bytes
 _DIGITS: Final = 32
 
 
-class Place(Protocol):
+class FolderStorage(Protocol):
     """Files in rounds. All raise OSError where the place cannot be reached."""
 
     def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
@@ -76,7 +76,7 @@ class DiskPlace:
         put_inside(root, (session, round_), name, f".{fresh_bytes(8).hex()}", file)
 
 
-def parse_folder(text: str) -> Callable[[str], Place]:
+def parse_folder(text: str) -> Callable[[str], FolderStorage]:
     """The place that a site named, for a session by its digest: a folder that exists, or a URL.
 
     Raises :class:`InputError` for what is neither, for credentials in a URL, and where a library is missing.

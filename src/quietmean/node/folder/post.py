@@ -24,12 +24,12 @@ from quietmean.core.errors import InputError, NotYet, Outage, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
-from quietmean.node.folder.place import Place
+from quietmean.node.folder.place import FolderStorage
 from quietmean.node.folder.slot import OVERHEAD, Mailbox, Parties, Slot, SlotKind, seal_file
 from quietmean.node.folder.timetable import Timetable
 from quietmean.node.net import (
     ACCEPTED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     ConfirmTransfer,
     Endpoint,
@@ -69,7 +69,7 @@ class FolderSettings:
     this machine, seconds since 1970.
     """
 
-    place: Callable[[str], Place]
+    place: Callable[[str], FolderStorage]
     mailbox: Mailbox | None = field(repr=False)
     mailboxes: Mapping[PartyId, bytes] = field(repr=False)
     timetable: Timetable
@@ -94,7 +94,7 @@ class _Peer:
     # The next request of it to be read, and those that are being answered.
     expected: int = 1
     answering: int = 0
-    waiting: dict[int, list[tuple[asyncio.Future[Answer], OnAnswer]]] = field(default_factory=dict)
+    waiting: dict[int, list[tuple[asyncio.Future[AnswerFrame], OnAnswer]]] = field(default_factory=dict)
     # Own requests whose answers have not come; those of processes that died among them.
     unanswered: set[int] = field(default_factory=set)
     # Why nothing of it is read any more.
@@ -154,7 +154,7 @@ class FolderPost:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, party: PartyId, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
+    async def ask(self, party: PartyId, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> AnswerFrame:
         """The answer to one request, which stays in the folder also where its caller gives up.
 
         What a process before asked is not asked again.
@@ -170,7 +170,7 @@ class FolderPost:
             return earlier
         if number == 0 or before is not None:
             number = self._ask_anew(peer, party, request, payload, digest)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AnswerFrame] = asyncio.get_running_loop().create_future()
         waiting = peer.waiting.setdefault(number, [])
         waiting.append((answer, on_answer))
         try:
@@ -372,7 +372,7 @@ class FolderLink:
         payload: Payload = b"",
         on_answer: OnAnswer = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         """See :meth:`quietmean.node.net.Link.ask`."""
         if unless():
             raise WithheldError
@@ -382,9 +382,9 @@ class FolderLink:
         """The post closes all of them."""
 
 
-def _answer(header: bytes) -> Answer:
+def _answer(header: bytes) -> AnswerFrame:
     answer = decode_header(header)
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, AnswerFrame):
         raise PeerError("it answered a request with something else")
     return answer
 

@@ -24,7 +24,7 @@ from quietmean.node.monitor.events import (
     event_json,
 )
 from quietmean.node.monitor.status import now, write_status
-from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Heartbeat, Traffic, Transfer
+from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer
 from quietmean.node.phase import Phase, Position
 
 _logger = logging.getLogger("quietmean.node")
@@ -196,7 +196,7 @@ class Monitor:
         peer.heard, peer.position = now(), max(position, peer.position or position)
         self._changed()
 
-    def arrived(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
+    def arrived(self, party: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """A request of a party was answered."""
         peer = self._peers[party]
         position = peer.position or (0, 0)
@@ -205,7 +205,7 @@ class Monitor:
             peer.received = request.phase, request.round
             self._history.received += 1
 
-    def acknowledged(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
+    def acknowledged(self, party: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """A party answered a request."""
         if isinstance(request, Transfer) and answer.status == ACCEPTED:
             self._peers[party].sent = request.phase, request.round

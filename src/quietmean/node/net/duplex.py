@@ -21,14 +21,14 @@ import msgspec
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.transport import Connection, Endpoint
-from quietmean.node.net.wire import PART, Answer, AnyFrame, AnyRequest, Begin, Payload, Request
+from quietmean.node.net.wire import PART, AnswerFrame, AnyFrame, AnyRequest, Begin, Payload, Request
 from quietmean.node.tasks import Tasks, stop_all
 
 REQUESTS_PER_CONNECTION = 16
 _CLOSING_SECONDS = 1.0
 
-OnAnswer: TypeAlias = Callable[[Answer], None]
-Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
+OnAnswer: TypeAlias = Callable[[AnswerFrame], None]
+Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[AnswerFrame]]
 
 
 class _Outgoing:
@@ -62,7 +62,7 @@ class Duplex:
         self._peer = peer
         self._handle = handle
         self._numbers = itertools.count()
-        self._waiting: dict[int, tuple[asyncio.Future[Answer], OnAnswer]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[AnswerFrame], OnAnswer]] = {}
         self._short: deque[_Outgoing] = deque()
         self._long: deque[_Outgoing] = deque()
         self._under_way: _Outgoing | None = None
@@ -74,12 +74,12 @@ class Duplex:
         self._over = False
         self._before: tuple[AnyFrame, Payload] | None = None
 
-    async def ask(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
+    async def ask(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> AnswerFrame:
         """The answer to one request. Raises OSError or EOFError if the connection is lost before it is read."""
         if self._over:
             raise ConnectionError("connection lost")
         number = next(self._numbers)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AnswerFrame] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer, on_answer
         outgoing = _Outgoing(msgspec.structs.replace(request, number=number), payload)
         self._enqueue(outgoing)
@@ -135,7 +135,7 @@ class Duplex:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _take(self, frame: AnyFrame, payload: Payload) -> None:
-        if isinstance(frame, Answer):
+        if isinstance(frame, AnswerFrame):
             self._endpoint.heard(self._peer, (frame.phase, frame.round))
             waiting, on_answer = self._waiting.get(frame.number, (None, None))
             if waiting is not None and on_answer is not None and not waiting.done():

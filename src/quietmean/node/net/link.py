@@ -26,7 +26,7 @@ from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
 from quietmean.node.net.wire import (
     VERSION,
-    Answer,
+    AnswerFrame,
     AnyFrame,
     AnyRequest,
     Begin,
@@ -105,7 +105,7 @@ class Link:
         payload: Payload = b"",
         on_answer: OnAnswer = lambda answer: None,
         unless: Unless = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
         ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
@@ -113,7 +113,7 @@ class Link:
         :class:`WithheldError` is raised instead.
         """
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: AnswerFrame) -> None:
             on_answer(answer)
             self._endpoint.answered(self._peer, request, answer)
 

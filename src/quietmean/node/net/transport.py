@@ -16,7 +16,7 @@ from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.sealing import FrameCipher
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.wire import Answer, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
+from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
 
@@ -53,7 +53,7 @@ class Endpoint:
     traffic: Traffic = field(default_factory=Traffic)
     fields: Mapping[str, bytes] = field(default_factory=dict)
     fail: Fail = report_defect
-    answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None
+    answered: Callable[[PartyId, AnyRequest, AnswerFrame], None] = lambda peer, request, answer: None
     links: Links = Links.X25519
 
 

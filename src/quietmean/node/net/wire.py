@@ -226,7 +226,7 @@ class Vote(Request, frozen=True, tag="v"):
     passes: bool
 
 
-class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class Revealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """What one party of an attempt to start revealed."""
 
     party: Count
@@ -246,7 +246,7 @@ class Start(Request, frozen=True, tag="s"):
     members: tuple[Count, ...] = ()
     signature: Annotated[bytes, msgspec.Meta(max_length=64)] = b""
     commit: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
-    openings: tuple[Opened, ...] = ()
+    openings: tuple[Revealed, ...] = ()
     bound: bool = False
     encapsulated: ForPair = b""
 
@@ -261,7 +261,7 @@ class InRound(Request, frozen=True, tag="i"):
     request: bytes
 
 
-class Answer(Frame, frozen=True, tag="a"):
+class AnswerFrame(Frame, frozen=True, tag="a"):
     """The answer to one request, with the position of the answering side."""
 
     number: Count
@@ -275,7 +275,7 @@ AnyRequest: TypeAlias = (
     Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote | Start | InRound
 )
 AnyFrame: TypeAlias = (
-    Hello | KeyOffer | KeyAnswer | KeyProof | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
+    Hello | KeyOffer | KeyAnswer | KeyProof | Welcome | Begin | Refused | Differs | Check | Readiness | AnswerFrame | AnyRequest
 )
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -37,7 +37,7 @@ from quietmean.node.net import (
     Traffic,
     printable,
 )
-from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
+from quietmean.node.preflight.readiness import Agreed, Key, PeerReadiness, Reply
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.node.tunnel import RelayError
 
@@ -60,7 +60,7 @@ class CheckSession:
         identity: Identity,
         roster: Roster,
         agreed: Agreed,
-        report: Callable[[Sequence[Standing]], None] = lambda standings: None,
+        report: Callable[[Sequence[PeerReadiness]], None] = lambda standings: None,
     ) -> None:
         self._party = roster.find(identity)
         self._roster = roster
@@ -71,7 +71,7 @@ class CheckSession:
         self._changed = asyncio.Event()
         self._supervisor = Supervisor()
         self._contacted = {party: asyncio.Event() for party in range(len(roster))}
-        self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
+        self.standings = {party: PeerReadiness(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
         self._mesh = Mesh(identity, self._endpoint(), None, agreed.readiness, self._asked)
 
@@ -148,7 +148,7 @@ class CheckSession:
         self._report(list(self.standings.values()))
         self._changed.set()
 
-    async def _ask_until_ready(self, standing: Standing, deadline: float) -> None:
+    async def _ask_until_ready(self, standing: PeerReadiness, deadline: float) -> None:
         loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
         while not standing.agrees:
             await self._ask(standing, min(_ATTEMPT_SECONDS, max(deadline - loop.time(), _ATTEMPT_SECONDS / 2)))
@@ -160,7 +160,7 @@ class CheckSession:
             self._contacted[standing.party].clear()
             pause = min(2 * pause, _LAST_PAUSE)
 
-    async def _ask(self, standing: Standing, seconds: float) -> None:
+    async def _ask(self, standing: PeerReadiness, seconds: float) -> None:
         before = (standing.key, standing.problems)
         try:
             async with asyncio.timeout(seconds):

@@ -96,7 +96,7 @@ class Reply:
 
 
 @dataclass
-class Standing:
+class PeerReadiness:
     """What is known of a peer. ``trouble``: in words, why it has not answered; ``asks_us``: it reached this party.
 
     ``since``: what failed after it had answered or reached this party.

@@ -37,7 +37,7 @@ class _Waiting:
     until: float
 
 
-class Exchange:
+class RelayExchange:
     """The state of one relay.
 
     ``names``: hosts under which parties dial this relay; without any, the one that each asks for is believed.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from quietmean.node.net import HandshakePool, network_of
 from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection
-from quietmean.node.relay.exchange import Exchange
+from quietmean.node.relay.exchange import RelayExchange
 from quietmean.node.relay.limits import WRITE_BUFFER, Buckets, RelayLimits
 from quietmean.node.tasks import Tasks, report_defect
 
@@ -68,7 +68,7 @@ class RelayServer:
         # One stranger's handshake that fails in a way of its own must not end the service of all others.
         self._shaking = Tasks(report_defect)
         self._networks = Buckets(self.limits.burst_of_network, self.limits.rate_of_network)
-        self.exchange = Exchange(admission, self.limits, names, settled=self._settled)
+        self.exchange = RelayExchange(admission, self.limits, names, settled=self._settled)
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Until ``stop`` is set; then everybody is told, and the sockets are closed."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from quietmean.core.party import PartyId
 from quietmean.node.net import Heartbeat, Link, in_round
 from quietmean.node.phase import Phase
-from quietmean.node.series.place import Place
+from quietmean.node.series.place import RoundPosition
 from quietmean.node.tasks import Fail, Tasks, report_defect
 
 # So often it is looked whether all have answered (s).
@@ -28,7 +28,7 @@ class Others:
         self._silence = silence
         self._tasks = Tasks(fail)
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
-        self._places: dict[PartyId, Place] = {}
+        self._places: dict[PartyId, RoundPosition] = {}
         self._reached: dict[PartyId, int] = {}
         self._heard_at: dict[PartyId, float] = {}
         # The last round that one of them is known to have begun, and when that was heard first.
@@ -36,7 +36,7 @@ class Others:
         # Who was missed in the last round and has not been heard since.
         self.absent: set[PartyId] = set()
 
-    def note(self, peer: PartyId, place: Place) -> bool:
+    def note(self, peer: PartyId, place: RoundPosition) -> bool:
         """A peer said where it is. Returns whether it is in a later round than it was known to be."""
         self._heard_at[peer] = self._clock()
         self.absent.discard(peer)
@@ -66,7 +66,7 @@ class Others:
         """Seconds since the others are known to have begun their last round."""
         return self._clock() - self._begun_at[1]
 
-    def place(self) -> Place | None:
+    def place(self) -> RoundPosition | None:
         """The furthest place that more parties claim than may collude; with fewer parties in reach, that all of them claim."""
         claims = sorted((place for peer, place in self._places.items() if not self._links[peer].unreachable), reverse=True)
         return claims[min(self._colluding, len(claims) - 1)] if claims else None

@@ -11,13 +11,13 @@ import msgspec
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Monitor
-from quietmean.node.net import Answer, AnyRequest, Link, Payload, in_round
+from quietmean.node.net import AnswerFrame, AnyRequest, Link, Payload, in_round
 from quietmean.node.phase import Phase, Position
 
 _PHASES = 8
 
 
-class Place(NamedTuple):
+class RoundPosition(NamedTuple):
     """``position``: in a round; ordered as time is."""
 
     round: int
@@ -70,12 +70,12 @@ class RoundLink:
         self,
         request: AnyRequest,
         payload: Payload = b"",
-        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         """As :meth:`Link.ask`; without an end if the peer is past this round."""
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: AnswerFrame) -> None:
             if (inside := self._of_this_round(answer)) is not None:
                 on_answer(inside)
                 self._monitor.acknowledged(self._peer, request, inside)
@@ -88,8 +88,8 @@ class RoundLink:
             raise PeerError("it is past this round")
         return inside
 
-    def _of_this_round(self, answer: Answer) -> Answer | None:
-        place = Place.of((answer.phase, answer.round))
+    def _of_this_round(self, answer: AnswerFrame) -> AnswerFrame | None:
+        place = RoundPosition.of((answer.phase, answer.round))
         if self._number and place.round > self._number:
             return None
         phase, round_ = place.position if place.round == self._number else (int(Phase.AGREEMENT), 0)

@@ -12,7 +12,7 @@ class SeriesOver(InputError):
     """There is no other round for this party."""
 
 
-class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``current``: the last round that this party began, 0 before the first.
 
     ``begun``: how many it began; ``results``: of how many it has the mean. ``counted``: for each party, in how many of these
@@ -30,12 +30,12 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return msgspec.msgpack.encode(self)
 
     @classmethod
-    def load(cls, raw: bytes | None, parties: int) -> Standing:
+    def load(cls, raw: bytes | None, parties: int) -> SeriesProgress:
         """The inverse of :meth:`dump`; of a party that has done nothing yet where there is none."""
         return cls(counted=(0,) * parties) if raw is None else load_state(cls, raw)
 
 
-def over_text(standing: Standing, rounds: int, most: int) -> str:
+def over_text(standing: SeriesProgress, rounds: int, most: int) -> str:
     """Why there is no other round, and what to do."""
     if standing.left:
         return "this party has left the session for good, and takes part in no other round of it: agree on a new one"

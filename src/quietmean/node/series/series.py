@@ -26,7 +26,7 @@ from quietmean.node.monitor import Monitor
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     Heartbeat,
     InRound,
@@ -40,15 +40,15 @@ from quietmean.node.net import (
 from quietmean.node.opening import public_seed
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.others import Others
-from quietmean.node.series.place import Place, RoundLink
-from quietmean.node.series.record import SeriesOver, Standing, over_text
+from quietmean.node.series.place import RoundLink, RoundPosition
+from quietmean.node.series.record import SeriesOver, SeriesProgress, over_text
 from quietmean.node.series.requests import OpenRequests
 from quietmean.node.series.round_end import RoundEnd
 from quietmean.node.session import (
     NodeResult,
     NodeSettings,
     Patience,
-    Session,
+    StudySession,
     endure,
     kept_result,
     note_refusal,
@@ -83,10 +83,10 @@ class Series:
         self._stack = contextlib.AsyncExitStack()
         self._parties = settings.plan.target.parties
         self._others = [party for party in range(self._parties) if party != settings.party]
-        self._standing = Standing()
+        self._standing = SeriesProgress()
         self._number = 0
         self._ended = True
-        self._session: Session | None = None
+        self._session: StudySession | None = None
         self._last: RoundEnd | None = None
         self._requests = OpenRequests()
         # Of the time between rounds; each round has its own.
@@ -105,7 +105,7 @@ class Series:
         await self._stack.aclose()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SeriesProgress:
         return self._standing
 
     @property
@@ -120,13 +120,13 @@ class Series:
         return standing.left or standing.current >= self._rounds or standing.begun >= self._most
 
     @classmethod
-    def retire(cls, settings: NodeSettings) -> Standing:
+    def retire(cls, settings: NodeSettings) -> SeriesProgress:
         """Leave a series without taking part again: no connection is made. Returns where this party was.
 
         Raises :class:`InputError` if another process of this party runs.
         """
         with contextlib.closing(settings.open_store()) as store:
-            standing = Standing.load(store.series(), settings.plan.target.parties)
+            standing = SeriesProgress.load(store.series(), settings.plan.target.parties)
             if not standing.left:
                 standing = msgspec.structs.replace(standing, left=True)
                 store.save_series(standing.dump())
@@ -147,7 +147,7 @@ class Series:
         self._store = settings.open_store()
         stack.callback(self._store.close)
         self._store.keep_journal_short()
-        self._standing = Standing.load(self._store.series(), self._parties)
+        self._standing = SeriesProgress.load(self._store.series(), self._parties)
         self._number = self._standing.current
         self._ended = not self._restore()
         if self.over and self._ended:
@@ -249,7 +249,7 @@ class Series:
 
     async def _run_once(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
         number = self._number
-        session = Session(
+        session = StudySession(
             settings,
             store,
             self._round_links(number),
@@ -314,7 +314,7 @@ class Series:
         self._last, self._ended = end, True
         return end
 
-    def _save(self, standing: Standing) -> None:
+    def _save(self, standing: SeriesProgress) -> None:
         self._store.save_series(standing.dump())
         self._standing = standing
 
@@ -401,7 +401,7 @@ class Series:
         """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
         protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
         until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
-        while (place := self._where.place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
+        while (place := self._where.place()) is not None and place < RoundPosition(number - 1, _CLOSING) and loop.time() < until:
             await asyncio.sleep(_SOON)
             await self._where.ask(_ASKING, self._place.round)
         return self._first_open(number, returning=returning)
@@ -414,33 +414,33 @@ class Series:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    async def handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> AnswerFrame:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
         if number or not self._agreed:
             # Who is started again tells of the start again, wherever it is.
-            self._note_place(sender, Place(number, position_of(request)))
+            self._note_place(sender, RoundPosition(number, position_of(request)))
         if number == 0:
             return self._start(sender, request)
         if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
             # It only asks where this party is.
-            return Answer(request.number, ACCEPTED, *self.position)
+            return AnswerFrame(request.number, ACCEPTED, *self.position)
         with self._requests.about(number):
             if self._is_early(number):
                 await self._requests.hold(sender, lambda: self._is_early(number))
             session = self._session
             if session is None or number != self._number:
-                return Answer(request.number, REFUSED, *self.position)
+                return AnswerFrame(request.number, REFUSED, *self.position)
             answer = await session.handle(sender, request, payload)
             self._monitor.arrived(sender, request, answer)
-            return self._placed(answer, Place(number, (answer.phase, answer.round)))
+            return self._placed(answer, RoundPosition(number, (answer.phase, answer.round)))
 
-    def _start(self, sender: PartyId, request: AnyRequest) -> Answer:
+    def _start(self, sender: PartyId, request: AnyRequest) -> AnswerFrame:
         """The answer to what is about the start."""
-        position = self.position if self._agreed else Place(0, (int(Phase.AGREEMENT), 0)).told()
+        position = self.position if self._agreed else RoundPosition(0, (int(Phase.AGREEMENT), 0)).told()
         if isinstance(request, Heartbeat):
-            return Answer(request.number, ACCEPTED, *position)
+            return AnswerFrame(request.number, ACCEPTED, *position)
         if not isinstance(request, Start):
             raise PeerError("it sent a request of a round before the first one")
         return self._gathering.handle(sender, request, position)
@@ -452,31 +452,31 @@ class Series:
         return self._session is not None and number == self._number
 
     @staticmethod
-    def _placed(answer: Answer, place: Place) -> Answer:
+    def _placed(answer: AnswerFrame, place: RoundPosition) -> AnswerFrame:
         phase, round_ = place.told()
         return msgspec.structs.replace(answer, phase=phase, round=round_)
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> RoundPosition:
         if self._session is not None:
-            return Place(self._number, self._session.position)
-        return Place(self._number + self._ended, (int(Phase.AGREEMENT), 0))
+            return RoundPosition(self._number, self._session.position)
+        return RoundPosition(self._number + self._ended, (int(Phase.AGREEMENT), 0))
 
     @property
     def position(self) -> Position:
         return self._place.told()
 
     def heard(self, peer: PartyId, counted: Position) -> None:
-        place = Place.of(counted)
+        place = RoundPosition.of(counted)
         self._note_place(peer, place)
         self._monitor.heard(peer, place.position)
         if self._session is not None and place.round == self._number and place.begun:
             self._session.heard(peer, place.position)
 
-    def answered(self, peer: PartyId, request: AnyRequest, answer: Answer) -> None:
+    def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """Nothing: the links of a round tell the monitor, in the round's own terms."""
 
-    def _note_place(self, peer: PartyId, place: Place) -> None:
+    def _note_place(self, peer: PartyId, place: RoundPosition) -> None:
         if self._where.note(peer, place) and self._session is not None and self._where.is_past(peer, self._number):
             # It is past this round, and never comes back to it.
             self._session.heard(peer, _CLOSING)

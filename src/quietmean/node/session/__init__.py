@@ -6,7 +6,7 @@ from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult
-from quietmean.node.session.session import Session, note_refusal, position_of
+from quietmean.node.session.session import StudySession, note_refusal, position_of
 from quietmean.node.session.settings import Brought, NodeSettings, PairKeys, StartTerms
 
 __all__ = [
@@ -17,8 +17,8 @@ __all__ = [
     "PairKeys",
     "Patience",
     "PeerLink",
-    "Session",
     "StartTerms",
+    "StudySession",
     "decode_log",
     "endure",
     "kept_result",

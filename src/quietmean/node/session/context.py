@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Late, Report, Waiting
-from quietmean.node.net import Answer, AnyRequest, Heartbeat, Payload, Transfer
+from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Payload, Transfer
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, LONGEST_WAIT, FailureDetector
 from quietmean.node.session.gossip import GossipedLogs
@@ -38,9 +38,9 @@ class PeerLink(Protocol):
         self,
         request: AnyRequest,
         payload: Payload = b"",
-        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Answer:
+    ) -> AnswerFrame:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
         ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
@@ -101,7 +101,7 @@ class Context:
         valid_for = min(int(1000 * LONGEST_WAIT * self.round_timeout), _LONGEST_VALIDITY)
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
-    async def heartbeat(self, party: PartyId, seconds: float) -> Answer | None:
+    async def heartbeat(self, party: PartyId, seconds: float) -> AnswerFrame | None:
         """Send a heartbeat; the link reports the position in the answer to the failure detector. None without an answer.
 
         It is refused by a party that has messages of this one from later rounds.

@@ -17,9 +17,9 @@ from quietmean.core.errors import Outage
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Report, Stalled
-from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Heartbeat, Payload
+from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Payload
 from quietmean.node.session.failure_detector import LONGEST_WAIT
-from quietmean.node.session.session import Session
+from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import NodeSettings
 
 Result = TypeVar("Result")
@@ -58,7 +58,7 @@ class CurrentSession:
 
     def __init__(self, round_timeout: float) -> None:
         self._round_timeout = round_timeout
-        self._session: Session | None = None
+        self._session: StudySession | None = None
         self._follows = asyncio.Event()
 
     @property
@@ -66,12 +66,12 @@ class CurrentSession:
         return self._session is not None
 
     @property
-    def session(self) -> Session:
+    def session(self) -> StudySession:
         if self._session is None:
             raise RuntimeError("there is no session yet")
         return self._session
 
-    def follow(self, session: Session) -> Session:
+    def follow(self, session: StudySession) -> StudySession:
         self._session = session
         self._follows.set()
         return session
@@ -79,11 +79,11 @@ class CurrentSession:
     def fail(self, error: BaseException) -> None:
         self.session.fail(error)
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """As :meth:`Session.handle`."""
         if self.session.failed:
             if isinstance(request, Heartbeat):
-                return Answer(request.number, ACCEPTED, *self.session.position)
+                return AnswerFrame(request.number, ACCEPTED, *self.session.position)
             self._follows.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._round_timeout):

@@ -12,7 +12,7 @@ from quietmean.core.party import Message, PartyId, Vector
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
-    Answer,
+    AnswerFrame,
     CancelTransfer,
     ConfirmTransfer,
     Payload,
@@ -93,7 +93,7 @@ class Inbox:
         early = {message: self._early.pop(message) for message in due}
         self.note_seen([message for message, agreement in early.items() if agreement == self._agreement()])
 
-    async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
+    async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> AnswerFrame:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
         encoded, vector = read_vector(transfer, payload, self._grid)
         content = bytes(payload[len(encoded) :])
@@ -102,7 +102,7 @@ class Inbox:
             return self._answer(transfer, self._take(sender, transfer, arrival))
         return self._answer(transfer, await self._park(sender, transfer, arrival))
 
-    def cancel(self, sender: PartyId, request: CancelTransfer) -> Answer:
+    def cancel(self, sender: PartyId, request: CancelTransfer) -> AnswerFrame:
         """The sender cancels a transfer. It is undone while its round is open here; else the answer says that it was used."""
         position = _place(request)
         parked = self._parked.get(sender)
@@ -116,7 +116,7 @@ class Inbox:
             taken = False
         return self._answer(request, taken)
 
-    def confirm(self, receiver: PartyId, request: ConfirmTransfer) -> Answer:
+    def confirm(self, receiver: PartyId, request: ConfirmTransfer) -> AnswerFrame:
         """A restarted receiver asks whether its copy of this party's transfer still stands."""
         status = self._store.sent_status(*_place(request), receiver)
         return self._answer(request, status in (PENDING, ACCEPTED, COMMITTED))
@@ -201,8 +201,8 @@ class Inbox:
             if self._parked.get(sender) is parked:
                 del self._parked[sender]
 
-    def _answer(self, request: Transfer | CancelTransfer | ConfirmTransfer, yes: bool) -> Answer:
-        return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+    def _answer(self, request: Transfer | CancelTransfer | ConfirmTransfer, yes: bool) -> AnswerFrame:
+        return AnswerFrame(request.number, ACCEPTED if yes else REFUSED, *self.position)
 
 
 def read_vector(transfer: Transfer, payload: Payload, grid: float) -> tuple[Payload, Vector]:

@@ -17,7 +17,7 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.monitor import RoundBegun
-from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
+from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.finalization import encoded_gossip
@@ -127,7 +127,7 @@ class PhaseRunner:
     ) -> dict[PartyId, str]:
         """Send the messages of a round and wait; the status of each, by receiver."""
         context = self._context
-        answers: dict[PartyId, Answer] = {}
+        answers: dict[PartyId, AnswerFrame] = {}
         asked: dict[PartyId, asyncio.Task[Any]] = {}
 
         def missing() -> dict[PartyId, bool]:
@@ -151,12 +151,12 @@ class PhaseRunner:
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
     async def _send(
-        self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, Answer]
+        self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, AnswerFrame]
     ) -> None:
         context = self._context
         transfer, link = context.transfer(here, message, gossip), context.links[receiver]
 
-        def note(answer: Answer) -> None:
+        def note(answer: AnswerFrame) -> None:
             answers[receiver] = answer
 
         def closed() -> bool:
@@ -237,5 +237,5 @@ class PhaseRunner:
         self._context.report(RoundBegun(self._phase, here[1], self._machine.rounds, names))
 
 
-def _status(answer: Answer | None) -> str:
+def _status(answer: AnswerFrame | None) -> str:
     return IN_DOUBT if answer is None else answer.status

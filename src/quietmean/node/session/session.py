@@ -16,7 +16,7 @@ from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
-    Answer,
+    AnswerFrame,
     AnyRequest,
     CancelTransfer,
     ConfirmTransfer,
@@ -53,7 +53,7 @@ _logger = logging.getLogger("quietmean.node")
 _ENDED = "this session has ended with an error"
 
 
-class Session:
+class StudySession:
     """Sends requests over links, and answers those of others in :meth:`handle`. All durable state is in the store."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Session:
         self._remarks: tuple[str, ...] = ()
         self._carried_out = plan.protocol
         self._nothing_published = False
-        self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
+        self._sending_again: dict[PartyId, asyncio.Task[AnswerFrame]] = {}
         self._restarted = restarted
         self._weights = np.array([settings.agreed[party].weight for party in range(parties)], dtype=np.float64)
         self._seed = public_seed(settings.study, settings.agreed)
@@ -357,7 +357,7 @@ class Session:
         if transfer.agreement == self._context.agreement:
             self._context.inbox.note_seen([((transfer.phase, transfer.round), sender)])
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests.
 
         Any other error ends this session, and the request stays unanswered, here for good: ConnectionAbortedError. On its next
@@ -373,7 +373,7 @@ class Session:
             self.fail(error)
             raise ConnectionAbortedError(_ENDED) from error
 
-    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         context = self._context
         position = position_of(request)
         context.failure_detector.heard(sender, position)
@@ -386,7 +386,7 @@ class Session:
             case ConfirmTransfer():
                 return context.inbox.confirm(sender, request)
             case ResendRequest():
-                return Answer(request.number, await self._send_again(sender, request), *context.inbox.position)
+                return AnswerFrame(request.number, await self._send_again(sender, request), *context.inbox.position)
             case Log():
                 raw = bytes(payload)
                 log = decode_log(raw, len(self._settings.names), self._rounds)
@@ -399,8 +399,8 @@ class Session:
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
                 if position_of(request) < self._store.latest_from(sender):
-                    return Answer(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
-        return Answer(request.number, ACCEPTED, *context.inbox.position)
+                    return AnswerFrame(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
+        return AnswerFrame(request.number, ACCEPTED, *context.inbox.position)
 
     async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:
         """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
@@ -417,7 +417,7 @@ class Session:
             asking = context.links[receiver].ask(context.transfer(position, message, gossip), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
         # Repeated requests, over a new connection for example, wait for the same sending.
-        answer: Answer = await asyncio.shield(sending)
+        answer: AnswerFrame = await asyncio.shield(sending)
         return answer.status
 
     def _take_log(self, sender: PartyId, log: PartyLog, payload: bytes, gossip: bytes) -> None:

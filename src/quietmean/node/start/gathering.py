@@ -12,7 +12,7 @@ from typing import Any
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import AgreementWaits, Report
-from quietmean.node.net import ACCEPTED, REFUSED, Answer, Start, printable
+from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
@@ -144,7 +144,7 @@ class Gathering:
             self._save(self._machine.give_up(self._standing))
             raise
 
-    def handle(self, sender: PartyId, frame: Start, position: Position) -> Answer:
+    def handle(self, sender: PartyId, frame: Start, position: Position) -> AnswerFrame:
         """The answer to where another party says that it is; ``position``: of this one.
 
         Any error but a refusal ends the start here, and the request stays unanswered: ConnectionAbortedError.
@@ -156,11 +156,11 @@ class Gathering:
         except PeerError as error:
             # The other side's user must know too why the study does not start.
             self._refused(self._settings.names[sender], str(error))
-            return Answer(frame.number, REFUSED, *position, reason=str(error))
+            return AnswerFrame(frame.number, REFUSED, *position, reason=str(error))
         except Exception as error:
             self._fail(error)
             raise ConnectionAbortedError(_ENDED) from error
-        return Answer(frame.number, ACCEPTED, *position)
+        return AnswerFrame(frame.number, ACCEPTED, *position)
 
     def heard(self, sender: PartyId, frame: Start) -> None:
         """Take in where another party is. Raises :class:`PeerError` for what a correct one never tells."""

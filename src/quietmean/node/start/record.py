@@ -8,7 +8,7 @@ import msgspec
 
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
-from quietmean.node.net import Identity, Opened, Purpose, Roster, Start, is_signed
+from quietmean.node.net import Identity, Purpose, Revealed, Roster, Start, is_signed
 from quietmean.node.opening import Opening
 from quietmean.node.start.machine import Attempt, Own, Standing, Telling
 from quietmean.node.start.rules import Proposal
@@ -23,10 +23,10 @@ class _Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempt: int
     members: tuple[int, ...]
     signature: bytes
-    own: Opened
+    own: Revealed
     agreed: tuple[int, ...]
     commits: dict[int, bytes]
-    openings: tuple[Opened, ...]
+    openings: tuple[Revealed, ...]
     bound_there: tuple[int, ...]
 
 
@@ -108,9 +108,9 @@ class RosterSignatures:
         return is_signed(self._roster.entries[party].public_key, Purpose.QUORUM, content, signature)
 
 
-def _opened(party: PartyId, opening: Opening) -> Opened:
-    return Opened(party, opening.nonce, opening.weight, opening.exchange)
+def _opened(party: PartyId, opening: Opening) -> Revealed:
+    return Revealed(party, opening.nonce, opening.weight, opening.exchange)
 
 
-def _opening(opened: Opened) -> Opening:
+def _opening(opened: Revealed) -> Opening:
     return Opening(opened.nonce, opened.weight, opened.exchange)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from quietmean.core.codec import Kept, dump_state
+from quietmean.core.codec import StableBytes, dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
@@ -164,7 +164,7 @@ class Store(PairSecrets):
         """The state; what it keeps is written if it is not there, and deleted if it is no longer kept."""
         tokens: set[bytes] = set()
 
-        def keep(kept: Kept) -> bytes:
+        def keep(kept: StableBytes) -> bytes:
             if len(kept.content) < _SHORT:
                 return _INLINE + kept.content
             token = _BY_TOKEN + kept.digest

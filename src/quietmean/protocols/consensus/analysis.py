@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.graphs.undirected import Edges, is_bipartite
-from quietmean.protocols.consensus.spec import ConsensusParameters, Links, Quantisation
+from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges, Quantisation
 
 Array = NDArray[np.float64]
 
@@ -35,8 +35,8 @@ class Dynamics:
         return cls(parameters.edges, parameters.parties, parameters.theta, parameters.c)
 
     @cached_property
-    def links(self) -> Links:
-        return Links.of(self.edges, self.parties, np.ones((len(self.edges), 2)))
+    def links(self) -> DirectedEdges:
+        return DirectedEdges.of(self.edges, self.parties, np.ones((len(self.edges), 2)))
 
     @cached_property
     def bipartite(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.spec import ALL, ConsensusParameters, Links
+from quietmean.protocols.consensus.spec import ALL, ConsensusParameters, DirectedEdges
 
 Flags = NDArray[np.bool_]
 
@@ -21,7 +21,7 @@ class Deliveries:
     either all of its links or none of them?
     """
 
-    links: Links
+    links: DirectedEdges
     arrived: Flags
     acknowledged: Flags
     handed: Flags

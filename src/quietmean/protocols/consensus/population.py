@@ -17,7 +17,7 @@ from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
 from quietmean.protocols.consensus.local_noise import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
-from quietmean.protocols.consensus.spec import ConsensusParameters, Links
+from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges
 from quietmean.transcript.population import PopulationTerms, Reading, Receivers, Results, Rows
 
 Floats = NDArray[np.float64]
@@ -196,7 +196,7 @@ class LinkVariables:
         return link, self._links.receiver[link]
 
 
-def _flows(links: Links, parties: int) -> tuple[Flow, Flow, Flow]:
+def _flows(links: DirectedEdges, parties: int) -> tuple[Flow, Flow, Flow]:
     """From parties to the links that start and end there, and from each link to its reverse."""
     every = np.arange(len(links))
     mine, theirs = (Flow.of((every.size, parties), every, end) for end in (links.sender, links.receiver))

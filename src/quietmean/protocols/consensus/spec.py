@@ -272,12 +272,12 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         return self.iterations + 1
 
     @cached_property
-    def links(self) -> Links:
-        return Links.of(self.edges, self.parties, self.deviations)
+    def links(self) -> DirectedEdges:
+        return DirectedEdges.of(self.edges, self.parties, self.deviations)
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class DirectedEdges:
     """Both directions of every edge, ordered by sender, then receiver: 2m of them, all arrays but ``first`` of shape (2m,).
 
     ``sign`` is B: +1 at the smaller end of an edge, -1 at the larger. ``reverse`` is the index of the other direction;
@@ -292,7 +292,7 @@ class Links:
     first: NDArray[np.int64]  # (n + 1,): the links of party i are first[i] .. first[i + 1] - 1
 
     @classmethod
-    def of(cls, edges: Edges, parties: int, sigma_z: Array) -> Links:
+    def of(cls, edges: Edges, parties: int, sigma_z: Array) -> DirectedEdges:
         """The links of edges (m, 2). ``sigma_z`` (m, 2): standard deviations of z^(0) at the smaller and the larger end."""
         sender = np.concatenate([edges[:, 0], edges[:, 1]])
         receiver = np.concatenate([edges[:, 1], edges[:, 0]])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from quietmean.core.codec import Kept
+from quietmean.core.codec import StableBytes
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.content import ContentError
@@ -53,7 +53,7 @@ class Published:
 
     inputs: bytes
     weight: float
-    share: Kept = field(repr=False)
+    share: StableBytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class PackedSharingState:
     """
 
     member: MemberState
-    shares: dict[PartyId, Kept] = field(default_factory=dict, repr=False)
+    shares: dict[PartyId, StableBytes] = field(default_factory=dict, repr=False)
     weights: dict[PartyId, float] = field(default_factory=dict)
     own: Published | None = None
     sums: dict[PartyId, Published] = field(default_factory=dict)
     undelivered: tuple[PartyId, ...] = ()
-    result: Kept = field(default=Kept(b""), repr=False)
+    result: StableBytes = field(default=StableBytes(b""), repr=False)
     inputs: bytes = b""
     weight: float = 0.0
     remarks: tuple[str, ...] = ()
@@ -120,7 +120,9 @@ class PackedSharingParty:
         numbers = encode(self._parameters, self._value, self._weight, self._noise)
         dealt = deal(self._packing, numbers, self._party, Seed(self._noise.secret("shares", 0)))
         contents = {member: self._codec.write_share(share) for member, share in dealt.shares.items()} | dict(dealt.seeds)
-        state = PackedSharingState(self._member.start(), {self._party: Kept(contents[self._party])}, {self._party: self._weight})
+        state = PackedSharingState(
+            self._member.start(), {self._party: StableBytes(contents[self._party])}, {self._party: self._weight}
+        )
         return Step(state, tuple(self._message((other,), DEALING, contents[other], self._weight) for other in self._others))
 
     def end_round(
@@ -160,7 +162,7 @@ class PackedSharingParty:
             except ContentError:
                 continue
             if math.isfinite(message.weight) and 0 < message.weight <= self._parameters.largest_weight:
-                shares[message.sender], weights[message.sender] = Kept(content), message.weight
+                shares[message.sender], weights[message.sender] = StableBytes(content), message.weight
         member = self._member.after_dealing(state.member, mask_of(shares))
         return replace(state, member=member, shares=shares, weights=weights)
 
@@ -191,7 +193,7 @@ class PackedSharingParty:
     ) -> PackedSharingState:
         """The first sum of each member counts."""
         new = {
-            sender: Published(statement.decided, weights[sender], Kept(statement.share))
+            sender: Published(statement.decided, weights[sender], StableBytes(statement.share))
             for sender, statement in statements.items()
             if statement.share is not None and sender not in state.sums
         }
@@ -208,7 +210,7 @@ class PackedSharingParty:
             return replace(state, shares={}, weights={})
         total = add(self._packing, [self._share(dealer, state.shares[dealer].content) for dealer in dealers])
         weight = math.fsum(state.weights[dealer] for dealer in dealers)
-        own = Published(inputs, weight, Kept(self._codec.write_share(total)))
+        own = Published(inputs, weight, StableBytes(self._codec.write_share(total)))
         return replace(state, own=own, sums=state.sums | {self._party: own}, shares={}, weights={})
 
     def _share(self, dealer: PartyId, content: bytes) -> Elements:
@@ -232,7 +234,7 @@ class PackedSharingParty:
         remarks = (*conclusion.messages(), *((conclusion.problem,) if conclusion.problem else ()))
         if conclusion.total is None:
             return replace(state, remarks=remarks)
-        result = Kept(decode_sum(self._parameters, conclusion.total, weight).astype("<f8").tobytes())
+        result = StableBytes(decode_sum(self._parameters, conclusion.total, weight).astype("<f8").tobytes())
         state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
         if state.inputs:
             return state

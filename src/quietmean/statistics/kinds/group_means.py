@@ -18,7 +18,7 @@ from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import f_test, most_of, near_threshold, satterthwaite, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
+from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
@@ -106,7 +106,7 @@ class GroupMeans(Statistic):
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
 
     def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:
-        column, across, means = block.column, AcrossSites.new(sites), Means(released, block, len(groups))
+        column, across, means = block.column, AcrossSites.new(sites), SiteMeans(released, block, len(groups))
         for index, group in enumerate(groups):
             across.add(group, means.of(index), (column.low, column.high), noise=partial(means.noise, [index]))
         if len(groups) == 2:

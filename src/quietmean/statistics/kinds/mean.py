@@ -15,7 +15,7 @@ from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import t_quantile, within
-from quietmean.statistics.random_effects import AcrossSites, Means, site_column
+from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -58,7 +58,7 @@ class Mean(Statistic):
         if self.cluster is not None:
             sites = columns.category(self.cluster).categories
             across = AcrossSites.new(sites)
-            means = Means(released, block)
+            means = SiteMeans(released, block)
             across.add(WHOLE, means.of(), (block.column.low, block.column.high), noise=partial(means.noise, [0]))
             return across.estimates()
         column, present = block.column, summary(released, block)

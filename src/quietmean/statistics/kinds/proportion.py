@@ -17,7 +17,7 @@ from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.intervals import few, wilson
-from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, site_column
+from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 Array = NDArray[np.float64]
@@ -92,7 +92,9 @@ class Proportion(Statistic):
         return across.estimates()
 
 
-def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Array, site_weights: list[Array]) -> list[Site]:
+def _at_sites(
+    released: Released, table: CellIndicators, own: Array, counted: Array, site_weights: list[Array]
+) -> list[SiteEstimate]:
     """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
     sizes = [released.weighted(table, counted * at_site) for at_site in site_weights]
     present = [part > LEAST_PRESENT * error for part, error in sizes]
@@ -108,7 +110,7 @@ def _at_sites(released: Released, table: CellIndicators, own: Array, counted: Ar
             continue
         value = part / size
         error = released.weighted(table, (own - value * counted) * at_site / size)[1]
-        sites.append(Site(value, error**2, common * (1 - common) / (released.weight * size)))
+        sites.append(SiteEstimate(value, error**2, common * (1 - common) / (released.weight * size)))
     return sites
 
 

@@ -16,7 +16,7 @@ from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import quadratic_set, t_quantile
-from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, differences, site_column
+from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
@@ -261,19 +261,21 @@ def _common(groups: list[_Group]) -> tuple[float, float]:
     return max(events, 0.0) / time, squares / events if events > 0 else 1.0
 
 
-def _rates_of_sites(groups: list[_Group], per: float) -> list[Site]:
+def _rates_of_sites(groups: list[_Group], per: float) -> list[SiteEstimate]:
     """Their variances of sampling are at the rate of all: a site with few events by chance does not weigh more."""
     known_groups = [group for group in groups if group.known]
     if not known_groups:
         return [UNKNOWN_SITE] * len(groups)
     rate, part = _common(known_groups)
     return [
-        Site(group.rate * per, group.noise_of_rate * per**2, part * rate / group.time * per**2) if group.known else UNKNOWN_SITE
+        SiteEstimate(group.rate * per, group.noise_of_rate * per**2, part * rate / group.time * per**2)
+        if group.known
+        else UNKNOWN_SITE
         for group in groups
     ]
 
 
-def _logs_of_sites(groups: list[_Group]) -> list[Site]:
+def _logs_of_sites(groups: list[_Group]) -> list[SiteEstimate]:
     """Logarithms of rates."""
     usable = [group.known and group.events > _LEAST_EVENTS * group.noise_of_events for group in groups]
     known_groups = [group for group, clear in zip(groups, usable, strict=True) if clear]
@@ -286,7 +288,7 @@ def _logs_of_sites(groups: list[_Group]) -> list[Site]:
     return [
         UNKNOWN_SITE
         if slope is None
-        else Site(math.log(group.rate), spread(slope, group.noise[:2, :2]), part / (rate * group.time))
+        else SiteEstimate(math.log(group.rate), spread(slope, group.noise[:2, :2]), part / (rate * group.time))
         for group, slope in zip(groups, slopes, strict=True)
     ]
 

@@ -14,7 +14,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.random_effects import METHOD, SEEN, Means, Pooled
+from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
@@ -113,7 +113,7 @@ def _pooled(
     means = np.array([one.mean for one in summaries.values()])
     variances = np.array([one.noise_of_mean + one.sampling_of_mean for one in summaries.values()])
     pooled = Pooled.of(means, variances)
-    fixed, random = Means(released, block).noise([0], list(summaries)).tolist()
+    fixed, random = SiteMeans(released, block).noise([0], list(summaries)).tolist()
     rows = [
         Row.normal(FIXED, pooled.fixed, fixed, pooled.fixed_variance - fixed, limits),
         Row.normal(RANDOM, pooled.random, random, pooled.random_variance - random, limits, pooled.degrees),

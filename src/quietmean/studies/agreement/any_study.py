@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from quietmean.core.errors import InputError
 from quietmean.core.toml_files import read_tables
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
-AnyStudy: TypeAlias = Study | SessionStudy
+AnyStudy: TypeAlias = StudyTerms | SessionStudy
 
 
 def load_any(path: Path) -> AnyStudy:
@@ -22,10 +22,10 @@ def load_any(path: Path) -> AnyStudy:
 
 def any_of_tables(raw: Mapping[str, Any], source: str) -> AnyStudy:
     """From the tables of such a file, which is at ``source``. Raises :class:`InputError` for what is not right."""
-    return (SessionStudy if TABLE in raw else Study).from_tables(raw, source)
+    return (SessionStudy if TABLE in raw else StudyTerms).from_tables(raw, source)
 
 
-def require_study(asked: AnyStudy) -> Study:
+def require_study(asked: AnyStudy) -> StudyTerms:
     """Raises :class:`InputError` for a session, whose vectors are in no file of data."""
     if isinstance(asked, SessionStudy):
         raise InputError(
@@ -37,6 +37,6 @@ def require_study(asked: AnyStudy) -> Study:
 
 def require_session(asked: AnyStudy) -> SessionStudy:
     """Raises :class:`InputError` for a study."""
-    if isinstance(asked, Study):
+    if isinstance(asked, StudyTerms):
         raise InputError(f"{asked.name!r} is a study of statistics and no session: quietmean join FILE --data FILE, or qm.join")
     return asked

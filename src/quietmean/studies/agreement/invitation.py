@@ -15,7 +15,7 @@ from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
 from quietmean.studies.agreement.signed import Signed, decode_base64, read_signed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 NONCE_BYTES = 32
 
@@ -79,7 +79,7 @@ class Invitation:
         return self.signed.digest
 
     @property
-    def study(self) -> Study:
+    def study(self) -> StudyTerms:
         """Raises :class:`InputError` where it is a session."""
         return require_study(self.asked)
 

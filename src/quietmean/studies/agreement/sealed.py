@@ -20,7 +20,7 @@ from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_signed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 
 INSTANCE_BYTES = 32
@@ -107,7 +107,7 @@ class Sealed:
         return self.invitation.asked
 
     @property
-    def study(self) -> Study:
+    def study(self) -> StudyTerms:
         """Raises :class:`InputError` where it is a session."""
         return self.invitation.study
 

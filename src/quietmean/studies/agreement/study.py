@@ -39,7 +39,7 @@ _TIMEOUTS = frozenset(("round_timeout", "start_timeout"))
 ALLOCATIONS = ("shares", "widths")
 
 
-class Study(BaseModel):
+class StudyTerms(BaseModel):
     """Everything the parties must agree on, apart from who they are (the roster)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -87,7 +87,7 @@ class Study(BaseModel):
         """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
         return self.links or Links.X25519
 
-    def sealable(self) -> Study:
+    def sealable(self) -> StudyTerms:
         """The study as it is sealed: with hybrid links, unless it says something else."""
         return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
 
@@ -116,7 +116,7 @@ class Study(BaseModel):
         return time_with_offset(given)
 
     @classmethod
-    def load(cls, path: Path) -> Study:
+    def load(cls, path: Path) -> StudyTerms:
         """From a TOML file with tables [study], [[column]] and perhaps [[statistic]].
 
         Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
@@ -124,7 +124,7 @@ class Study(BaseModel):
         return cls.from_tables(read_tables(path, "study file"), f"study file {path.name}")
 
     @classmethod
-    def from_tables(cls, raw: Mapping[str, Any], source: str) -> Study:
+    def from_tables(cls, raw: Mapping[str, Any], source: str) -> StudyTerms:
         """From the tables of a study file, which is at ``source``. Raises :class:`InputError` where :meth:`parse` does."""
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
@@ -160,7 +160,7 @@ class Study(BaseModel):
         return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
 
     @classmethod
-    def parse(cls, raw: dict[str, Any]) -> Study:
+    def parse(cls, raw: dict[str, Any]) -> StudyTerms:
         """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
         try:
             study = cls.model_validate(raw)
@@ -322,7 +322,7 @@ def _fault(kind: str, place: Place, message: str, context: Mapping[str, Any]) ->
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
     text = ".".join(map(str, place))
     if kind == "extra_forbidden":
-        return fault(place, kind, message, Study, {"column": Column, "deadlines": Deadlines})
+        return fault(place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines})
     if place == ("column",) and kind in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
     if kind == "missing":

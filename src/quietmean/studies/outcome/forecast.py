@@ -15,7 +15,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
 from quietmean.statistics.expectation import Drawn, Expectation, Expected, best_bins
 from quietmean.statistics.kinds.histogram import Histogram
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 
 # A larger budget is none that anybody should be told to take, and a smaller one tells nothing.
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
@@ -61,7 +61,7 @@ class Needed:
 class Forecast:
     """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit)."""
 
-    study: Study
+    study: StudyTerms
     plan: Plan
     records: float
     # How many studies are drawn; a party that takes part need not know to the percent.

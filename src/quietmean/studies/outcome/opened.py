@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from quietmean.node import NodeResult, RoundEnd
 from quietmean.planning.plan import Plan
-from quietmean.planning.possible import Opened
+from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols.execution import Execution
 
 
-def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, Opened]:
+def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, ReleasedSum]:
     """The execution without what did not arrive here, and the sum of what did.
 
     Where shares are passed on, and some are in doubt or count twice, or a party told nothing at the end, it does not say exactly
@@ -17,4 +17,4 @@ def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, Opened]:
     end = RoundEnd.of(0, result, result.bytes_sent, plan)
     doubtful = result.unresolved or result.counted_twice or result.silent or end.not_heard
     settled = not (plan.protocol.transfers_mass and doubtful)
-    return end.execution, Opened(result.total_vector, result.total_weight, settled)
+    return end.execution, ReleasedSum(result.total_vector, result.total_weight, settled)

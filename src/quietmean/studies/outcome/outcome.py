@@ -19,7 +19,7 @@ from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.plan import Plan
-from quietmean.planning.possible import ImpossibleResult, NeverNegative, Opened, require_possible
+from quietmean.planning.possible import ImpossibleResult, NeverNegative, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -206,7 +206,7 @@ def _how_to_certify(target: Target) -> dict[str, Any]:
     return {"colluding": target.colluding, "delta": target.delta, **asked, **read}
 
 
-def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: Opened) -> None:
+def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: ReleasedSum) -> None:
     """Raises :class:`ImpossibleResult` for a sum that honest parties do not release; see :mod:`quietmean.planning.possible`."""
 
     def never_negative() -> NeverNegative:

@@ -1,7 +1,7 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
 from quietmean.studies.party.agreement import Agreement, Asked, Signatory, place_of, relays_of, signatories
-from quietmean.studies.party.approval import Answer, Consent, Questions, require_digest, require_unattended
+from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
@@ -22,10 +22,10 @@ from quietmean.studies.party.preparing import (
 
 __all__ = [
     "Agreement",
-    "Answer",
     "Asked",
     "ChargedStudy",
     "Consent",
+    "ConsentInAdvance",
     "Contract",
     "Files",
     "Finished",

@@ -37,7 +37,7 @@ class Questions(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ConsentInAdvance:
     """What was said in advance.
 
     ``accept``: the digest of the contract, or its first 32 digits or more; ``yes``: without naming it. ``compared``: names of
@@ -51,7 +51,7 @@ class Answer:
     approvals: Sequence[OwnerApproval] = ()
 
     @classmethod
-    def of(cls, options: ConsentOptions) -> Answer:
+    def of(cls, options: ConsentOptions) -> ConsentInAdvance:
         """With the approvals that are in files. Raises :class:`InputError` for one that cannot be read."""
         approvals = [OwnerApproval.load(path) for path in options.approval or ()]
         return cls(options.accept, tuple(options.compared or ()), options.yes, approvals)
@@ -66,7 +66,7 @@ class Consent:
     """
 
     policy: Policy
-    answer: Answer
+    answer: ConsentInAdvance
     questions: Questions
     warn: Callable[[str], None]
     account: str = ""
@@ -131,7 +131,7 @@ class Consent:
         return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
-def _said_before(answer: Answer, begun: bool) -> str:
+def _said_before(answer: ConsentInAdvance, begun: bool) -> str:
     if answer.accept is not None:
         return "the digest of the contract"
     if answer.yes:

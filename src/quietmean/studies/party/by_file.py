@@ -26,7 +26,7 @@ from quietmean.core.portability import locked, open_private
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning import Admitted, Plan
-from quietmean.planning.possible import Opened
+from quietmean.planning.possible import ReleasedSum
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
@@ -235,6 +235,6 @@ def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missi
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(missing)
     weight = sum(release.weight for release in releases.values())
-    require_possible_result(plan, sealed.study.workload, execution, Opened(total, weight))
+    require_possible_result(plan, sealed.study.workload, execution, ReleasedSum(total, weight))
     mean = execution.decode(total, weight)
     return conclude(sealed.study.workload, plan.target, execution, mean)

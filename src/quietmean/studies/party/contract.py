@@ -24,7 +24,7 @@ from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.agreement import Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.files import Files
@@ -42,7 +42,7 @@ class Contract(Agreement):
     Nothing in it depends on anybody's data, so all parties of a study have the same, but for who they are.
     """
 
-    study: Study
+    study: StudyTerms
     parties: tuple[Signatory, ...]
     party: PartyId
     choice: Choice
@@ -71,7 +71,7 @@ class Contract(Agreement):
         return cls(require_study(asked), parties, place_of(name, parties), choice, sealed)
 
     @property
-    def _asked(self) -> Study:
+    def _asked(self) -> StudyTerms:
         return self.study
 
     @property

@@ -29,7 +29,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_st
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import Study
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.outcome.forecast import Forecast
@@ -160,7 +160,7 @@ class Files(PartyFiles):
         require_study(asked)
 
     @property
-    def study(self) -> Study:
+    def study(self) -> StudyTerms:
         return require_study(self.asked)
 
     @property

@@ -25,7 +25,7 @@ from quietmean.studies.data import Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.agreement import Asked
-from quietmean.studies.party.approval import Answer, Consent, Questions
+from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
@@ -87,7 +87,7 @@ class PartyPreparation:
         self._auditor = auditor_for(self._policy, own.identity, contract)
         consent = Consent(
             self._policy,
-            Answer.of(self._options),
+            ConsentInAdvance.of(self._options),
             self._person.questions,
             self._person.warn,
             account=self._account,
