@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import quietmean as qm
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.input_domain import Ball, Box, InputDomain, Part
 from quietmean.core.mixtures import Blocks, Prefixes, Simplex
 from quietmean.core.party import NoiseSource, Vector
@@ -199,12 +199,14 @@ def test_the_python_node_moves_a_vector_inside_and_tells_its_owner_only(tmp_path
 
     async def record(settings: NodeSettings) -> None:
         entered.append(settings.value.vector)
+        raise ProtocolFailure("nobody else is there")
 
     monkeypatch.setattr(sys.modules["quietmean.node"], "run_party", record)
 
     async def take_part(vector: Vector) -> None:
         async with qm.node(identity=identities[0], roster=roster, plan=PLANS["a stated ball"], store=tmp_path / "store") as me:
-            await me.mean(vector)
+            with pytest.raises(ProtocolFailure, match="nobody else"):
+                await me.mean(vector)
 
     with pytest.warns(
         UserWarning, match=r"outside the plan's domain \(3 coordinates of L2 norm at most 1\) and was moved"

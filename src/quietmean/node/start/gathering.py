@@ -237,7 +237,8 @@ class Gathering:
         new = attempt is not None and standing.latest != before.latest
         earlier = self._telling
         self._store.save_standing(dump_standing(self._settings.party, standing), attempt.own.seed if new and attempt else None)
-        self._standing = standing
+        # From here on the seed is the store's, which forgets it with the result.
+        self._standing = standing.without_seed()
         if new:
             self._occasion.accepted()
             self._told.clear()

@@ -81,6 +81,12 @@ class Standing:
         """The number of the last attempt that was accepted; 0 before the first."""
         return 0 if self.attempt is None else self.attempt.proposal.attempt
 
+    def without_seed(self) -> Standing:
+        """The same without this party's secret seed, once that is on disk: nothing that follows here asks for it."""
+        if self.attempt is None:
+            return self
+        return replace(self, attempt=replace(self.attempt, own=replace(self.attempt.own, seed=b"")))
+
     @property
     def free(self) -> bool:
         """Whether it may still go on to a later attempt."""
