@@ -100,4 +100,4 @@ def test_the_same_finds_everything_where_links_rest_on_x25519(tmp_path: Path) ->
     with recorded() as directions:
         asyncio.run(study(tmp_path, Links.X25519, False))
     kinds = {type(frame).__name__ for frame in opened(directions, [])}
-    assert kinds >= {"Welcome", "Begin", "Start", "Transfer", "Answer"}
+    assert kinds >= {"Welcome", "Begin", "Start", "Transfer", "AnswerFrame"}
