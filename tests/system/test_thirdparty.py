@@ -183,6 +183,8 @@ def test_the_study_file_of_the_page_is_one(machine: Machine) -> None:
     (table,) = blocks("how-to/own-statistic.md", "toml")
     columns = '[[column]]\nname = "glucose"\nlow = 0\nhigh = 300\n'
     (machine.folder / "study.toml").write_text(columns + table)
-    program = "from pathlib import Path; from quietmean.studies import Study; print(Study.load(Path('study.toml')).context())"
+    program = (
+        "from pathlib import Path; from quietmean.studies import StudyTerms; print(StudyTerms.load(Path('study.toml')).context())"
+    )
     told = machine.python("-c", program)
     assert "{'kind': 'share-above', 'share': 2.0, 'column': 'glucose', 'threshold': 126.0}" in told
