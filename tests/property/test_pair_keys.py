@@ -200,13 +200,13 @@ def test_what_is_told_before_it_is_on_disk_is_found() -> None:
 
 def test_another_after_a_death_is_found() -> None:
     """A party that encapsulates anew after a death has other noise than the party that got the first one."""
-    told = Pairing.told_to
+    told = Pairing.ciphertext_for
 
     def anew(pairing: Pairing, peer: PartyId) -> bytes:
         pairing._known.pop(peer, None)
         return told(pairing, peer)
 
-    with patch.object(Pairing, "told_to", anew), pytest.raises(AssertionError):
+    with patch.object(Pairing, "ciphertext_for", anew), pytest.raises(AssertionError):
         assert_shared(*run(FaultPlan(ROUGH, {0: [Crash(6)]}, round_timeout=8.0, start_timeout=30.0, pairs=PAIRS)))
 
 

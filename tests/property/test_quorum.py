@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, PeerError
+from quietmean.node.opening import Opening
 from quietmean.node.start import (
     Attempt,
     Machine,
-    Own,
     Proposal,
     Rules,
     Standing,
@@ -66,7 +66,7 @@ class ThroughTheConvener(Machine):
 class NonceKept(Machine):
     """Has one nonce for all attempts."""
 
-    def _own(self, standing: Standing) -> Own:
+    def _own(self, standing: Standing) -> Opening:
         return super()._own(standing) if standing.attempt is None else standing.attempt.own
 
 
@@ -91,7 +91,7 @@ class RevealsAtOnce(Machine):
         telling, attempt = super().tell(standing), standing.attempt
         if attempt is None or not telling.commit or telling.openings:
             return telling
-        return replace(telling, openings={self.party: attempt.own.opening})
+        return replace(telling, openings={self.party: attempt.own})
 
 
 class BelievesEveryOpening(Machine):
@@ -117,7 +117,7 @@ class UnsafeRules(Rules):
 
 
 def made(kind: type[Machine]) -> Make:
-    def make(party: int, rules: Rules, fresh: Callable[[], Own]) -> Machine:
+    def make(party: int, rules: Rules, fresh: Callable[[], Opening]) -> Machine:
         return kind(party, rules, Signer(party), fresh)
 
     return make
@@ -269,7 +269,7 @@ def test_where_one_is_bound_all_can_be() -> None:
     bound = machine(1).bind(standings[1])
     attempt = standings[2].attempt
     assert attempt is not None
-    without = replace(standings[2], attempt=replace(attempt, openings={2: attempt.own.opening}))
+    without = replace(standings[2], attempt=replace(attempt, openings={2: attempt.own}))
     assert not machine(2).bind(without).bound
     helped = machine(2).hear(without, 1, machine(1).tell(bound))
     assert machine(2).bind(helped).bound
@@ -311,7 +311,7 @@ def test_a_second_commitment_is_refused() -> None:
 
 def test_another_opening_than_was_committed_to_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
-    told = replace(forged(0, FOUR, proposal), openings={0: secret("another").opening})
+    told = replace(forged(0, FOUR, proposal), openings={0: secret("another")})
     with pytest.raises(PeerError, match="revealed something else"):
         machine(2).hear(Standing(), 0, told)
 

@@ -159,7 +159,7 @@ def reveals_at_once(machine: Machine, standing: Standing) -> Telling:
     telling, attempt = tell(machine, standing), standing.attempt
     if attempt is None or not telling.commit or telling.openings:
         return telling
-    return replace(telling, openings={machine.party: attempt.own.opening})
+    return replace(telling, openings={machine.party: attempt.own})
 
 
 def tells_before_it_is_on_disk(gathering: Gathering, standing: Standing) -> None:
@@ -346,7 +346,7 @@ def test_a_start_that_failed_is_tried_again_with_the_same_nonce(tmp_path: Path) 
 
     def nobody(start: Gathering) -> None:
         assert start.standing.attempt is not None
-        seen.append(start.standing.attempt.own.opening.nonce)
+        seen.append(start.standing.attempt.own.nonce)
 
     def all_come(start: Gathering) -> None:
         nobody(start)

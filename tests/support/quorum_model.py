@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from quietmean.core.errors import PeerError
 from quietmean.node.opening import Opening, commitment_hash
-from quietmean.node.start import Attempt, Machine, Own, Proposal, Rules, Standing, Telling, quorum_study
+from quietmean.node.start import Attempt, Machine, Proposal, Rules, Standing, Telling, quorum_study
 
 SESSION = "5" * 64
 Place = tuple[int, frozenset[int]]
@@ -36,16 +36,16 @@ class Signer:
         return Signer(party).sign(content) == signature
 
 
-def secret(*labels: object) -> Own:
+def secret(*labels: object) -> Opening:
     """Stands for what a party draws."""
     text = " ".join(map(str, labels)).encode()
-    return Own(b"", Opening(hashlib.sha256(text).digest(), 1.0, b"x" * 32))
+    return Opening(hashlib.sha256(text).digest(), 1.0, b"x" * 32)
 
 
-Make = Callable[[int, Rules, Callable[[], Own]], Machine]
+Make = Callable[[int, Rules, Callable[[], Opening]], Machine]
 
 
-def honest(party: int, rules: Rules, fresh: Callable[[], Own]) -> Machine:
+def honest(party: int, rules: Rules, fresh: Callable[[], Opening]) -> Machine:
     return Machine(party, rules, Signer(party), fresh)
 
 
@@ -57,8 +57,8 @@ def kept(standing: Standing) -> Standing:
 def forged(liar: int, rules: Rules, proposal: Proposal, salt: str = "") -> Telling:
     """All that a liar can say at a proposal. ``salt``: it may say different things to different parties."""
     own = secret("liar", liar, proposal.attempt, proposal.ordered, salt)
-    commit = commitment_hash(quorum_study(rules.session, proposal), liar, own.opening)
-    return Telling(proposal, commit, {liar: own.opening}, bound=True)
+    commit = commitment_hash(quorum_study(rules.session, proposal), liar, own)
+    return Telling(proposal, commit, {liar: own}, bound=True)
 
 
 def cut(telling: Telling, stage: int) -> Telling:
@@ -318,7 +318,7 @@ def _attempt_key(attempt: Attempt) -> object:
     return (
         attempt.proposal.attempt,
         attempt.members,
-        attempt.own.opening.nonce,
+        attempt.own.nonce,
         attempt.agreed,
         frozenset(attempt.commits.items()),
         frozenset((party, opening.nonce) for party, opening in attempt.openings.items()),
@@ -409,7 +409,7 @@ class Random:
                     told = forged(member, self.rules, proposal, self.rng.choice(["", "", "other"]))
                     if self.rng.random() < 0.1:
                         # It reveals something else than it committed to.
-                        told = replace(told, openings={member: secret("liar", member, "another").opening})
+                        told = replace(told, openings={member: secret("liar", member, "another")})
                     stage = self.rng.choice([0, 1, 2, 2, 2, 3])
                     self.air.append((member, receiver, cut(told, stage)))
 

@@ -34,7 +34,7 @@ from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
 from quietmean.node.opening import Opening
 from quietmean.node.session import StudySession
-from quietmean.node.start import Attempt, Gathering, Machine, Own, Proposal, Standing, Telling
+from quietmean.node.start import Attempt, Gathering, Machine, Proposal, Standing, Telling
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -264,7 +264,7 @@ def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
     results = asyncio.run(run())
     assert len({float(result.mean[0]) for result in results}) == 1
     assert len({started.settings.study for started in parties.started.values()}) == 1
-    nonces = {standing.attempt.own.opening.nonce for standing in seen if standing.attempt is not None}
+    nonces = {standing.attempt.own.nonce for standing in seen if standing.attempt is not None}
     attempts = {standing.latest for standing in seen if standing.attempt is not None}
     assert len(nonces) == len(attempts)
     assert len(set(parties.bound["cyd"])) == 1
@@ -286,7 +286,7 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
         attempt = load_standing(standing).attempt
         name = store._path.stem
         if attempt is not None and name in nonces:
-            assert nonces[name].setdefault(attempt.proposal.attempt, attempt.own.opening.nonce) == attempt.own.opening.nonce
+            assert nonces[name].setdefault(attempt.proposal.attempt, attempt.own.nonce) == attempt.own.nonce
         if attempt is not None and name != "ada":
             proposed.set()
 
@@ -363,7 +363,7 @@ def test_the_record_is_what_was_written() -> None:
     proposal = Proposal(3, frozenset({0, 2, 3, 4}), b"s" * 64)
     opening = Opening(b"n" * 32, 2.5, b"x" * 32)
     # The seed is not in it, but in a place of its own.
-    attempt = Attempt(proposal, Own(b"", opening), frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
+    attempt = Attempt(proposal, opening, frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
     for standing in (Standing(), Standing(attempt), Standing(attempt, bound=True), Standing(None, never=True)):
         assert load_standing(dump_standing(2, standing)) == standing
     everybody = Proposal(1, frozenset(range(5)), b"")

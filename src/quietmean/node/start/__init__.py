@@ -4,7 +4,7 @@
 """
 
 from quietmean.node.start.gathering import Gathering
-from quietmean.node.start.machine import Attempt, Machine, Own, Standing, Telling
+from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
 from quietmean.node.start.record import load_standing
 from quietmean.node.start.rules import ATTEMPTS, Proposal, Rules, Signatures, least_minimum, quorum_study
 from quietmean.node.start.started import Started
@@ -14,7 +14,6 @@ __all__ = [
     "Attempt",
     "Gathering",
     "Machine",
-    "Own",
     "Proposal",
     "Rules",
     "Signatures",

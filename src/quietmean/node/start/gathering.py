@@ -16,7 +16,7 @@ from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
-from quietmean.node.start.machine import Attempt, Machine, Own, Standing, Telling
+from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
 from quietmean.node.start.occasion import Occasion, occasion_of
 from quietmean.node.start.pairing import Pairing
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
@@ -63,6 +63,8 @@ class Gathering:
         signatures = RosterSignatures(settings.identity, settings.roster)
         self._machine = Machine(settings.party, self._rules, signatures, self._fresh)
         self._standing = load_standing(store.standing())
+        # That of noise and exchange key in an attempt that is not on disk yet.
+        self._fresh_seed: bytes | None = None
         self._pairing = Pairing(settings, store)
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
@@ -73,7 +75,7 @@ class Gathering:
         self._begun = False
         self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, wall_clock)
         # What each of the others has taken in.
-        self._told: dict[PartyId, Telling] = {}
+        self._taken_in: dict[PartyId, Telling] = {}
         # Who refused it, and what others say of the public seed who are in a round.
         self._refusing: set[PartyId] = set()
         self._checks: dict[PartyId, bytes] = {}
@@ -171,7 +173,7 @@ class Gathering:
         self._occasion.heard(sender, telling, self._standing)
         if self._standing.bound and not telling.bound and sender in self._news:
             # It does not know yet, or was not there when it happened.
-            self._told.pop(sender, None)
+            self._taken_in.pop(sender, None)
             self._news[sender].set()
         standing = self._machine.hear(self._standing, sender, telling)
         self._take_encapsulated(standing, sender, telling, frame.encapsulated)
@@ -194,10 +196,11 @@ class Gathering:
 
     # --- its own steps -----------------------------------------------------------------------------------------------
 
-    def _fresh(self) -> Own:
+    def _fresh(self) -> Opening:
         """What a new store was made with, in the first attempt; no later one has the same."""
         seed, nonce = (self._store.seed, self._store.nonce) if self._standing.attempt is None else (Seed.from_os(), _nonce())
-        return Own(seed.secret, Opening(nonce, self._settings.value.weight, ExchangeKey(seed).public))
+        self._fresh_seed = seed.secret
+        return Opening(nonce, self._settings.value.weight, ExchangeKey(seed).public)
 
     def _move(self, standing: Standing) -> None:
         """Make a change durable, and bind this party once it may be."""
@@ -227,7 +230,7 @@ class Gathering:
     def _informed(self) -> set[PartyId]:
         """Who has taken in all that this party has to tell it."""
         telling = replace(self._telling, bound=False)
-        return {party for party, taken_in in self._told.items() if taken_in == telling}
+        return {party for party, taken_in in self._taken_in.items() if taken_in == telling}
 
     def _save(self, standing: Standing) -> None:
         before = self._standing
@@ -236,12 +239,12 @@ class Gathering:
         attempt = standing.attempt
         new = attempt is not None and standing.latest != before.latest
         earlier = self._telling
-        self._store.save_standing(dump_standing(self._settings.party, standing), attempt.own.seed if new and attempt else None)
+        self._store.save_standing(dump_standing(self._settings.party, standing), self._fresh_seed if new else None)
         # From here on the seed is the store's, which forgets it with the result.
-        self._standing = standing.without_seed()
+        self._standing, self._fresh_seed = standing, None
         if new:
             self._occasion.accepted()
-            self._told.clear()
+            self._taken_in.clear()
         self._changed.set()
         if self._telling != earlier and not (self._rules.for_all and standing.bound):
             for news in self._news.values():
@@ -270,7 +273,7 @@ class Gathering:
         """Whether there is no need to tell it anything again."""
         if self._occasion.repeats:
             return self._occasion.settled(peer, self._standing)
-        return self._told.get(peer) == replace(self._telling, bound=False)
+        return self._taken_in.get(peer) == replace(self._telling, bound=False)
 
     @property
     def _telling(self) -> Telling:
@@ -282,14 +285,14 @@ class Gathering:
 
     async def _ask(self, peer: PartyId, telling: Telling) -> None:
         link = self._links[peer]
-        for frame in to_frames(telling, self._rules.parties, self._pairing.told_to(peer) if telling.commit else b""):
+        for frame in to_frames(telling, self._rules.parties, self._pairing.ciphertext_for(peer) if telling.commit else b""):
             answer = await link.ask(frame)
             if answer.status != ACCEPTED:
                 link.trouble = f"peer refused: {printable(answer.reason)}"
                 self._refusing.add(peer)
                 return
         self._refusing.discard(peer)
-        self._told[peer] = replace(telling, bound=False)
+        self._taken_in[peer] = replace(telling, bound=False)
         self._changed.set()
 
 

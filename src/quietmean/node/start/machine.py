@@ -22,27 +22,20 @@ from quietmean.core.party import PartyId
 from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.start.rules import Proposal, Rules, Signatures, quorum_study
 
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """What a party makes anew for each attempt: a secret seed of its noise and exchange key, and what it will reveal."""
-
-    seed: bytes = field(repr=False)
-    opening: Opening = field(repr=False)
-
-
-Fresh: TypeAlias = Callable[[], Own]
+# What a party will reveal, made anew for each attempt.
+Fresh: TypeAlias = Callable[[], Opening]
 
 
 @dataclass(frozen=True)
 class Attempt:
     """The attempt in which a party is. ``agreed``: the members that told the same proposal, itself among them.
 
-    ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are bound in it.
+    ``own``: what this party will reveal; ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are
+    bound in it.
     """
 
     proposal: Proposal
-    own: Own
+    own: Opening = field(repr=False)
     agreed: frozenset[PartyId]
     commits: Mapping[PartyId, bytes] = field(default_factory=dict)
     openings: Mapping[PartyId, Opening] = field(default_factory=dict)
@@ -80,12 +73,6 @@ class Standing:
     def latest(self) -> int:
         """The number of the last attempt that was accepted; 0 before the first."""
         return 0 if self.attempt is None else self.attempt.proposal.attempt
-
-    def without_seed(self) -> Standing:
-        """The same without this party's secret seed, once that is on disk: nothing that follows here asks for it."""
-        if self.attempt is None:
-            return self
-        return replace(self, attempt=replace(self.attempt, own=replace(self.attempt.own, seed=b"")))
 
     @property
     def free(self) -> bool:
@@ -149,7 +136,7 @@ class Machine:
         if standing.bound:
             openings = attempt.openings
         elif attempt.all_committed:
-            openings = {self.party: attempt.own.opening}
+            openings = {self.party: attempt.own}
         return Telling(attempt.proposal, commit, openings, standing.bound)
 
     # --- what others tell --------------------------------------------------------------------------------------------
@@ -196,12 +183,12 @@ class Machine:
         # Where one is bound, all can be: what was revealed comes from whoever is.
         return before is None or not (before.bound_there or before.all_revealed)
 
-    def _own(self, standing: Standing) -> Own:
+    def _own(self, standing: Standing) -> Opening:
         # A nonce that was revealed in one attempt would let whoever commits last in the next one choose the seed.
         return self._fresh()
 
     def _commit(self, attempt: Attempt) -> bytes:
-        return commitment_hash(quorum_study(self.rules.session, attempt.proposal), self.party, attempt.own.opening)
+        return commitment_hash(quorum_study(self.rules.session, attempt.proposal), self.party, attempt.own)
 
     def _noted(self, attempt: Attempt, sender: PartyId, telling: Telling) -> Attempt:
         study = quorum_study(self.rules.session, attempt.proposal)
@@ -210,7 +197,7 @@ class Machine:
             raise PeerError("it committed to something else before: it lost its store, or plays two games")
         agreed = self._agreed(attempt, sender)
         if agreed == attempt.members:
-            commits[self.party] = commitment_hash(study, self.party, attempt.own.opening)
+            commits[self.party] = commitment_hash(study, self.party, attempt.own)
         for party, opening in telling.openings.items():
             if party in openings or party not in commits:
                 # What was committed to comes first; all is told again.
@@ -221,7 +208,7 @@ class Machine:
             elif party == sender:
                 raise PeerError("it revealed something else than it committed to")
         if agreed == attempt.members and commits.keys() == attempt.members:
-            openings[self.party] = attempt.own.opening
+            openings[self.party] = attempt.own
         bound_there = attempt.bound_there | {sender} if telling.bound else attempt.bound_there
         return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
 

@@ -29,7 +29,7 @@ class Pairing:
             )
         self._known: dict[PartyId, Encapsulated] = {} if self._keys is None else store.encapsulated()
 
-    def told_to(self, peer: PartyId) -> bytes:
+    def ciphertext_for(self, peer: PartyId) -> bytes:
         """What goes to a party with this one's commitment: the same whenever it is asked for."""
         if self._keys is None or peer < self._party:
             return b""

@@ -10,7 +10,7 @@ from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Start, is_signed
 from quietmean.node.opening import Opening
-from quietmean.node.start.machine import Attempt, Own, Standing, Telling
+from quietmean.node.start.machine import Attempt, Standing, Telling
 from quietmean.node.start.rules import Proposal
 
 # So many openings are told in one frame; a header has no room for those of hundreds of parties.
@@ -45,7 +45,7 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
             attempt.proposal.attempt,
             attempt.proposal.ordered,
             attempt.proposal.signature,
-            _opened(party, attempt.own.opening),
+            _opened(party, attempt.own),
             tuple(sorted(attempt.agreed)),
             dict(attempt.commits),
             tuple(_opened(*one) for one in sorted(attempt.openings.items())),
@@ -64,7 +64,7 @@ def load_standing(raw: bytes | None) -> Standing:
         return Standing(None, record.bound, record.never)
     attempt = Attempt(
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
-        Own(b"", _opening(inside.own)),
+        _opening(inside.own),
         frozenset(inside.agreed),
         inside.commits,
         {one.party: _opening(one) for one in inside.openings},
