@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement, Home, StarParty
 from quietmean.flower.home import AGREEMENT, SESSION
-from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_request, read_told, write
+from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
 from quietmean.sessions import SessionAccount
 from support.flower_star import FIRST_NODE, Lie, Star, in_one_process, make_homes
 
@@ -197,52 +197,52 @@ def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: FlowerAg
 def test_a_step_is_taken_once(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     """Asked again a client says the same, to a question with other frames too: it never says two things in one place."""
     star = Star(tmp_path, values)
-    hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
+    hellos = tuple(read_answer(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
     begin = write(BeginRequest(1, hellos))
     first = [star.ask(party, begin) for party in range(PARTIES)]
     assert star.ask(0, begin) == first[0]
-    frames = {party: read_told(raw).frames[0] for party, raw in enumerate(first) if party}
+    frames = {party: read_answer(raw).frames[0] for party, raw in enumerate(first) if party}
     once = star.ask(0, write(Deliver(1, 1, frames, tuple(frames))))
     assert star.ask(0, write(Deliver(1, 1, {}, ()))) == once
-    assert "has had round 1" in read_told(star.ask(0, write(BeginRequest(1, hellos)))).refused
+    assert "has had round 1" in read_answer(star.ask(0, write(BeginRequest(1, hellos)))).refused
     ended = star.ask(0, write(Finish(1)))
-    assert read_told(ended).mean == b""
+    assert read_answer(ended).mean == b""
     assert star.ask(0, write(Finish(1))) == ended
-    assert "is over" in read_told(star.ask(0, write(Deliver(1, 2, frames, ())))).refused
+    assert "is over" in read_answer(star.ask(0, write(Deliver(1, 2, frames, ())))).refused
     # A round that was left behind does not come back, nor does what it cost.
     star.ask(0, write(BeginRequest(3, hellos)))
-    assert "has had round 3" in read_told(star.ask(0, write(BeginRequest(2, hellos)))).refused
-    assert "not in round 2" in read_told(star.ask(0, write(Finish(2)))).refused
+    assert "has had round 3" in read_answer(star.ask(0, write(BeginRequest(2, hellos)))).refused
+    assert "not in round 2" in read_answer(star.ask(0, write(Finish(2)))).refused
 
 
 def test_a_client_that_missed_steps_passes_over_them(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     star = Star(tmp_path, values)
-    hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
+    hellos = tuple(read_answer(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
     star.ask(0, write(BeginRequest(1, hellos)))
-    told = read_told(star.ask(0, write(Deliver(1, 3, {}, ()))))
+    told = read_answer(star.ask(0, write(Deliver(1, 3, {}, ()))))
     assert (told.step, told.refused) == (4, "")
 
 
 def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     """A server cannot put its own key in a client's place."""
     star = Star(tmp_path, values)
-    signed = {party: read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES)}
+    signed = {party: read_answer(star.ask(party, write(AskHello()))).hello for party in range(PARTIES)}
     own = msgspec.msgpack.decode(signed[1])
     forged = msgspec.msgpack.encode(own | {"exchange": bytes(range(32))})
     swapped = msgspec.msgpack.encode(own | {"party": 2})
     star.ask(0, write(BeginRequest(1, (forged, swapped, b"nothing"))))
     assert StarParty(Home(tmp_path / "0"))._stored.peers == {}
-    told = read_told(star.ask(0, write(BeginRequest(2, (signed[1],)))))
+    told = read_answer(star.ask(0, write(BeginRequest(2, (signed[1],)))))
     assert set(told.frames) == {1}
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xc1", msgspec.msgpack.encode({"kind": "begin", "round": "1"})])
 def test_what_is_no_request_is_refused(tmp_path: Path, agreement: FlowerAgreement, values: Vector, raw: bytes) -> None:
-    assert "no request" in read_told(Star(tmp_path, values).ask(0, raw)).refused
+    assert "no request" in read_answer(Star(tmp_path, values).ask(0, raw)).refused
 
 
 def test_an_update_of_another_shape_spends_nothing(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
-    told = read_told(Star(tmp_path, values[:, :3]).ask(0, write(BeginRequest(1, ()))))
+    told = read_answer(Star(tmp_path, values[:, :3]).ask(0, write(BeginRequest(1, ()))))
     assert re.search(r"shape \(3,\) and the agreement \(6,\)", told.refused)
     assert not Home(tmp_path / "0").account.exists()
 

@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.flower.home import Home
 from quietmean.flower.party import StarParty
-from quietmean.flower.requests import ToldRequest, write
+from quietmean.flower.requests import ClientAnswer, write
 
 # The record of requests and answers, and its field.
 RECORD, FIELD = "quietmean", "said"
@@ -36,9 +36,9 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
         party = StarParty(Home(_folder(context)))
         raw = party.answer(message.content[RECORD][FIELD], lambda: _update(message, context, call_next))
     except InputError as error:
-        raw = write(ToldRequest(refused=str(error)))
+        raw = write(ClientAnswer(refused=str(error)))
     except Exception as error:  # Its text may hold values: Flower would send it to the server.
-        raw = write(ToldRequest(refused=f"the client's app failed ({type(error).__name__}): look into it on that machine"))
+        raw = write(ClientAnswer(refused=f"the client's app failed ({type(error).__name__}): look into it on that machine"))
     return Message(RecordDict({RECORD: ConfigRecord({FIELD: raw})}), reply_to=message)
 
 

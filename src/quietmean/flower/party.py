@@ -18,7 +18,7 @@ from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
-from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_request, write
+from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
@@ -78,11 +78,11 @@ class StarParty:
                 self._stored = self._load()
                 return self._answer(request, update)
         except InputError as error:
-            return write(ToldRequest(refused=str(error)))
+            return write(ClientAnswer(refused=str(error)))
 
     def _answer(self, request: Request, update: Update) -> bytes:
         if isinstance(request, AskHello):
-            return write(ToldRequest(hello=signed_hello(self._agreement, self._home.identity, self._keys.public)))
+            return write(ClientAnswer(hello=signed_hello(self._agreement, self._home.identity, self._keys.public)))
         if isinstance(request, BeginRequest):
             return self._begin(request, update)
         if request.round != self._stored.round:
@@ -133,10 +133,10 @@ class StarParty:
         while state.round <= machine.rounds:
             step = machine.miss_round(state)
             state, release = step.state, None if step.release is None else PartyOutcome.of(step.release)
-        answer = ToldRequest()
+        answer = ClientAnswer()
         if release is not None:
             mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
-            answer = ToldRequest(mean=mean.astype("<f8").tobytes(), weight=release.weight)
+            answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
         # Of a round that is over, nothing private is kept.
         stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
         stored.answer, stored.step = write(answer), machine.rounds + 1
@@ -156,7 +156,7 @@ class StarParty:
         idle = number > machine.rounds or not machine.expects(step.state)
         stored.step, stored.state = closed, dump_state(step.state)
         stored.release = None if step.release is None else PartyOutcome.of(step.release)
-        stored.answer = write(ToldRequest(step=number, frames=frames, idle=idle))
+        stored.answer = write(ClientAnswer(step=number, frames=frames, idle=idle))
         self._write()
         return stored.answer
 

@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.flower.agreement import FlowerAgreement
-from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, Request, ToldRequest, read_told, write
+from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_answer, write
 from quietmean.flower.sealing import require_hello
 
 # Requests by node, and whether the model goes along; answers by node, of those that answered in time.
@@ -59,19 +59,19 @@ class Relay:
         """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
         self._refusals = []
         hellos = tuple(self._hellos.values())
-        answers = self._told({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
+        answers = self._answers_to({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
         steps = 0
         while _goes_on(answers):
             steps += 1
-            answers = self._told({party: self._delivery(round_, steps, party, answers) for party in answers})
-        ended = self._told({party: Finish(round_) for party in answers})
+            answers = self._answers_to({party: self._delivery(round_, steps, party, answers) for party in answers})
+        ended = self._answers_to({party: Finish(round_) for party in answers})
         return self._concluded(round_, steps, ended)
 
-    def _delivery(self, round_: int, step: int, party: PartyId, answers: Mapping[PartyId, ToldRequest]) -> Deliver:
+    def _delivery(self, round_: int, step: int, party: PartyId, answers: Mapping[PartyId, ClientAnswer]) -> Deliver:
         frames = {other: one.frames[party] for other, one in answers.items() if party in one.frames}
         return Deliver(round_, step, frames, tuple(other for other in answers if other != party))
 
-    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ToldRequest]) -> ClientsMean:
+    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ClientAnswer]) -> ClientsMean:
         """What most say: those that lie are fewer."""
         votes = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
         (mean, weight), count = votes.most_common(1)[0] if votes else ((b"", 0.0), 0)
@@ -85,18 +85,18 @@ class Relay:
         missing = tuple(party for party in range(parties) if party not in ended)
         return ClientsMean(round_, decoded, weight, missing, steps, tuple(self._refusals))
 
-    def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ToldRequest]:
+    def _answers_to(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ClientAnswer]:
         answers = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
         return {party: answers[self._nodes[party]] for party in requests if self._nodes[party] in answers}
 
-    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, ToldRequest]:
+    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, ClientAnswer]:
         """The answers that can be read; whoever refuses is as one that is not there."""
         answers = {}
         for node, raw in self._exchange(requests, begins).items() if requests else ():
             try:
-                answer = read_told(raw)
+                answer = read_answer(raw)
             except InputError as error:
-                answer = ToldRequest(refused=str(error))
+                answer = ClientAnswer(refused=str(error))
             if answer.refused:
                 self._refusals.append(answer.refused)
             elif node in requests:
@@ -104,6 +104,6 @@ class Relay:
         return answers
 
 
-def _goes_on(answers: Mapping[PartyId, ToldRequest]) -> bool:
+def _goes_on(answers: Mapping[PartyId, ClientAnswer]) -> bool:
     """Whether anybody who is there expects anything, or has anything for somebody who is there."""
     return any(not one.idle or not answers.keys().isdisjoint(one.frames) for one in answers.values())

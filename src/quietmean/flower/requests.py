@@ -11,22 +11,22 @@ from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 
 
-class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
     pass
 
 
-class AskHello(_Said, frozen=True, tag="hello"):
-    """Who are you? Answered by :class:`Told` with a hello."""
+class AskHello(_Message, frozen=True, tag="hello"):
+    """Who are you? Answered by :class:`ClientAnswer` with a hello."""
 
 
-class BeginRequest(_Said, frozen=True, tag="begin"):
+class BeginRequest(_Message, frozen=True, tag="begin"):
     """Begin a round of the session, with an update from the model that comes along. ``hellos``: of all clients known so far."""
 
     round: int
     hellos: tuple[bytes, ...]
 
 
-class Deliver(_Said, frozen=True, tag="deliver"):
+class Deliver(_Message, frozen=True, tag="deliver"):
     """The frames of one step of the protocol, by sender. ``present``: to whom the server has handed what this client sent."""
 
     round: int
@@ -35,13 +35,13 @@ class Deliver(_Said, frozen=True, tag="deliver"):
     present: tuple[int, ...]
 
 
-class Finish(_Said, frozen=True, tag="finish"):
+class Finish(_Message, frozen=True, tag="finish"):
     """The round is over: what is the mean?"""
 
     round: int
 
 
-class ToldRequest(_Said, frozen=True, tag="told"):
+class ClientAnswer(_Message, frozen=True, tag="told"):
     """``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
 
     ``mean``: of the round, float64, noisy and therefore public; empty without a result. ``weight``: how many are in it.
@@ -60,7 +60,7 @@ class ToldRequest(_Said, frozen=True, tag="told"):
 Request: TypeAlias = AskHello | BeginRequest | Deliver | Finish
 
 
-def write(message: Request | ToldRequest) -> bytes:
+def write(message: Request | ClientAnswer) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
@@ -70,9 +70,9 @@ def read_request(raw: bytes) -> Request:
     return request
 
 
-def read_told(raw: bytes) -> ToldRequest:
+def read_answer(raw: bytes) -> ClientAnswer:
     """Raises :class:`InputError` for what is no answer."""
-    return decode(raw, ToldRequest, partial(_other_version, "a client's answer is none"))
+    return decode(raw, ClientAnswer, partial(_other_version, "a client's answer is none"))
 
 
 def _other_version(what: str, reason: str) -> InputError:

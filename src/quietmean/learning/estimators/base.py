@@ -51,7 +51,7 @@ def public(function: Callable[Given, Result]) -> Callable[Given, Result]:
     checked = refuses_unknown_keywords(function)
 
     @wraps(function)
-    def told(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+    def with_value_errors(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         try:
             return checked(*arguments, **keywords)
         except InputError as error:
@@ -59,7 +59,7 @@ def public(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 raise
             raise InvalidInput(str(error)) from None
 
-    return told
+    return with_value_errors
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

@@ -59,20 +59,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
     def transform(self, X: Any) -> Array:
         """Shape (N, k). Nothing is released. Raises :class:`InputError` for components that the noise hides."""
         rows = self._complete(X)
-        scores: Array = (rows - self.mean_) @ self._told().T
+        scores: Array = (rows - self.mean_) @ self._visible_components().T
         return scores
 
     @public
     def inverse_transform(self, X: Any) -> Array:
         """Shape (N, d), from the components (N, k)."""
-        restored: Array = np.asarray(X, dtype=np.float64) @ self._told() + self.mean_
+        restored: Array = np.asarray(X, dtype=np.float64) @ self._visible_components() + self.mean_
         return restored
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def _told(self) -> Array:
+    def _visible_components(self) -> Array:
         visible = int(np.isfinite(self.components_).all(axis=1).cumprod().sum())
         if 0 < visible < len(self.components_):
             raise InvalidInput(
