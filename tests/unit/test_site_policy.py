@@ -18,7 +18,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
 from quietmean.studies import StudyTerms
-from quietmean.studies.party import Asked, Consent, ConsentInAdvance, Contract, Policy
+from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.agreement import Signatory
 from support.pages import blocks
 from support.site_policy import toml, write_policy
@@ -47,12 +47,12 @@ class Person:
 
     def __init__(self, says: bool | None) -> None:
         self.says = says
-        self.shown: list[Asked] = []
+        self.shown: list[Agreement] = []
 
     def can_ask(self) -> bool:
         return self.says is not None
 
-    def show(self, contract: Asked) -> None:
+    def show(self, contract: Agreement) -> None:
         self.shown.append(contract)
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:

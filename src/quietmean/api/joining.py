@@ -22,7 +22,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Asked, Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
+from quietmean.studies.party import Agreement, Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -173,7 +173,7 @@ class _Nobody:
     def can_ask(self) -> bool:
         return False
 
-    def show(self, contract: Asked) -> None:
+    def show(self, contract: Agreement) -> None:
         """Nobody sees it."""
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:

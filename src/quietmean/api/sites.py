@@ -123,13 +123,13 @@ class Site:
         return replace(files, stem=self._base(study.name, ""))
 
     def _session(self, asked: Mapping[str, Any], records: int | None = None) -> session:
-        places = {what: self._base(asked["name"], f".{what}{end}") for what, end in (("store", ""), ("receipt", ".json"))}
-        agreed: tuple[Any, Path | None] = (asked, self.roster)
+        what: Any = asked
+        roster: Path | None = self.roster
         if self._sealed is not None:
             self._require_sealed(SessionStudy.parse(asked))
-            agreed = self.roster, None
-        what, roster = agreed
-        return session(what, roster, self.key, records=records, **places, **self._options)  # type: ignore[arg-type]
+            what, roster = self.roster, None
+        store, receipt = (self._base(asked["name"], end) for end in (".store", ".receipt.json"))
+        return session(what, roster, self.key, records=records, store=store, receipt=receipt, **self._options)
 
     def _unlock(self, path: Path) -> Identity:
         return identity_at(path, self._options.get("passphrase"))

@@ -11,7 +11,7 @@ from quietmean.cli.console import err, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from quietmean.studies.party import Asked
+    from quietmean.studies.party import Agreement
 
 
 class AtTerminal:
@@ -20,7 +20,7 @@ class AtTerminal:
     def can_ask(self) -> bool:
         return sys.stdin.isatty()
 
-    def show(self, contract: Asked) -> None:
+    def show(self, contract: Agreement) -> None:
         show_contract(contract, err)
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
@@ -33,7 +33,7 @@ class AtTerminal:
         return _answer("Take part? Type yes: ") == "yes"
 
 
-def show_contract(contract: Asked, console: Console) -> None:
+def show_contract(contract: Agreement, console: Console) -> None:
     """The contract or terms that are agreed to, in two columns."""
     from rich.table import Table
     from rich.text import Text

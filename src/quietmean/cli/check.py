@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quietmean.node import NodeSettings
     from quietmean.node.preflight import CheckSession
     from quietmean.sessions.agreed import SessionContract
-    from quietmean.studies.party import Asked, Contract, Files, PartyFiles, Payer, Policy
+    from quietmean.studies.party import Agreement, Contract, Files, PartyFiles, Payer, Policy
 
 _SHORT = 12
 # The digits of a contract that join accepts as a yes.
@@ -147,22 +147,29 @@ def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: P
     findings = [
         Finding("session", True, f"plan {plan.digest[:_SHORT]}: {rounds} rounds of {plan.protocol.name} for {parties} parties")
     ]
+    return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "all rounds fit; before them")]
+
+
+def _look_at_store_and_ledger(
+    contract: Contract | SessionContract, settings: NodeSettings, payer: Payer | None, fits: str
+) -> list[Finding]:
+    """``fits``: how the sentence begins that ends with what is left of the budget."""
     try:
-        findings.append(Finding("store", True, _store_text(settings)))
+        store = Finding("store", True, _store_text(settings))
     except InputError as error:
-        return [*findings, Finding("store", False, str(error))]
-    if payer is not None:
-        try:
-            text = payer.new_account(plan, contract.charge)
-            if text is None:
-                text = f"all rounds fit; before them, {balance_text(payer.check(contract.name, settings, contract.charge))}"
-            findings.append(Finding("ledger", True, text))
-        except InputError as error:
-            findings.append(Finding("ledger", False, str(error)))
-    return findings
+        return [Finding("store", False, str(error))]
+    if payer is None:
+        return [store]
+    try:
+        text = payer.new_account(settings.plan, contract.charge)
+        if text is None:
+            text = f"{fits}, {balance_text(payer.check(contract.name, settings, contract.charge))}"
+        return [store, Finding("ledger", True, text)]
+    except InputError as error:
+        return [store, Finding("ledger", False, str(error))]
 
 
-def _policy(rules: Policy, contract: Asked) -> Finding:
+def _policy(rules: Policy, contract: Agreement) -> Finding:
     return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
@@ -191,21 +198,8 @@ def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Paye
         findings.append(Finding("expected", False, str(error)))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
-    try:
-        findings.append(Finding("store", True, _store_text(settings)))
-    except InputError as error:
-        return [*findings, Finding("store", False, str(error))]
-    if payer is not None:
-        try:
-            payer = payer.of(records)
-            text = payer.new_account(plan)
-            if text is None:
-                account = payer.check(files.study.name, settings, contract.charge)
-                text = f"the study fits; before it, {balance_text(account)}"
-            findings.append(Finding("ledger", True, text))
-        except InputError as error:
-            findings.append(Finding("ledger", False, str(error)))
-    return findings
+    payer = None if payer is None else payer.of(records)
+    return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "the study fits; before it")]
 
 
 def _store_text(settings: NodeSettings) -> str:

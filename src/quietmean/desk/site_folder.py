@@ -18,7 +18,7 @@ from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.party import Asked, Contract, OwnerApproval, Policy
+from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy
 from quietmean.studies.party.audit import LogHead, heads_in
 from quietmean.studies.party.fingerprint import Fingerprint, fingerprint
 
@@ -99,7 +99,7 @@ class SiteFolder:
             _CONTRACTS[key] = contract_for(self.party, sealed)
         return _CONTRACTS[key]
 
-    def verdict(self, contract: Asked, policy: Policy) -> list[str]:
+    def verdict(self, contract: Agreement, policy: Policy) -> list[str]:
         """The rules of the site's policy that the study breaks."""
         return policy.broken(contract)
 

@@ -57,10 +57,8 @@ def released_noise(execution: Execution) -> ReleasedNoise:
     if stated is not None:
         return ReleasedNoise(stated, None, execution.counted_weight() if protocol.releases_are_public else None)
     transcript = execution.transcript()
-    values, noise = _influence(transcript)
-    total = float(values @ weights)
-    every = float((transcript.noise_scale**2).sum())
-    return ReleasedNoise(float(((noise * transcript.noise_scale) ** 2).sum()) / total**2, 4 * every / total**2, total)
+    variance, total = _noise_and_weight(transcript, weights)
+    return ReleasedNoise(variance, 4 * float((transcript.noise_scale**2).sum()) / total**2, total)
 
 
 def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
@@ -68,8 +66,15 @@ def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> floa
 
     ``weights``: the parties' public weights, shape (n,).
     """
+    variance, _ = _noise_and_weight(transcript, weights)
+    return variance
+
+
+def _noise_and_weight(transcript: Transcript, weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Of the estimate: the variance of its noise, and all weight that is in it."""
     values, noise = _influence(transcript)
-    return float(((noise * transcript.noise_scale) ** 2).sum()) / float(values @ weights) ** 2
+    total = float(values @ weights)
+    return float(((noise * transcript.noise_scale) ** 2).sum()) / total**2, total
 
 
 def stated_variance(execution: Execution) -> float:

@@ -40,8 +40,7 @@ OWN_PROGRAM = Assumption(
 class SessionContract(Agreement):
     """What ``party`` of the ``parties`` says yes to, once for all rounds; the same for all parties, but for who they are.
 
-    ``sealed``: where session and parties came sealed by a convener. It has what a site's policy looks at, see
-    :class:`quietmean.studies.party.Asked`.
+    ``sealed``: where session and parties came sealed by a convener.
     """
 
     study: SessionStudy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,9 +77,7 @@ class SessionPreparation(PartyPreparation):
         most = rounds if most is None else most
         if not 1 <= most <= rounds:
             raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-        settings = self._files.settings(self._options, records)
-        settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
-        settings = replace(settings, weights=self._policy.weights)
+        settings = self._for_person(self._files.settings(self._options, records))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.terms.charge(most)
         charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)

@@ -29,9 +29,14 @@ class RoundEnd:
 
     @classmethod
     def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
-        releasers = plan.protocol.releasers(plan.target.parties)
-        inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
-        missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
-        own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
-        execution = result.execution.without(missing) if own and missing else result.execution
+        missing, execution = what_arrived(result, plan)
         return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)
+
+
+def what_arrived(result: NodeResult, plan: Plan) -> tuple[frozenset[PartyId], Execution]:
+    """Whose releases did not arrive here, and the execution as :class:`RoundEnd` has it."""
+    releasers = plan.protocol.releasers(plan.target.parties)
+    inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
+    missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
+    own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
+    return missing, result.execution.without(missing) if own and missing else result.execution

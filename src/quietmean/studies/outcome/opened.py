@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from quietmean.node import NodeResult, RoundEnd
+from quietmean.node import NodeResult
+from quietmean.node.series import what_arrived
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols.execution import Execution
@@ -14,7 +15,7 @@ def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, ReleasedSum]:
     Where shares are passed on, and some are in doubt or count twice, or a party told nothing at the end, it does not say exactly
     what is in the sum.
     """
-    end = RoundEnd.of(0, result, result.bytes_sent, plan)
-    doubtful = result.unresolved or result.counted_twice or result.silent or end.not_heard
+    missing, execution = what_arrived(result, plan)
+    doubtful = result.unresolved or result.counted_twice or result.silent or missing
     settled = not (plan.protocol.transfers_mass and doubtful)
-    return end.execution, ReleasedSum(result.total_vector, result.total_weight, settled)
+    return execution, ReleasedSum(result.total_vector, result.total_weight, settled)

@@ -16,7 +16,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
-from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ImpossibleResult, NeverNegative, ReleasedSum, require_possible
@@ -226,13 +226,10 @@ def conclude(
         execution = kept_at_gate(target, execution)
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
-    used = execution.in_result
-    stated = used.error_variance()
-    variance = noise_variance(used.transcript(), execution.weights) if stated is None else stated
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     counted = execution.counted_weight()
-    answers = workload.decode(mean, float(np.sqrt(variance)), counted, step=execution.protocol.numbers().step)
+    answers = workload.decode(mean, float(np.sqrt(stated_variance(execution))), counted, step=execution.protocol.numbers().step)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(

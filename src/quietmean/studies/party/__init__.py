@@ -1,6 +1,6 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
-from quietmean.studies.party.agreement import Agreement, Asked, Signatory, place_of, relays_of, signatories
+from quietmean.studies.party.agreement import Agreement, Signatory, place_of, relays_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, notes_of
@@ -22,7 +22,6 @@ from quietmean.studies.party.preparing import (
 
 __all__ = [
     "Agreement",
-    "Asked",
     "ChargedStudy",
     "Consent",
     "ConsentInAdvance",

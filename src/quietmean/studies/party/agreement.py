@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
@@ -32,51 +32,12 @@ class Signatory:
         return self.name if self.address is None else f"{self.name} at {format_address(self.address)}"
 
 
-class Asked(Protocol):
-    """What a site's policy and its approvers look at: a study, or a session.
-
-    ``target``: of all that is asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and
-    ``declared``: columns. ``fewest``: with how many parties it may start. ``keys``: in words, what protects what parties tell
-    each other, and noise that they share; ``post_quantum``: whether all of it rests on ML-KEM-768 besides X25519.
-    """
-
-    def lines(self) -> Sequence[tuple[str, str]]: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def sealed(self) -> Sealed | None: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def epsilon_a_priori(self) -> float: ...
-    @property
-    def fewest(self) -> int: ...
-    @property
-    def keys(self) -> str: ...
-    @property
-    def post_quantum(self) -> bool: ...
-    @property
-    def parties(self) -> Sequence[Signatory]: ...
-    @property
-    def own(self) -> Signatory: ...
-    @property
-    def others(self) -> Sequence[Signatory]: ...
-    @property
-    def asks_for(self) -> Sequence[tuple[str, str]]: ...
-    @property
-    def used(self) -> Sequence[Column]: ...
-    @property
-    def declared(self) -> Sequence[Column]: ...
-
-
 class Agreement(ABC):
-    """What all parties have alike, but for who they are; ``sealed``: where it came sealed by a convener.
+    """What all parties have alike, but for who they are, and what a site's policy and its approvers look at.
 
-    ``contributes``: by file, and connects to nobody.
+    ``sealed``: where it came sealed by a convener. ``contributes``: by file, and connects to nobody. ``target``: of all that is
+    asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and ``declared``: columns.
+    ``fewest``: with how many parties it may start.
     """
 
     parties: tuple[Signatory, ...]
@@ -87,6 +48,34 @@ class Agreement(ABC):
     @property
     @abstractmethod
     def plan(self) -> Plan: ...
+
+    @property
+    @abstractmethod
+    def target(self) -> Target: ...
+
+    @property
+    @abstractmethod
+    def epsilon_a_priori(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def fewest(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def asks_for(self) -> Sequence[tuple[str, str]]: ...
+
+    @property
+    @abstractmethod
+    def used(self) -> Sequence[Column]: ...
+
+    @property
+    @abstractmethod
+    def declared(self) -> Sequence[Column]: ...
+
+    @abstractmethod
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """What it is about, and what it says: for people."""
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.agreement import Asked
+from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.fingerprint import fingerprint
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
@@ -25,7 +25,7 @@ class Questions(Protocol):
 
     def can_ask(self) -> bool: ...
 
-    def show(self, contract: Asked) -> None: ...
+    def show(self, contract: Agreement) -> None: ...
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
         """Which of the ``others`` read the same words."""
@@ -74,7 +74,7 @@ class Consent:
     begun: bool = False
     auditor: Auditor | None = None
 
-    def to(self, contract: Asked) -> dict[str, Any]:
+    def to(self, contract: Agreement) -> dict[str, Any]:
         """Require that the policy allows what is asked, and a yes to it; bind the keys. Returns what a receipt says of it.
 
         Raises :class:`InputError` for a broken rule, and without a yes.
@@ -82,7 +82,7 @@ class Consent:
         with nullcontext() if self.auditor is None else self.auditor.refusals():
             return self._to(contract)
 
-    def _to(self, contract: Asked) -> dict[str, Any]:
+    def _to(self, contract: Agreement) -> dict[str, Any]:
         policy, answer, keys = self.policy, self.answer, self.keys
         policy.refuse(contract)
         if contract.sealed is None and answer.compared:
@@ -110,7 +110,7 @@ class Consent:
         approval = {"contract": contract.digest, "policy": policy.digest, **approvers}
         return {"approval": approval, **({"sealed": words} if words else {})}
 
-    def _compare(self, contract: Asked, ask: bool) -> dict[str, Any]:
+    def _compare(self, contract: Agreement, ask: bool) -> dict[str, Any]:
         """With whom the words of a sealed study were compared, and for whose keys its convener is trusted."""
         sealed = contract.sealed
         if sealed is None or self.keys is None:
@@ -139,7 +139,7 @@ def _said_before(answer: ConsentInAdvance, begun: bool) -> str:
     return "this party before, it continues" if begun else "who gave study and roster"
 
 
-def require_digest(accept: str, contract: Asked) -> None:
+def require_digest(accept: str, contract: Agreement) -> None:
     """Raises :class:`InputError` unless ``accept`` names the contract by enough of its digest."""
     if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
         read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
@@ -159,7 +159,7 @@ def require_unattended(policy: Policy) -> None:
         )
 
 
-def _somebody_to_ask(contract: Asked, policy: Policy, questions: Questions) -> bool:
+def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) -> bool:
     """Raises :class:`InputError` where a yes is needed and nobody can be asked.
 
     Who gives a study file and a roster of their own to a command that nobody watches has read them; not so for what a convener

@@ -20,7 +20,7 @@ from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
 from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
-from quietmean.studies.party.agreement import Asked
+from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.policy import Policy
 
 
@@ -58,7 +58,7 @@ class OwnerApproval:
     place: str
 
     @classmethod
-    def sign(cls, contract: Asked, policy: Policy, account: str, until: date, owner: Identity) -> Self:
+    def sign(cls, contract: Agreement, policy: Policy, account: str, until: date, owner: Identity) -> Self:
         """Raises :class:`InputError` for a study that the policy refuses, and for a day that is over."""
         policy.refuse(contract)
         if until < _today():
@@ -97,7 +97,7 @@ class OwnerApproval:
             raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign anew ({today})")
 
 
-def terms_of(contract: Asked, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
+def terms_of(contract: Agreement, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
     """What an approval of this site's part has to say."""
     return Terms(
         contract=contract.digest,
@@ -113,7 +113,7 @@ def terms_of(contract: Asked, policy: Policy, account: str, until: str = "", app
 
 
 def require_approvals(
-    given: Sequence[OwnerApproval], contract: Asked, policy: Policy, account: str, *, begun: bool = False
+    given: Sequence[OwnerApproval], contract: Agreement, policy: Policy, account: str, *, begun: bool = False
 ) -> dict[str, list[str]]:
     """The keys of the policy's approvers who signed, and the digests of what they signed; empty without.
 

@@ -22,7 +22,7 @@ from quietmean.node.net import number_of, parse_public_key
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
-from quietmean.studies.party.agreement import Asked, Signatory
+from quietmean.studies.party.agreement import Agreement, Signatory
 from quietmean.studies.party.audit import AuditLog
 
 
@@ -175,11 +175,11 @@ class Policy:
         """Where the rules stand, for a sentence."""
         return f"the policy of this site, {self.path}" if self.path else "the limits of a site without a policy"
 
-    def broken(self, contract: Asked) -> list[str]:
+    def broken(self, contract: Agreement) -> list[str]:
         """A sentence for each rule that the study breaks, with the name of the rule."""
         return [f"{name}: {sentence}" for name, rule in _RULES.items() for sentence in rule(self, contract)]
 
-    def refuse(self, contract: Asked) -> None:
+    def refuse(self, contract: Agreement) -> None:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
         self._raise(self.broken(contract))
 
@@ -208,7 +208,7 @@ class Policy:
             raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
 
 
-def _epsilon(policy: Policy, asked: Asked) -> Iterator[str]:
+def _epsilon(policy: Policy, asked: Agreement) -> Iterator[str]:
     most, target = policy.rules.largest_epsilon, asked.target
     if target.nats is not None:
         # The rule for nats speaks of these.
@@ -219,7 +219,7 @@ def _epsilon(policy: Policy, asked: Asked) -> Iterator[str]:
         yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
 
 
-def _nats(policy: Policy, asked: Asked) -> Iterator[str]:
+def _nats(policy: Policy, asked: Agreement) -> Iterator[str]:
     most, nats = policy.rules.largest_nats, asked.target.nats
     if nats is None:
         return
@@ -229,62 +229,62 @@ def _nats(policy: Policy, asked: Asked) -> Iterator[str]:
         yield f"the study asks for {nats:g} nats, at most {most:g} are allowed"
 
 
-def _delta(policy: Policy, asked: Asked) -> Iterator[str]:
+def _delta(policy: Policy, asked: Agreement) -> Iterator[str]:
     most = policy.rules.largest_delta
     if asked.target.delta > most:
         yield f"the study asks for delta {asked.target.delta:g}, at most {most:g} is allowed"
 
 
-def _colluding(policy: Policy, asked: Asked) -> Iterator[str]:
+def _colluding(policy: Policy, asked: Agreement) -> Iterator[str]:
     least, given = policy.rules.least_colluding, asked.target.colluding
     if given < least:
         yield f"the study protects against {given} colluding parties, at least {least} must be assumed"
 
 
-def _parties(policy: Policy, asked: Asked) -> Iterator[str]:
+def _parties(policy: Policy, asked: Agreement) -> Iterator[str]:
     least = policy.rules.smallest_parties
     fewest = asked.fewest
     if fewest < least:
         yield f"{fewest} parties {'take part' if fewest == len(asked.parties) else 'may start it'}, at least {least} must"
 
 
-def _unit(policy: Policy, asked: Asked) -> Iterator[str]:
+def _unit(policy: Policy, asked: Agreement) -> Iterator[str]:
     allowed = policy.rules.units
     if allowed is not None and asked.target.unit not in allowed:
         yield f"the study protects one {asked.target.unit}, allowed is {', '.join(allowed)}"
 
 
-def _statistics(policy: Policy, asked: Asked) -> Iterator[str]:
+def _statistics(policy: Policy, asked: Agreement) -> Iterator[str]:
     allowed = policy.rules.statistics
     for kind, text in asked.asks_for if allowed is not None else ():
         if kind not in (allowed or ()):
             yield f"{text} is not allowed, these kinds are: {', '.join(allowed or ())}"
 
 
-def _protocols(policy: Policy, asked: Asked) -> Iterator[str]:
+def _protocols(policy: Policy, asked: Agreement) -> Iterator[str]:
     allowed, name = policy.rules.protocols, asked.plan.protocol.name
     # A site may have written another name of a protocol.
     if allowed is not None and name not in {get_protocol(one).name for one in allowed}:
         yield f"{name} is not allowed, these are: {', '.join(allowed)}"
 
 
-def _no_privacy(policy: Policy, asked: Asked) -> Iterator[str]:
+def _no_privacy(policy: Policy, asked: Agreement) -> Iterator[str]:
     if not policy.rules.no_privacy and not asked.plan.protocol.is_private:
         yield f"{asked.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 
-def _post_quantum(policy: Policy, asked: Asked) -> Iterator[str]:
+def _post_quantum(policy: Policy, asked: Agreement) -> Iterator[str]:
     if policy.rules.require_post_quantum and not asked.post_quantum:
         yield f"the study's keys: {asked.keys}"
 
 
-def _never(policy: Policy, asked: Asked) -> Iterator[str]:
+def _never(policy: Policy, asked: Agreement) -> Iterator[str]:
     # Whoever transforms a column declares it, too.
     for name in sorted(set(policy.rules.never) & {column.name for column in asked.declared}):
         yield f"column {name!r} must not be used"
 
 
-def _columns(policy: Policy, asked: Asked) -> Iterator[str]:
+def _columns(policy: Policy, asked: Agreement) -> Iterator[str]:
     declared = {column.name: column for column in policy.columns}
     for column in asked.used:
         own = declared.get(column.name)
@@ -292,7 +292,7 @@ def _columns(policy: Policy, asked: Asked) -> Iterator[str]:
             yield f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
 
 
-def _hosts(policy: Policy, asked: Asked) -> Iterator[str]:
+def _hosts(policy: Policy, asked: Agreement) -> Iterator[str]:
     rehearsal = asked.own.address is not None and _loopback(asked.own.address[0])
     allowed = policy.rules.hosts
     for party, host in _dialled(asked):
@@ -305,21 +305,21 @@ def _hosts(policy: Policy, asked: Asked) -> Iterator[str]:
             yield f"{party}, allowed are: {', '.join(allowed)}"
 
 
-def _ports(policy: Policy, asked: Asked) -> Iterator[str]:
+def _ports(policy: Policy, asked: Agreement) -> Iterator[str]:
     allowed = policy.rules.ports
     for party, _ in _dialled(asked):
         if allowed is not None and party.address is not None and party.address[1] not in allowed:
             yield f"{party}, allowed are: {', '.join(map(str, allowed))}"
 
 
-def _dialled(asked: Asked) -> Iterator[tuple[Signatory, str]]:
+def _dialled(asked: Agreement) -> Iterator[tuple[Signatory, str]]:
     """The other parties that are connected to, with their hosts."""
     for party in asked.others:
         if party.address is not None:
             yield party, party.address[0]
 
 
-_RULES: dict[str, Callable[[Policy, Asked], Iterator[str]]] = {
+_RULES: dict[str, Callable[[Policy, Agreement], Iterator[str]]] = {
     "largest_epsilon": _epsilon,
     "largest_nats": _nats,
     "largest_delta": _delta,

@@ -24,7 +24,7 @@ from quietmean.statistics import Encoded
 from quietmean.studies.data import Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.party.agreement import Asked
+from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
@@ -79,7 +79,7 @@ class PartyPreparation:
         self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
         self._account = account_of(self.payer, data_name, options)
 
-    def _consent(self, contract: Asked) -> None:
+    def _consent(self, contract: Agreement) -> None:
         """The yes. Raises :class:`InputError` without one, and as :meth:`Consent.to` does."""
         own = self._own
         if own.keys is not None and own.keys.given is not None:
@@ -96,6 +96,11 @@ class PartyPreparation:
             auditor=self._auditor,
         )
         self.approval = consent.to(contract)
+
+    def _for_person(self, settings: NodeSettings) -> NodeSettings:
+        """The node shows its person what it does, and holds the weights of others against the site's policy."""
+        show = self._person.show
+        return replace(settings, report=show.report, observe=show.observe, weights=self._policy.weights)
 
     def _pay(
         self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
@@ -146,8 +151,7 @@ class Preparation(PartyPreparation):
         self._person.tell_owner(encoded, files.owner_notes)
         smaller = brought(files, contract.choice, records)
         settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
-        settings = replace(settings, report=self._person.show.report, observe=self._person.show.observe)
-        settings = replace(settings, weights=self._policy.weights)
+        settings = self._for_person(settings)
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
         require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
@@ -182,7 +186,7 @@ def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettin
     return replace(settings, start=replace(settings.start, before_bound=charge.bind))
 
 
-def auditor_for(policy: Policy, identity: Identity, contract: Asked) -> Auditor:
+def auditor_for(policy: Policy, identity: Identity, contract: Agreement) -> Auditor:
     """Writes what this party does about a contract to the audit log of its site."""
     return Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
 
