@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote browser lint types types-win32 types-darwin imports bench bench-flower docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote browser lint types types-win32 types-darwin imports bench bench-flower pages docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -100,6 +100,29 @@ bench: .venv/test.stamp .venv-flower/flower.stamp
 
 bench-flower: .venv/test.stamp .venv-flower/flower.stamp
 	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py benchmarks/test_flower.py tests/system/test_flower_app.py -p no:xdist -m "slow or not slow"
+
+# Every page of figures, anew: many hours, but lines that were measured once are kept in the folder. What is typed in from `make
+# bench` is docs/performance.md, of which the last line alone is written.
+pages: MEASURED = .venv/pages/$(shell git rev-parse --short HEAD)
+pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
+	$(BIN)/python tools/protocol_table.py
+	$(BIN)/python tools/packed_options.py
+	$(BIN)/python tools/cordp_costs.py
+	$(BIN)/python tools/scale.py --measure
+	$(WITH_FLOWER) $(BIN)/python tools/packed_bars.py
+	$(BIN)/python tools/calibrations.py
+	$(BIN)/python tools/protocol_map.py --resume $(MEASURED)
+	$(BIN)/python tools/compare_protocols.py --resume $(MEASURED)
+	$(BIN)/python tools/inca_plans.py --resume $(MEASURED)
+	$(BIN)/python tools/gate_cost.py --resume $(MEASURED)
+	$(BIN)/python tools/learning_tables.py
+	$(BIN)/python tools/real_data_bars.py --processes 2 --resume $(MEASURED)/real-data
+	$(BIN)/python tools/statistics_bars.py --processes 2 --resume $(MEASURED)/statistics
+	$(BIN)/python tools/joined_errors.py run $(MEASURED)/joined.jsonl
+	$(BIN)/python tools/joined_errors.py page $(MEASURED)/joined.jsonl
+	$(BIN)/quietmean reproduce --all --out $(MEASURED)/gallery
+	$(BIN)/python tools/make_gallery.py $(MEASURED)/gallery
+	$(BIN)/python tools/page_figures.py performance.md
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

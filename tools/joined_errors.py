@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from joined_studies import EPSILON, MISSING, RECORDS, Array, Asked, data_sets, split
 from joins import Joined, Kill, Machine
+from page_figures import ending
 from scipy import stats
 
 from quietmean.planning import Plan
@@ -395,7 +396,7 @@ def main() -> None:
         names = given.protocol or [name for name in sorted(registry()) if joinable(name)]
         asyncio.run(run(given.path, names, range(given.studies), given.at_once))
     else:
-        PAGE.write_text(page(stories(given.path)))
+        PAGE.write_text(page(stories(given.path)) + ending(PAGE.name))
 
 
 if __name__ == "__main__":

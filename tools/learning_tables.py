@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from page_figures import ending
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression as PlainRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -330,7 +331,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
-    given.page.write_text(page(given.seeds, given.jobs))
+    given.page.write_text(page(given.seeds, given.jobs) + ending(PAGE.name))
     sys.stdout.write(f"{given.page}\n")
 
 

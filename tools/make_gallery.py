@@ -10,6 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from page_figures import ending, without
+
 from quietmean_reproduction.summary import heading
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -27,7 +29,7 @@ def main(source: Path) -> None:
     # The numbers behind the pictures are made by the command, not kept here.
     text = re.sub(r"Numbers: \[[\w-]+\.csv\]\([\w-]+\.csv\), (\w+) size\.", r"Drawn at \1 size.", text)
     sections = (sections_of(page.read_text(encoding="utf-8")) if page.exists() else {}) | sections_of(text)
-    page.write_text(whole(sections), encoding="utf-8")
+    page.write_text(whole(sections) + ending("gallery.md"), encoding="utf-8")
 
 
 def whole(sections: dict[str, str]) -> str:
@@ -39,7 +41,7 @@ def whole(sections: dict[str, str]) -> str:
 
 
 def sections_of(text: str) -> dict[str, str]:
-    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^(?=## )", without(text), flags=re.MULTILINE)[1:]
     return {part.split(":")[0].removeprefix("## "): part.rstrip("\n") + "\n" for part in parts}
 
 

@@ -13,11 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from equal_promises import central, error
+from page_figures import ending
 
 from quietmean.core.party import Message, PartyId
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import mu_of_budget
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
@@ -59,21 +60,26 @@ def benchmark(name: str) -> ModuleType:
 # --- error ---
 
 
+def predictions(parties: int, colluding: int, dropouts: float) -> tuple[float, float, float]:
+    """Over the curator's: for one coordinate, for many, and for many if half leave while dealing."""
+    one, plan = (calibrate(target(parties, colluding, dropouts, dimension), PackedSharing()) for dimension in (1, COORDINATES))
+    half = float(plan.protocol.report_fields(plan.target)["mse_if_half_leave_while_dealing"])
+    curator = central(plan.target)
+    return error(one) / curator, error(plan) / curator, half / curator
+
+
 def error_row(parties: int, colluding: int, dropouts: float, bar: float) -> tuple[str, ...]:
     plan = calibrate(target(parties, colluding, dropouts, COORDINATES), PackedSharing())
-    central = (1 / mu_of_budget(EPSILON, DELTA) / parties) ** 2
-    found = simulate(plan, runs=RUNS, seed=SEED)
-    half = float(plan.protocol.report_fields(plan.target)["mse_if_half_leave_while_dealing"])
-    one = calibrate(target(parties, colluding, dropouts, 1), PackedSharing())
-    predicted = (one.prediction["mse_noise"] + one.prediction["mse_dropout_bias"]) / central
+    found, curator = simulate(plan, runs=RUNS, seed=SEED), central(plan.target)
+    one, many, half = predictions(parties, colluding, dropouts)
     return (
         f"n = {parties}, c = {colluding}, {dropouts:.0%}",
         f"{bar:g}",
-        f"{predicted:.3f}",
-        f"{found.prediction / central:.3f}",
-        f"{found.mse / central:.3f} ± {found.mse_standard_error / central:.3f}"
+        f"{one:.3f}",
+        f"{many:.3f}",
+        f"{found.mse / curator:.3f} ± {found.mse_standard_error / curator:.3f}"
         + (f" ({found.failed} failed)" * bool(found.failed)),
-        f"{half / central:.3f}",
+        f"{half:.3f}",
     )
 
 
@@ -189,7 +195,7 @@ def main() -> int:
     if "--print" in sys.argv[1:]:
         print(page)
     else:
-        PAGE.write_text(page)
+        PAGE.write_text(page + ending(PAGE.name))
     return 0
 
 

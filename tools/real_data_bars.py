@@ -22,6 +22,7 @@ import pooled_references as pooled
 import statsmodels.api as sm
 from lifelines.datasets import load_dd, load_kidney_transplant, load_rossi
 from numpy.typing import NDArray
+from page_figures import ending
 from pooled_references import Table, Truth
 from resumed import add_options, all_lines, resumed
 from sklearn.datasets import load_breast_cancer, load_wine
@@ -367,7 +368,7 @@ def main() -> None:
     count = len(_questions())
     found = all_lines(_line_of, count, chosen.studies, chosen.processes, chosen.resume)
     if chosen.studies == STUDIES:
-        PAGE.write_text(HEAD + "".join(found), encoding="utf-8")
+        PAGE.write_text(HEAD + "".join(found) + ending(PAGE.name), encoding="utf-8")
 
 
 if __name__ == "__main__":

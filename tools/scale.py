@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_figures import ending
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
@@ -249,7 +250,7 @@ def main() -> int:
     if "--print" in sys.argv[1:]:
         print(page)
     else:
-        PAGE.write_text(page)
+        PAGE.write_text(page + ending(PAGE.name))
     return 0
 
 

@@ -19,6 +19,7 @@ from typing import cast
 import coverage_bars
 import numpy as np
 from numpy.typing import NDArray
+from page_figures import ending
 from resumed import add_options, all_lines, resumed
 
 from quietmean.core.domain import PrivacyUnit
@@ -429,7 +430,7 @@ def main() -> None:
     count = len(PARTS) + len(_populations())
     texts = all_lines(_lines, count, chosen.seeds, chosen.processes, chosen.resume)
     bars, coverages = "".join(texts[: len(PARTS)]), "".join(texts[len(PARTS) :])
-    PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}", encoding="utf-8")
+    PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}{ending(PAGE.name)}", encoding="utf-8")
 
 
 TAIL = """

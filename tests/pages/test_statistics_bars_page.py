@@ -12,10 +12,11 @@ ROOT = Path(__file__).parent.parent.parent
 def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     import coverage_bars
+    import page_figures
     import statistics_bars as tool
     from coverage_populations import all_of_them
 
-    page = (ROOT / "docs" / "statistics-bars.md").read_text(encoding="utf-8")
+    page = page_figures.without((ROOT / "docs" / "statistics-bars.md").read_text(encoding="utf-8"))
     assert page.startswith(tool.HEAD), "run python tools/statistics_bars.py"
     assert page.endswith(tool.TAIL), "run python tools/statistics_bars.py"
     bars, coverages = page.removeprefix(tool.HEAD).removesuffix(tool.TAIL).split(coverage_bars.HEAD)

@@ -171,6 +171,17 @@ def test_a_place_of_the_plans_of_inca_is_computed_anew() -> None:
     assert tool.rows(*tool.PLACES[0], None) in text("inca.md"), "run python tools/inca_plans.py"
 
 
+def test_what_is_taken_by_default_is_on_both_pages() -> None:
+    """Of a plan that names no protocol, with and without an aggregator."""
+    from quietmean.planning import Target
+    from quietmean.planning.automatic import choose
+
+    chosen = {choose(Target(30, 1.0, 1e-6, colluding=3, dropouts=dropouts), {}).plan.protocol.name for dropouts in (0.0, 0.1)}
+    for name in chosen:
+        assert f"| `{name}` |" in text("comparison.md")
+        assert f"`{name}` " in text("protocol-map.md")
+
+
 def test_no_tool_is_left_out() -> None:
     """Every tool that asks for the stamp makes a page that is tested here."""
     stamped = {path.stem for path in (ROOT / "tools").glob("*.py") if "page_stamp import" in path.read_text(encoding="utf-8")}

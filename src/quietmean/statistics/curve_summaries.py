@@ -143,7 +143,8 @@ def mean_times(bins: TimeBins, survival: Array) -> Array:
     span = (bins.last - bins.first)[:, None]
     started, ended = bins.first[:, None] ** power, bins.last[:, None] ** power
     usable = many & (before > 0) & (survival > 0)
-    passed = ((bins.first[:, None] + span * nodes) ** power - started) / np.where(usable[:, None], ended - started, 1.0)
+    until = (bins.first[:, None] + span * nodes) ** power - started
+    passed = np.where(usable[:, None], until / np.where(usable[:, None], ended - started, 1.0), 0.0)
     falls = np.where(usable, hazards, 0.0)[:, None]
     # Of the events in the bin, which part comes later than each node.
     some = np.abs(falls) > _CLOSE
