@@ -81,6 +81,7 @@ import asyncio, json, sys
 from pathlib import Path
 import quietmean as qm
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import NodeOptions
 from quietmean.node import Identity, NodeSettings, Roster, run_party
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import Seal, listening_place
@@ -105,7 +106,7 @@ settings = NodeSettings(
     store=Path(store),
     round_timeout=60.0,
     start_timeout=120.0,
-    listen=listening_place(None, through),
+    listen=listening_place(NodeOptions(listen_through=Path(through))),
     report=report,
 )
 print(json.dumps(asyncio.run(run_party(settings)).mean.tolist()))

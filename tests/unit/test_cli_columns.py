@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.columns import attach, declared
+from quietmean.cli.columns import ColumnOptions, attach, declared
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study import StudyTerms
@@ -24,7 +24,10 @@ def read(tokens: list[str]) -> list[dict[str, object]]:
         if name in values:
             values[name].append(value if equals else attached[place + 1])
     bounds = [(float(low), 100.0) for low in values["--bounds"]]
-    return declared(values["--column"], bounds, values["--levels"], values["--boolean"], "centre")
+    return declared(
+        values["--column"],
+        ColumnOptions(bounds=bounds, levels=values["--levels"], boolean=values["--boolean"], missing="centre"),
+    )
 
 
 def test_every_column_is_declared_by_what_follows_it() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.cli.columns import declared
+from quietmean.cli.columns import ColumnOptions, declared
 from quietmean.cli.main import main
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
@@ -110,15 +110,8 @@ def test_a_column_that_is_written_is_read_back(rule: str) -> None:
 
 def test_whoever_makes_a_study_makes_one_that_leaves_missing_cells_out(tmp_path: Path) -> None:
     """Bounds, dates, transforms; a tuple and a column from Python; a command with options."""
-    by_options = declared(
-        ["age", "day", "log"],
-        [(20.0, 95.0)],
-        None,
-        None,
-        "indicator",
-        dates=["day\x1f2020-01-01\x1f2021-01-01"],
-        origins=["log\x1flog(age)"],
-    )
+    options = ColumnOptions(bounds=[(20.0, 95.0)], dates=["day\x1f2020-01-01\x1f2021-01-01"], made_from=["log\x1flog(age)"])
+    by_options = declared(["age", "day", "log"], options)
     from_python = qm.Study({"age": (20, 95), "bmi": Column(name="bmi", low=10, high=60)}, epsilon=1.0, delta=1e-6)
     main(["new", "--column", "age", "--bounds", "20", "95", "--out", str(tmp_path / "study.toml")])
     by_command = StudyTerms.load(tmp_path / "study.toml")

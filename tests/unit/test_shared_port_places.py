@@ -13,6 +13,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import NodeOptions
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     NOT_A_PARTY,
@@ -68,16 +69,16 @@ def test_a_folder_of_another_account_is_refused(folder: Path) -> None:
 def test_windows_is_refused_in_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(InputError, match="need Linux or macOS"):
-        listening_place(None, folder / "run")
+        listening_place(NodeOptions(listen_through=folder / "run"))
     assert not (folder / "run").exists()
 
 
 def test_one_place_to_listen(folder: Path) -> None:
-    assert listening_place(None, None) is None
-    assert listening_place("127.0.0.1:7001", None) == ("127.0.0.1", 7001)
-    assert listening_place(None, folder / "run") == folder / "run"
+    assert listening_place(NodeOptions()) is None
+    assert listening_place(NodeOptions(listen="127.0.0.1:7001")) == ("127.0.0.1", 7001)
+    assert listening_place(NodeOptions(listen_through=folder / "run")) == folder / "run"
     with pytest.raises(InputError, match="listen and listen_through exclude each other"):
-        listening_place("127.0.0.1:7001", folder / "run")
+        listening_place(NodeOptions(listen="127.0.0.1:7001", listen_through=folder / "run"))
 
 
 @pytest.mark.parametrize(

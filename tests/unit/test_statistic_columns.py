@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.columns import attach, declared
+from quietmean.cli.columns import ColumnOptions, attach, declared
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
@@ -99,13 +99,13 @@ def test_the_command_line_says_the_same() -> None:
     values = {flag: attached[attached.index(flag) + 1] for flag in ("--missing-codes", "--dates", "--from")}
     found = declared(
         ["crp", "admission", "logcrp"],
-        [(0.1, 500.0)],
-        [],
-        [],
-        "centre",
-        dates=[values["--dates"]],
-        origins=[values["--from"]],
-        codes=[values["--missing-codes"]],
+        ColumnOptions(
+            bounds=[(0.1, 500.0)],
+            dates=[values["--dates"]],
+            made_from=[values["--from"]],
+            missing_codes=[values["--missing-codes"]],
+            missing="centre",
+        ),
     )
     assert (
         StudyTerms.parse({"column": found}).context()

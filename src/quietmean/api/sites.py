@@ -40,9 +40,8 @@ class Site:
     ``roster``: the file with all parties, or what a convener sealed of ``save_study``, with them; ``key``: that of this one.
     ``name`` is agreed on, too: fits of the same estimator with the same parameters need different ones. ``folder``: where this
     party keeps its stores, receipts and what is released after each round. ``round_timeout``, ``start_timeout``: in seconds, the
-    same at all sites. Name and time-outs of a sealed fit are in its file. ``options``: ``accept``, ``yes``, ``approvals``,
-    ``compared``, ``policy``, ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``passphrase``
-    and ``report``, as for :func:`quietmean.join`. Raises :class:`InputError` for a roster or a seal that cannot be read.
+    same at all sites. Name and time-outs of a sealed fit are in its file. ``options``: those of :func:`quietmean.join` without
+    ``folder`` and ``once``. Raises :class:`InputError` for a roster or a seal that cannot be read.
     """
 
     @refuses_unknown_keywords

@@ -14,7 +14,7 @@ from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
-from quietmean.core.site_options import PaymentOptions, SiteOptions
+from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
 
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings
@@ -34,11 +34,8 @@ def command(
     roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
-    store: Path | None = None,
-    paying: Annotated[PaymentOptions, Parameter(name="*", negative="")] = PaymentOptions(),  # noqa: B008 - it is frozen
+    node: Annotated[NodeOptions, Parameter(name="*", negative="")] = NodeOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
-    listen: str | None = None,
-    listen_through: Path | None = None,
     records: int | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -63,14 +60,8 @@ def command(
         This party's private key, from quietmean keygen.
     plan
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
-    store
-        Where this party will keep its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
     wait
         Seconds to wait for the others.
-    listen
-        HOST:PORT to listen on here, where it is not the address in the roster, as for join.
-    listen_through
-        The runtime folder of quietmean port, where several studies of this site share one port, as for join.
     records
         Of a session that protects records: how many this party has, as for join.
     no_privacy
@@ -91,10 +82,10 @@ def command(
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     if not is_session(study):
         data = needed_data("check", data)
-    files = load_files(study, roster, key, load_identity, store)
-    data = _data_of(files, data, records, paying)
-    rules = Policy.load(paying.policy)
-    payer = payer_for(rules, files.asked.unit, "" if data is None else account_name(data), paying, warn)
+    files = load_files(study, roster, key, load_identity, node.store)
+    data = _data_of(files, data, records, node)
+    rules = Policy.load(node.policy)
+    payer = payer_for(rules, files.asked.unit, "" if data is None else account_name(data), node, warn)
     with progress("calibrating the noise"):
         contract = contract_of(files, plan, no_privacy)
     shared = contract.plan
@@ -103,16 +94,16 @@ def command(
     findings = [_policy(rules, contract)]
     if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
         show_before_yes(data, files.workload.columns)
-        findings += _look(files, contract, data, files.store(store), payer, rules)
+        findings += _look(files, contract, data, files.store(node.store), payer, rules)
         members = files.roster
     elif isinstance(files, SessionFiles):
-        settings = files.settings(SiteOptions(store=store), records)
+        settings = files.settings(SiteOptions(store=node.store), records)
         findings += _look_at_session(files.contract, settings, payer)
         members = settings.roster
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
-            findings.append(_listen(files, session, listen, listen_through))
+            findings.append(_listen(files, session, node))
             for finding in findings:
                 if not finding.passed:
                     err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
@@ -213,10 +204,10 @@ def _store_text(settings: NodeSettings) -> str:
     return f"{store} will be new"
 
 
-def _listen(files: PartyFiles, session: CheckSession, listen: str | None, through: Path | None) -> Finding:
+def _listen(files: PartyFiles, session: CheckSession, options: NodeOptions) -> Finding:
     from quietmean.node.net import format_address, listening_place
 
-    address = listening_place(listen, through) or files.roster.entries[files.party].address
+    address = listening_place(options) or files.roster.entries[files.party].address
     try:
         session.listen(address)
     except InputError as error:

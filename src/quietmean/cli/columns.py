@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from quietmean.core.errors import InputError
 
@@ -48,39 +51,85 @@ def attach(tokens: Sequence[str]) -> list[str]:
     return attached
 
 
-def declared(
-    column: Sequence[str],
-    bounds: Sequence[tuple[float, float]] | None,
-    levels: Sequence[str] | None,
-    boolean: Sequence[str] | None,
-    missing: str,
-    *,
-    dates: Sequence[str] | None = None,
-    origins: Sequence[str] | None = None,
-    codes: Sequence[str] | None = None,
-    scales: Sequence[str] | None = None,
-    whole: Sequence[str] | None = None,
-    edges: Sequence[str] | None = None,
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """What each column has, and what is asked of them.
+
+    Parameters
+    ----------
+    bounds
+        LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
+    levels
+        A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
+    boolean
+        The column before it is true or false (yes or no, 1 or 0).
+    dates
+        FIRST LAST: the column before it has dates, such as 2020-01-31, and these public bounds; it counts days since the first.
+    made_from
+        The column before it is a public transform of earlier ones, such as "log(crp)", "discharge - admission", "bmi^2" or
+        "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
+    missing_codes
+        A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
+    statistic
+        What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
+        every column, or the proportions of its levels.
+    missing
+        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
+        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
+    """
+
+    bounds: list[tuple[float, float]] | None = None
+    levels: list[str] | None = None
+    boolean: list[str] | None = None
+    dates: list[str] | None = None
+    made_from: Annotated[list[str] | None, Parameter(name="--from")] = None
+    missing_codes: list[str] | None = None
+    scale: list[str] | None = None
+    whole: list[str] | None = None
+    edges: list[str] | None = None
+    statistic: list[str] | None = None
+    missing: str = "indicator"
+
+    def fields(self, column: Sequence[str]) -> dict[str, Any]:
+        """The lists of a study: its columns and statistics. Raises :class:`InputError` for what contradicts itself."""
+        from quietmean.statistics import read_text
+
+        return {"column": declared(column, self), "statistic": [read_text(text) for text in self.statistic or ()]}
+
+
+NO_COLUMN_OPTIONS = ColumnOptions()
+
+
+def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, Any]]:
     """The tables [[column]] that options stand for; None of what was not given.
 
     Bounds belong to the columns without another declaration, in their order;
     those of transforms may be left out, all together. Raises :class:`InputError`
     unless every column has exactly one of bounds, levels, boolean and dates, or is a transform.
     """
+    from quietmean.statistics import missing_rule
+
+    missing = missing_rule(options.missing)
     tables: dict[str, dict[str, Any]] = {}
-    bounds = bounds or ()
-    for text in levels or ():
+    bounds = options.bounds or ()
+    for text in options.levels or ():
         name, *values = text.split(_BETWEEN)
         _declare(tables, column, name, {"levels": values}, "--levels A B")
-    for name in boolean or ():
+    for name in options.boolean or ():
         _declare(tables, column, name, {"boolean": True}, "--boolean")
-    for text in dates or ():
+    for text in options.dates or ():
         name, *days = text.split(_BETWEEN)
         if len(days) != 2:
             raise InputError(f"--dates of column {name!r} has {len(days)} days: give the first and the last one")
         _declare(tables, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
-    made = dict(_named(column, origins or (), "--from EXPRESSION"))
+    made = dict(_named(column, options.made_from or (), "--from EXPRESSION"))
     numbers = [name for name in column if name not in tables]
     plain = [name for name in numbers if name not in made]
     bounded = plain if len(bounds) == len(plain) else numbers
@@ -93,15 +142,15 @@ def declared(
         tables[name] = {"low": low, "high": high, "missing": missing}
     for name, texts in made.items():
         tables[name] = {"missing": missing, **tables.get(name, {}), "from": " ".join(texts)}
-    for name, texts in _named(column, codes or (), "--missing-codes A B"):
+    for name, texts in _named(column, options.missing_codes or (), "--missing-codes A B"):
         tables[name]["missing_codes"] = texts
-    for name, texts in _named(column, scales or (), "--scale SCALE"):
+    for name, texts in _named(column, options.scale or (), "--scale SCALE"):
         tables[name]["scale"] = " ".join(texts)
-    for name in whole or ():
+    for name in options.whole or ():
         if name not in column:
             raise InputError("--whole follows no --column: write it behind the column that it is about")
         tables[name]["whole"] = True
-    for name, texts in _named(column, edges or (), "--edges A B"):
+    for name, texts in _named(column, options.edges or (), "--edges A B"):
         tables[name]["edges"] = [_edge(name, text) for text in texts]
     return [{"name": name, **tables[name]} for name in column]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.answers import print_answers
-from quietmean.cli.columns import declared
+from quietmean.cli.columns import NO_COLUMN_OPTIONS, ColumnOptions
 from quietmean.cli.console import (
     Progress,
     choice_document,
@@ -29,7 +29,8 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.pages import Pages
-from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
@@ -42,30 +43,11 @@ def command(
     *,
     data: Path,
     column: list[str],
-    bounds: list[tuple[float, float]] | None = None,
-    levels: list[str] | None = None,
-    boolean: list[str] | None = None,
-    dates: list[str] | None = None,
-    made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
-    missing_codes: list[str] | None = None,
-    scale: list[str] | None = None,
-    whole: list[str] | None = None,
-    edges: list[str] | None = None,
-    statistic: list[str] | None = None,
+    columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
+    target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
     parties: int | None = None,
     party_column: str | None = None,
-    protocol: str = "auto",
-    epsilon: float | None = None,
-    nats: float | None = None,
-    delta: float = 1e-6,
-    colluding: int | None = None,
-    eavesdropping: str | None = None,
-    dropouts: float = 0.0,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    unit: PrivacyUnit = PrivacyUnit.RECORD,
-    count: CountVisibility = CountVisibility.PUBLIC,
-    most_records: int | None = None,
-    missing: str = "indicator",
     allocate: str = "shares",
     accept_wide: Annotated[bool, Parameter(negative="")] = False,
     round_timeout: float = 3.0,
@@ -84,59 +66,10 @@ def command(
         evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
-    bounds
-        LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
-    levels
-        A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
-    boolean
-        The column before it is true or false (yes or no, 1 or 0).
-    dates
-        FIRST LAST: the column before it has dates, such as 2020-01-31, and these public bounds; it counts days since the first.
-    made_from
-        The column before it is a public transform of earlier ones, such as "log(crp)", "discharge - admission", "bmi^2" or
-        "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
-    missing_codes
-        A B ...: cells of the column before it that mean missing, such as -9 or unknown.
-    scale
-        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
-        probabilities). Default: linear.
-    whole
-        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
-    edges
-        A B ...: the column before it is cut exactly here.
-    statistic
-        What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
-        every column, or the proportions of its levels.
     parties
         Number of parties.
     party_column
         Column that says which party a row belongs to, instead of --parties.
-    protocol
-        The protocol to run; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
-        predicted error among equals.
-    epsilon
-        Privacy target, together with delta; default 1.
-    nats
-        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
-        average over values and no differential privacy; of protocol adqsp, for unit party.
-    delta
-        Probability with which the epsilon guarantee may fail.
-    colluding
-        How many parties may pool what they see; default one in ten, at least one.
-    eavesdropping
-        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
-        the first round private. Of protocols such as inca.
-    dropouts
-        Fraction of the parties whose process is killed in a random round and not started again.
-    unit
-        What is protected: one record, or all of a party.
-    count
-        private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
-    most_records
-        With private counts: room for so many records of each party, a public number; default 20000.
-    missing
-        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
-        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
     allocate
         How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
         error, are as narrow as they can be together.
@@ -151,41 +84,17 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.protocols.eavesdropping import read_eavesdropping
-    from quietmean.statistics import missing_rule, read_text
     from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.data import account_name
 
-    columns = declared(
-        column,
-        bounds,
-        levels,
-        boolean,
-        missing_rule(missing),
-        dates=dates,
-        origins=made_from,
-        codes=missing_codes,
-        scales=scale,
-        whole=whole,
-        edges=edges,
-    )
     study = StudyTerms.parse(
         {
             "name": account_name(data),
-            "column": columns,
-            "statistic": [read_text(text) for text in statistic or ()],
-            "unit": unit,
-            "count": count,
-            "most_records": most_records,
+            **columns.fields(column),
+            **target.fields(),
+            "options": options.chosen(),
             "allocate": allocate,
             "accept_wide": accept_wide,
-            **{name: value for name, value in (("epsilon", epsilon), ("nats", nats)) if value is not None},
-            "delta": delta,
-            "colluding": colluding,
-            "eavesdropping": read_eavesdropping(eavesdropping),
-            "dropouts": dropouts,
-            "protocol": protocol,
-            "options": options.chosen(),
             "round_timeout": round_timeout,
         }
     )

@@ -60,21 +60,34 @@ class ConsentOptions(PaymentOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteOptions(ConsentOptions):
-    """All of a party whose node runs: where it keeps what it has, and how the others reach it.
+class NodeOptions(PaymentOptions):
+    """Where a party keeps its state, and where the others reach it.
 
     Parameters
     ----------
     store
         Where this party keeps its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
-    receipt
-        Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
     listen
         HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
         port. A party that nobody can dial takes part too, as long as it can dial the others.
     listen_through
         The runtime folder of quietmean port, where several studies of this site share one port: its connections for this study
         are taken from there, and nothing is listened on here.
+    """
+
+    store: Path | None = None
+    listen: str | None = None
+    listen_through: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteOptions(ConsentOptions, NodeOptions):
+    """All of a party whose node runs.
+
+    Parameters
+    ----------
+    receipt
+        Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
     folder
         Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
     once
@@ -82,10 +95,7 @@ class SiteOptions(ConsentOptions):
         as cron, that runs the same command again and again.
     """
 
-    store: Path | None = None
     receipt: Path | None = None
-    listen: str | None = None
-    listen_through: Path | None = None
     folder: str | None = None
     once: bool = False
 

@@ -58,7 +58,7 @@ class SessionFiles(PartyFiles):
             # A party whose process has ended comes back in a later round.
             gone_timeout=study.round_timeout / 10,
             status=status_path(store),
-            listen=listening_place(options.listen, options.listen_through),
+            listen=listening_place(options),
             links=study.keyed_by,
             pairs=self.pair_keys(),
         )

@@ -19,6 +19,7 @@ from typing import Final
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import locked, user_of_process
+from quietmean.core.site_options import NodeOptions
 from quietmean.node.net.account_socket import user_of_peer
 from quietmean.node.net.labels import DIGITS
 from quietmean.node.net.roster import Address, format_address, parse_address
@@ -62,17 +63,17 @@ def runtime_folder(path: Path) -> Path:
     return path
 
 
-def listening_place(listen: str | None, through: Path | str | None) -> Address | Path | None:
-    """Where a party listens, from what was given: HOST:PORT, or the runtime folder of a port that several studies share.
+def listening_place(options: NodeOptions) -> Address | Path | None:
+    """Where a party listens: HOST:PORT, or the runtime folder of a port that several studies share. None: where the roster says.
 
     Raises :class:`InputError`.
     """
-    if through is None:
-        return None if listen is None else parse_address(listen)
-    if listen is not None:
+    if options.listen_through is None:
+        return None if options.listen is None else parse_address(options.listen)
+    if options.listen is not None:
         raise InputError("listen and listen_through exclude each other: leave out listen, the owner of the port has the address")
     # Before anything is charged.
-    return runtime_folder(Path(through))
+    return runtime_folder(options.listen_through)
 
 
 class HandedOver:

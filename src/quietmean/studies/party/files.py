@@ -240,7 +240,7 @@ class Files(PartyFiles):
             round_timeout=self.study.round_timeout if self.study.deadlines is None else self.study.deadlines.interval,
             start_timeout=self.study.start_timeout,
             status=status_path(store),
-            listen=listening_place(options.listen, options.listen_through),
+            listen=listening_place(options),
             folder=self.folder(options.folder or usual_folder, plan, once=options.once),
             start=start,
             links=self.study.keyed_by,

@@ -1,0 +1,71 @@
+"""Options that commands have in common which make a study: what is protected, how well, against whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quietmean.core.domain import CountVisibility, PrivacyUnit
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """The privacy target of a study, and the protocol that reaches it.
+
+    Parameters
+    ----------
+    unit
+        What is protected: one record, or all of a party.
+    count
+        private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
+    most_records
+        With private counts: room for so many records of each party, a public number; default 20000.
+    epsilon
+        Privacy target, together with delta; default 1.
+    nats
+        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
+        average over values and no differential privacy; of protocol adqsp, for unit party.
+    delta
+        Probability with which the epsilon guarantee may fail.
+    colluding
+        How many parties may pool what they see; default one in ten, at least one.
+    eavesdropping
+        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
+        the first round private. Of protocols such as inca.
+    dropouts
+        Fraction of the parties expected to leave for good: run kills so many processes, each in a random round.
+    protocol
+        The protocol; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
+        predicted error among equals; chosen when the parties are known.
+    """
+
+    unit: PrivacyUnit = PrivacyUnit.RECORD
+    count: CountVisibility = CountVisibility.PUBLIC
+    most_records: int | None = None
+    epsilon: float | None = None
+    nats: float | None = None
+    delta: float = 1e-6
+    colluding: int | None = None
+    eavesdropping: str | None = None
+    dropouts: float = 0.0
+    protocol: str = "auto"
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a study. Raises :class:`InputError` for an eavesdropper that cannot be."""
+        from quietmean.protocols.eavesdropping import read_eavesdropping
+
+        budget = {name: value for name, value in (("epsilon", self.epsilon), ("nats", self.nats)) if value is not None}
+        return {
+            "unit": self.unit,
+            "count": self.count,
+            "most_records": self.most_records,
+            **budget,
+            "delta": self.delta,
+            "colluding": self.colluding,
+            "eavesdropping": read_eavesdropping(self.eavesdropping),
+            "dropouts": self.dropouts,
+            "protocol": self.protocol,
+        }
+
+
+NO_TARGET_OPTIONS = TargetOptions()
