@@ -42,8 +42,8 @@ def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
     app = main.make_app("run")
     app(attach(words), exit_on_error=False, print_error=False, result_action="return_value")
-    study, data, parties, column = asked[0][:4]
-    names, parts = parties_of_table(data, study.workload.columns, parties, column)
+    study, data, rehearsal = asked[0][:3]
+    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
     assert len(names) == 20
     assert sum(map(len, parts)) == rows
     noise = math.sqrt(1.2) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)

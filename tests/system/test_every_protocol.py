@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.cli.run import run_local_study
+from quietmean.cli.run import RehearsalOptions, run_local_study
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
@@ -84,7 +84,7 @@ def test_from_the_plan_to_the_attack(
     plan = planned(study, bare)
     if isinstance(plan, str):
         with pytest.raises(InputError) as refused:
-            run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+            run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
         assert str(refused.value) == plan
         assert not list(folder.iterdir())
         return
@@ -92,9 +92,9 @@ def test_from_the_plan_to_the_attack(
     if unit == "record" and not has_room(plan):
         # Twenty records of a party need more room than the plan was asked to have: nothing is begun.
         with pytest.raises(InputError, match=r"largest_value|largest_weight|weight 1"):
-            run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+            run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
         return
-    run_local_study(study, data, PARTIES, None, folder, bare, json=True)
+    run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
     result = json.loads(capsys.readouterr().out)
     receipt = str(folder / "receipt.json")
     assert result["parties_counted"] == PARTIES

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
 from quietmean.cli.join import needed_data
@@ -30,14 +31,11 @@ _ACCEPTED = 32
 def command(
     study: Path,
     *,
+    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
     data: Path | None = None,
-    roster: Path | None = None,
-    key: Path = Path("quietmean.key"),
-    plan: Path | None = None,
     node: Annotated[NodeOptions, Parameter(name="*", negative="")] = NodeOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
     records: int | None = None,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
@@ -51,21 +49,13 @@ def command(
     ----------
     study
         The sealed study or session, or a study file or session file that all parties agreed on.
-    roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
     data
         This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
         Of a session there are none.
-    key
-        This party's private key, from quietmean keygen.
-    plan
-        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     wait
         Seconds to wait for the others.
     records
         Of a session that protects records: how many this party has, as for join.
-    no_privacy
-        Agree to a study whose protocol protects nothing, as join asks for it.
     json
         One JSON document on standard output.
     """
@@ -82,12 +72,12 @@ def command(
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     if not is_session(study):
         data = needed_data("check", data)
-    files = load_files(study, roster, key, load_identity, node.store)
+    files = load_files(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, records, node)
     rules = Policy.load(node.policy)
     payer = payer_for(rules, files.asked.unit, "" if data is None else account_name(data), node, warn)
     with progress("calibrating the noise"):
-        contract = contract_of(files, plan, no_privacy)
+        contract = contract_of(files, agreed.plan, agreed.no_privacy)
     shared = contract.plan
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)

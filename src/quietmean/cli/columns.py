@@ -83,6 +83,11 @@ class ColumnOptions:
     missing
         What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
         estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
+    allocate
+        How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
+        error, are as narrow as they can be together.
+    accept_wide
+        Go on although noise hides all that the bounds of a statistic do not tell.
     """
 
     bounds: list[tuple[float, float]] | None = None
@@ -96,12 +101,19 @@ class ColumnOptions:
     edges: list[str] | None = None
     statistic: list[str] | None = None
     missing: str = "indicator"
+    allocate: str = "shares"
+    accept_wide: Annotated[bool, Parameter(negative="")] = False
 
     def fields(self, column: Sequence[str]) -> dict[str, Any]:
-        """The lists of a study: its columns and statistics. Raises :class:`InputError` for what contradicts itself."""
+        """The fields of a study. Raises :class:`InputError` for what contradicts itself."""
         from quietmean.statistics import read_text
 
-        return {"column": declared(column, self), "statistic": [read_text(text) for text in self.statistic or ()]}
+        return {
+            "column": declared(column, self),
+            "statistic": [read_text(text) for text in self.statistic or ()],
+            "allocate": self.allocate,
+            "accept_wide": self.accept_wide,
+        }
 
 
 NO_COLUMN_OPTIONS = ColumnOptions()

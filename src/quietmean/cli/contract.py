@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.console import err, out, print_json, printable, progress
 from quietmean.core.errors import InputError
 
@@ -14,12 +15,9 @@ from quietmean.core.errors import InputError
 def command(
     study: Path,
     *,
-    roster: Path | None = None,
-    key: Path = Path("quietmean.key"),
-    plan: Path | None = None,
+    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
     store: Path | None = None,
     policy: Path | None = None,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Show what a study or a session asks, from whom it protects, what it costs at most and takes for granted; and the digest for
@@ -31,18 +29,10 @@ def command(
     ----------
     study
         The sealed study or session, or a study file or session file.
-    roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
-    key
-        This party's private key, from quietmean keygen.
-    plan
-        A plan that all parties share; by default each makes the same one from the study.
     store
         The folder of this party's keys for a sealed study, as for join.
     policy
         What this site takes part in; by default policy.toml in the user's folder for settings.
-    no_privacy
-        Show a study whose protocol protects nothing; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -52,9 +42,9 @@ def command(
     from quietmean.studies.party import Policy
 
     rules = Policy.load(policy)
-    files = load_files(study, roster, key, load_identity, store)
+    files = load_files(study, agreed.roster, agreed.key, load_identity, store)
     with progress("calibrating the noise"):
-        contract = contract_of(files, plan, no_privacy)
+        contract = contract_of(files, agreed.plan, agreed.no_privacy)
     broken = rules.broken(contract)
     if json:
         print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})

@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import err
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyOptions:
+    """The pages behind a proxy, for several people.
+
+    Parameters
+    ----------
+    behind_proxy
+        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/how-to/policy.md). Linux only.
+    socket
+        Where the proxy finds them: a Unix socket that is made.
+    proxy_user
+        The account that the proxy runs as; nobody else's connection is taken.
+    user_header
+        The header in which the proxy names who is logged in; it must take away one that a browser sent.
+    users
+        Who may use the pages, by these names.
+    viewers
+        Who may only see the board of what runs here, of all studies: such as people of the other parties.
+    """
+
+    behind_proxy: str | None = None
+    socket: Path | None = None
+    proxy_user: str | None = None
+    user_header: str = "X-Remote-User"
+    users: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
+    viewers: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HereOptions:
+    """Pages on this machine.
+
+    Parameters
+    ----------
+    data
+        This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
+        this machine.
+    port
+        Of this machine; by default a free one.
+    no_browser
+        Print the link, and open nothing.
+    """
+
+    data: Path | None = None
+    port: int = 0
+    no_browser: Annotated[bool, Parameter(negative="")] = False
 
 
 def command(
@@ -17,15 +66,8 @@ def command(
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
-    data: Path | None = None,
-    port: int = 0,
-    no_browser: Annotated[bool, Parameter(negative="")] = False,
-    behind_proxy: str | None = None,
-    socket: Path | None = None,
-    proxy_user: str | None = None,
-    user_header: str = "X-Remote-User",
-    users: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    viewers: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    here: Annotated[HereOptions, Parameter(name="*", negative="")] = HereOptions(),
+    proxy: Annotated[ProxyOptions, Parameter(name="*", negative="")] = ProxyOptions(),
 ) -> None:
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
@@ -44,25 +86,6 @@ def command(
         By default the policy's, or this user's own.
     owner_key
         The private key of who answers for the data: studies can be signed on their pages, as approve does.
-    data
-        This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
-        this machine.
-    port
-        Of this machine; by default a free one.
-    no_browser
-        Print the link, and open nothing.
-    behind_proxy
-        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/how-to/policy.md). Linux only.
-    socket
-        Where the proxy finds them: a Unix socket that is made.
-    proxy_user
-        The account that the proxy runs as; nobody else's connection is taken.
-    user_header
-        The header in which the proxy names who is logged in; it must take away one that a browser sent.
-    users
-        Who may use the pages, by these names.
-    viewers
-        Who may only see the board of what runs here, of all studies: such as people of the other parties.
     """
     from quietmean.core.errors import InputError
     from quietmean.core.extras import import_extra
@@ -73,29 +96,29 @@ def command(
 
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
-    if behind_proxy is not None:
-        if socket is None or proxy_user is None:
+    if proxy.behind_proxy is not None:
+        if proxy.socket is None or proxy.proxy_user is None:
             raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
-        if port or no_browser:
+        if here.port or here.no_browser:
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
-        if data is not None:
+        if here.data is not None:
             raise InputError("--data shows cells to whoever sees the pages, and is for pages on this machine: leave it out")
-        access = ProxyAccess(behind_proxy, user_header, frozenset(users or ()), frozenset(viewers or ()))
+        access = ProxyAccess(proxy.behind_proxy, proxy.user_header, frozenset(proxy.users or ()), frozenset(proxy.viewers or ()))
 
         def tell(line: str) -> None:
             err.print(line, markup=False, soft_wrap=True)
 
-        socket_and_user = (socket, proxy_user)
+        socket_and_user = (proxy.socket, proxy.proxy_user)
         serve_behind_proxy(
             SiteFolder(folder, party), access, socket_and_user, tell, policy=policy, ledger=ledger, owner_key=owner_key
         )
         return
-    if socket or proxy_user or users or viewers:
+    if proxy.socket or proxy.proxy_user or proxy.users or proxy.viewers:
         raise InputError(
             "--socket, --proxy-user, --users and --viewers are for pages behind a proxy: give --behind-proxy https://HOST too"
         )
-    if not 0 <= port <= 65535:
-        raise InputError(f"port is {port}: choose one in 1..65535, or none for a free one")
+    if not 0 <= here.port <= 65535:
+        raise InputError(f"port is {here.port}: choose one in 1..65535, or none for a free one")
 
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
@@ -106,7 +129,7 @@ def command(
         policy=policy,
         ledger=ledger,
         owner_key=owner_key,
-        data=data,
-        port=port,
-        browser=not no_browser,
+        data=here.data,
+        port=here.port,
+        browser=not here.no_browser,
     )

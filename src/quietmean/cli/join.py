@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from quietmean.cli import join_session
+from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
     choice_document,
@@ -50,14 +51,11 @@ Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*", negative="")]
 def command(
     study: Path,
     *,
+    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
     data: Path | None = None,
-    roster: Path | None = None,
-    key: Path = Path("quietmean.key"),
-    plan: Path | None = None,
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
     session: Annotated[SessionOptions, Parameter(name="*", negative="")] = SessionOptions(),  # noqa: B008
     events: Annotated[bool | Path, Parameter(negative="")] = False,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Take part in a study, or in a session, as one party. After a crash the same command continues where it stopped.
@@ -69,19 +67,11 @@ def command(
     ----------
     study
         The sealed study or session, or a study file or session file that all parties agreed on.
-    roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
     data
         This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine. Of a
         session there are none: its program reads what it needs.
-    key
-        This party's private key, from quietmean keygen.
-    plan
-        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
-    no_privacy
-        Take part although the study's protocol protects nothing; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -101,7 +91,7 @@ def command(
     forbid_tracing()
     with display(events) as shown:
         with shown.asking():
-            files = load_files(study, roster, key, load_identity, site.store)
+            files = load_files(study, agreed.roster, agreed.key, load_identity, site.store)
         if shown.stream is not None:
             shown.stream.party = files.name
         if isinstance(files, SessionFiles):
@@ -119,7 +109,7 @@ def command(
         person = Person(AtTerminal(), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
         preparation = Preparation(files, site, account_name(data), person)
         shown.say("calibrating the noise")
-        choice = files.plan(plan, no_privacy)
+        choice = files.plan(agreed.plan, agreed.no_privacy)
         with shown.asking():
             contract = preparation.agree(choice)
         ready = preparation.prepare(data, pages.outputs)

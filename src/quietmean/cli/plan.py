@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +13,12 @@ from cyclopts import Parameter
 from quietmean.cli.console import err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
-from quietmean.cli.plan_study import plan_study
+from quietmean.cli.plan_study import StudyOptions, plan_study
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
 from quietmean.core.readable import epsilon_text
-from quietmean.core.schema import MOST
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -34,57 +34,12 @@ class Domain(StrEnum):
     UNIT_BALL = "unit-ball"
 
 
-def command(
-    *,
-    parties: int | None = None,
-    study: Path | None = None,
-    roster: Path | None = None,
-    records: int | None = None,
-    width: float | None = None,
-    power: float | None = None,
-    dimension: int | None = None,
-    epsilon: float | None = None,
-    nats: float | None = None,
-    delta: float | None = None,
-    colluding: float | None = None,
-    eavesdropping: str | None = None,
-    dropouts: float | None = None,
-    responding: int | None = None,
-    sensitivity: float | None = None,
-    domain: Domain | None = None,
-    convention: SensitivityConvention | None = None,
-    unit: PrivacyUnit | None = None,
-    protocol: list[str] | None = None,
-    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    server: Server = Server.NONE,
-    max_messages: int | None = None,
-    calibration: CalibrationMethod = CalibrationMethod.EXACT,
-    trials: int | None = None,
-    explain: Annotated[bool, Parameter(negative="")] = False,
-    cache: bool = True,
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
-) -> None:
-    """Calibrate protocols for a target and rank them by predicted mean squared error.
+@dataclass(frozen=True, kw_only=True)
+class AskedTarget:
+    """What to plan for, where no study says it.
 
     Parameters
     ----------
-    parties
-        Number of parties; or give --study.
-    study
-        Plan this study instead of a target, and tell the expected widths of its intervals; refused if noise hides all. A sealed
-        study, or a study file with --roster or --parties.
-    roster
-        Names, addresses and public keys of all parties of a study that is not sealed.
-    records
-        With --study: how many records all parties have together, as far as is public.
-    width
-        With --study: also say how many records or parties, or which epsilon, make the interval of each statistic's first answer
-        no wider than this.
-    power
-        With --study: also say what gives each statistic's test this power at the 5 % level, such as 0.8, where the study's
-        expect is true.
     dimension
         Coordinates of a value; default 1.
     epsilon
@@ -111,6 +66,32 @@ def command(
         Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
     unit
         What is protected: one record, or all of a party, which is the default.
+    """
+
+    dimension: int | None = None
+    epsilon: float | None = None
+    nats: float | None = None
+    delta: float | None = None
+    colluding: float | None = None
+    eavesdropping: str | None = None
+    dropouts: float | None = None
+    responding: int | None = None
+    sensitivity: float | None = None
+    domain: Domain | None = None
+    convention: SensitivityConvention | None = None
+    unit: PrivacyUnit | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Each option by its name; None where it is left out. Raises :class:`InputError` for an eavesdropper that cannot be."""
+        return {**vars(self), "eavesdropping": read_eavesdropping(self.eavesdropping)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How candidates are searched for and compared.
+
+    Parameters
+    ----------
     protocol
         Only these protocols; repeat for several. auto, the default: all protocols among equals, of which packed secret sharing
         is taken where its conditions hold, else the least predicted error.
@@ -127,6 +108,34 @@ def command(
         Say when another protocol would be first; plans several changes of the target.
     cache
         Take the answer from the cache if the same was asked before, and keep it there.
+    """
+
+    protocol: list[str] | None = None
+    server: Server = Server.NONE
+    max_messages: int | None = None
+    calibration: CalibrationMethod = CalibrationMethod.EXACT
+    trials: int | None = None
+    explain: Annotated[bool, Parameter(negative="")] = False
+    cache: Annotated[bool, Parameter(negative="--no-cache")] = True
+
+
+def command(
+    *,
+    parties: int | None = None,
+    about: Annotated[StudyOptions, Parameter(name="*", negative="")] = StudyOptions(),  # noqa: B008 - it is frozen
+    wanted: Annotated[AskedTarget, Parameter(name="*", negative="")] = AskedTarget(),
+    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
+    search: Annotated[SearchOptions, Parameter(name="*", negative="")] = SearchOptions(),
+    save: Annotated[Path | None, Parameter(name="--out")] = None,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Calibrate protocols for a target and rank them by predicted mean squared error.
+
+    Parameters
+    ----------
+    parties
+        Number of parties; or give --study.
     save
         Write the best plan to this file.
     no_privacy
@@ -134,72 +143,43 @@ def command(
     json
         One JSON document on standard output.
     """
-    if trials is not None and trials < 1:
-        raise InputError(f"{trials} trials show nothing about the gate: choose at least 1, for example 299")
-    given = {
-        "epsilon": epsilon,
-        "nats": nats,
-        "delta": delta,
-        "dimension": dimension,
-        "sensitivity": sensitivity,
-        "domain": domain,
-        "convention": convention,
-        "colluding": colluding,
-        "eavesdropping": read_eavesdropping(eavesdropping),
-        "dropouts": dropouts,
-        "responding": responding,
-        "unit": unit,
-    }
+    if search.trials is not None and search.trials < 1:
+        raise InputError(f"{search.trials} trials show nothing about the gate: choose at least 1, for example 299")
+    given = wanted.given()
     plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
-    if study is not None:
+    if about.study is not None:
         _refuse_beside_study({**given, **options.chosen()})
-        _require_goals(width, power)
-        if records is not None and not 1 <= records <= MOST:
-            raise InputError(f"records is {records}: give --records how many all parties have together, 1 to {MOST:g}")
-        names = protocol or []
+        names = search.protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
-        plan_study(
-            study,
-            roster,
-            parties,
-            records,
-            plan_file,
-            no_privacy,
-            json,
-            protocol=next(iter(names), None),
-            width=width,
-            power=power,
-        )
+        named = next(iter(names), None)
+        plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=no_privacy, json=json)
         return
-    if width is not None or power is not None:
-        raise InputError("--width and --power say nothing without a study: give --study FILE too, or leave them out")
-    if roster is not None or records is not None:
-        raise InputError("--roster and --records say nothing without a study: give --study FILE too, or leave them out")
+    about.require_study()
     if parties is None:
         raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
     target = _target_asked(parties, given)
     asked = {
-        "protocols": _named(protocol),
+        "protocols": _named(search.protocol),
         "options": options.chosen(),
         **target,
-        "server": str(server),
-        "max_messages": max_messages,
-        "calibration": str(calibration),
-        "explain": explain,
+        "server": str(search.server),
+        "max_messages": search.max_messages,
+        "calibration": str(search.calibration),
+        "explain": search.explain,
         "no_privacy": no_privacy,
-        "trials": trials,
+        "trials": search.trials,
     }
-    if convention == SensitivityConvention.TABLE_II:
+    if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
             "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
         )
     store = PlanCache()
-    answer = store.find(asked) if cache else None
+    answer = store.find(asked) if search.cache else None
     if answer is None:
         with progress("calibrating"):
             answer = _answer(asked)
-        if cache:
+        if search.cache:
             store.keep(asked, answer)
     best = answer.pop("plan")
     for sentence in answer["warnings"]:
@@ -210,14 +190,6 @@ def command(
         print_json(answer)
     else:
         _show(answer)
-
-
-def _require_goals(width: float | None, power: float | None) -> None:
-    """Raises :class:`InputError` for what no study reaches."""
-    if width is not None and not 0 < width < math.inf:
-        raise InputError(f"width {width:g} is none that an interval can have: give --width a finite number above 0")
-    if power is not None and not 0 < power < 1:
-        raise InputError(f"power {power:g} is no chance of seeing an effect: give --power a number between 0 and 1, such as 0.8")
 
 
 def _refuse_beside_study(given: dict[str, Any]) -> None:

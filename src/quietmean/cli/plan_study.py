@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,30 +11,75 @@ from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.core.readable import epsilon_text
+from quietmean.core.schema import MOST
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.studies.agreement.deadlines import Deadlines
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """A study to plan, and what is known or wanted of it.
+
+    Parameters
+    ----------
+    study
+        Plan this study instead of a target, and tell the expected widths of its intervals; refused if noise hides all. A sealed
+        study, or a study file with --roster or --parties.
+    roster
+        Names, addresses and public keys of all parties of a study that is not sealed.
+    records
+        With --study: how many records all parties have together, as far as is public.
+    width
+        With --study: also say how many records or parties, or which epsilon, make the interval of each statistic's first answer
+        no wider than this.
+    power
+        With --study: also say what gives each statistic's test this power at the 5 % level, such as 0.8, where the study's
+        expect is true.
+    """
+
+    study: Path | None = None
+    roster: Path | None = None
+    records: int | None = None
+    width: float | None = None
+    power: float | None = None
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for what no study reaches."""
+        if self.width is not None and not 0 < self.width < math.inf:
+            raise InputError(f"width {self.width:g} is none that an interval can have: give --width a finite number above 0")
+        if self.power is not None and not 0 < self.power < 1:
+            raise InputError(
+                f"power {self.power:g} is no chance of seeing an effect: give --power a number between 0 and 1, such as 0.8"
+            )
+        if self.records is not None and not 1 <= self.records <= MOST:
+            raise InputError(f"records is {self.records}: give --records how many all parties have together, 1 to {MOST:g}")
+
+    def require_study(self) -> None:
+        """Raises :class:`InputError` for what says nothing where there is no study."""
+        for pair in (("width", "power"), ("roster", "records")):
+            if any(getattr(self, name) is not None for name in pair):
+                options = " and ".join(f"--{name}" for name in pair)
+                raise InputError(f"{options} say nothing without a study: give --study FILE too, or leave them out")
+
+
 def plan_study(
     path: Path,
-    roster: Path | None,
+    options: StudyOptions,
     parties: int | None,
-    records: int | None,
     plan_file: Output | None,
-    no_privacy: bool,
-    json: bool,
     *,
     protocol: str | None = None,
-    width: float | None = None,
-    power: float | None = None,
+    no_privacy: bool = False,
+    json: bool = False,
 ) -> None:
-    """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say.
+    """Plan a sealed study, or one for the parties of a roster, or so many.
 
-    ``protocol``: instead of what the study names, to see what it would cost. ``width``, ``power``: what is wanted of headlines.
+    ``protocol``: instead of what the study names, to see what it would cost.
     Raises :class:`InputError` for what cannot be planned, or was agreed on already.
     """
+    options.require_possible()
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
@@ -42,8 +89,8 @@ def plan_study(
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import agreed_files
 
-    if parties is None or roster is not None or is_signed_document(path):
-        asked, members, _ = agreed_files(path, roster)
+    if parties is None or options.roster is not None or is_signed_document(path):
+        asked, members, _ = agreed_files(path, options.roster)
         study = require_study(asked)
         if parties not in (None, len(members)):
             raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
@@ -51,9 +98,9 @@ def plan_study(
     else:
         study, count = StudyTerms.load(path), parties
     if protocol is not None:
-        name, options = resolve(protocol, study.options)
-        study = study.model_copy(update={"protocol": name, "options": options})
-    units = study.public_records(count, records)
+        name, protocol_options = resolve(protocol, study.options)
+        study = study.model_copy(update={"protocol": name, "options": protocol_options})
+    units = study.public_records(count, options.records)
     with progress("calibrating"):
         plan = study.plan(count, no_privacy=no_privacy)
     for sentence in budget_warnings(plan.target, units):
@@ -64,10 +111,10 @@ def plan_study(
     else:
         forecast = Forecast(study, plan, units, STUDIES)
         with progress("drawing studies"):
-            if width is None and power is None:
+            if options.width is None and options.power is None:
                 forecast.require_hope()
             sentences, expected = forecast.sentences(), forecast.to_json()
-            needed = forecast.needed(width, power)
+            needed = forecast.needed(options.width, options.power)
     if plan_file is not None:
         plan_file.write_json(plan.to_json())
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
     from quietmean.node.relay import Admission
 
 
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """How much a relay does at a time.
+
+    Parameters
+    ----------
+    connections
+        How many connections to hold at a time.
+    pairs
+        How many pairs of parties to hold at a time; each takes at most 192 KiB of memory here.
+    rate
+        How many connections one party may begin each second, after a burst of 1024.
+    stalled
+        Seconds after which who takes nothing of what is sent to it is cut off.
+    """
+
+    connections: int = 10_400
+    pairs: int = 5000
+    rate: float = 64.0
+    stalled: float = 120.0
+
+
 def command(
     *,
     listen: str,
@@ -24,10 +47,7 @@ def command(
     private_key: Path | None = None,
     admit: list[Path] | None = None,
     name: list[str] | None = None,
-    connections: int = 10_400,
-    pairs: int = 5000,
-    rate: float = 64.0,
-    stalled: float = 120.0,
+    limit: Annotated[LimitOptions, Parameter(name="*", negative="")] = LimitOptions(),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Let parties meet here that nobody can dial: each dials out to this relay, and it passes on what two of them exchange.
@@ -50,14 +70,6 @@ def command(
         public key a line, whose owners may meet in any. By default nobody, but on a loopback address anybody.
     name
         The host in the parties' address relay:HOST:PORT, if the server in front of this one asks for another; repeat for several.
-    connections
-        How many connections to hold at a time.
-    pairs
-        How many pairs of parties to hold at a time; each takes at most 192 KiB of memory here.
-    rate
-        How many connections one party may begin each second, after a burst of 1024.
-    stalled
-        Seconds after which who takes nothing of what is sent to it is cut off.
     json
         One JSON document on standard output, once it listens.
     """
@@ -67,21 +79,26 @@ def command(
     from quietmean.node.net import RelayAddress, format_address
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
-    if not (0 < rate < 1e9 and 0 < stalled < 1e9):
+    if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
         raise InputError("--rate and --stalled are a number of connections and of seconds: choose numbers above 0")
-    if pairs < 1 or connections < 2 * pairs:
+    if limit.pairs < 1 or limit.connections < 2 * limit.pairs:
         raise InputError(
-            f"{pairs} pairs and {connections} connections: choose 1 pair or more, and two connections for each or more"
+            f"{limit.pairs} pairs and {limit.connections} connections: choose 1 pair or more, and two connections for each "
+            "or more"
         )
     if (certificate is None) != (private_key is None):
         raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
     host, port = parse_entrance(listen)
     admission = _admission(admit or [], host)
     tls = None if certificate is None or private_key is None else outer_tls(certificate, private_key)
-    possible = connections_possible(connections)
-    if possible < connections:
-        warn(f"the system lets it hold {possible} connections, not {connections}: raise the limit of open files (ulimit -n)")
-    limits = RelayLimits(connections=possible, pairs=min(pairs, possible // 2), rate=rate, stalled_seconds=stalled)
+    possible = connections_possible(limit.connections)
+    if possible < limit.connections:
+        warn(
+            f"the system lets it hold {possible} connections, not {limit.connections}: raise the limit of open files (ulimit -n)"
+        )
+    limits = RelayLimits(
+        connections=possible, pairs=min(limit.pairs, possible // 2), rate=limit.rate, stalled_seconds=limit.stalled
+    )
     server = RelayServer(open_entrance((host, port)), admission, limits, tls, name or [])
     if tls is None and not _is_loopback(host):
         warn("it has no certificate, and parties speak TLS to it: a server that ends TLS has to stand in front")

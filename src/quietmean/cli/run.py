@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,20 +40,37 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome.local import LocalStudy
 
 
+@dataclass(frozen=True, kw_only=True)
+class RehearsalOptions:
+    """Who the parties are, and how long they wait.
+
+    Parameters
+    ----------
+    parties
+        Number of parties.
+    party_column
+        Column that says which party a row belongs to, instead of --parties.
+    round_timeout
+        Seconds that a round waits for parties that do not answer.
+    no_privacy
+        Run a protocol that protects nothing, such as gossip; refused otherwise.
+    """
+
+    parties: int | None = None
+    party_column: str | None = None
+    round_timeout: float = 3.0
+    no_privacy: Annotated[bool, Parameter(negative="")] = False
+
+
 def command(
     *,
     data: Path,
     column: list[str],
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
-    parties: int | None = None,
-    party_column: str | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    allocate: str = "shares",
-    accept_wide: Annotated[bool, Parameter(negative="")] = False,
-    round_timeout: float = 3.0,
+    rehearsal: Annotated[RehearsalOptions, Parameter(name="*", negative="")] = RehearsalOptions(),
     out: Path | None = None,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
@@ -66,21 +84,8 @@ def command(
         evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
-    parties
-        Number of parties.
-    party_column
-        Column that says which party a row belongs to, instead of --parties.
-    allocate
-        How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
-        error, are as narrow as they can be together.
-    accept_wide
-        Go on although noise hides all that the bounds of a statistic do not tell.
-    round_timeout
-        Seconds that a round waits for parties that do not answer.
     out
         New folder for the receipt, the report and the page for who answers for the data; default quietmean-run-DATE-TIME.
-    no_privacy
-        Run a protocol that protects nothing, such as gossip; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -93,13 +98,11 @@ def command(
             **columns.fields(column),
             **target.fields(),
             "options": options.chosen(),
-            "allocate": allocate,
-            "accept_wide": accept_wide,
-            "round_timeout": round_timeout,
+            "round_timeout": rehearsal.round_timeout,
         }
     )
     with _new_folder(out) as folder:
-        run_local_study(study, data, parties, party_column, folder, no_privacy, json)
+        run_local_study(study, data, rehearsal, folder, json)
 
 
 @contextmanager
@@ -135,9 +138,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def run_local_study(
-    study: StudyTerms, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
-) -> None:
+def run_local_study(study: StudyTerms, data: Path, rehearsal: RehearsalOptions, folder: Path, json: bool) -> None:
     from quietmean.planning.gate import GateRefused
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.target import budget_warnings
@@ -147,13 +148,13 @@ def run_local_study(
     from quietmean.studies.outcome.local import choose_kills, run_study
 
     notes: list[str] = []
-    names, parts = parties_of_table(data, study.workload.columns, parties, party_column, notes.append)
+    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append)
     target = study.target(len(parts))
     for sentence in budget_warnings(target, sum(len(part) for part in parts)):
         warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise"):
-        choice = study.choice(len(parts), no_privacy=no_privacy)
+        choice = study.choice(len(parts), no_privacy=rehearsal.no_privacy)
     plan = choice.plan
     if plan.above_target is not None:
         warn(plan.above_target)

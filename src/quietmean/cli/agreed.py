@@ -1,0 +1,34 @@
+"""Options that commands have in common which look at what was agreed on, with this party's key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementOptions:
+    """What belongs to a study or session that a command is about, and whose part in it this is.
+
+    Parameters
+    ----------
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    key
+        This party's private key, from quietmean keygen.
+    plan
+        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
+    no_privacy
+        Agree to a study whose protocol protects nothing; refused otherwise.
+    """
+
+    roster: Path | None = None
+    key: Path = Path("quietmean.key")
+    plan: Path | None = None
+    no_privacy: Annotated[bool, Parameter(negative="")] = False
+
+
+NO_AGREEMENT_OPTIONS = AgreementOptions()
