@@ -23,7 +23,7 @@ from quietmean.ledger import Ledger, Refund
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.report import OfficerPage, Stated
-from quietmean.report.officer import released_of
+from quietmean.report.released import released_of
 from quietmean.report.words import rounded_down, rounded_up
 from quietmean.testing import example_execution
 from support.outcomes import DELTA, studied

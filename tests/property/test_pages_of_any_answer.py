@@ -13,8 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from quietmean.report import StudyReport
-from quietmean.report.officer import OfficerPage, Stated
+from quietmean.report.officer import OfficerPage
 from quietmean.report.page import render
+from quietmean.report.released import Stated
 from quietmean.report.rendering import render_template
 from quietmean.statistics import Answer, registry
 from quietmean.statistics.estimates import Estimates

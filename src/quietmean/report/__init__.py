@@ -3,8 +3,9 @@
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.officer import OfficerPage, Stated, officer_page_at, write_officer_page
+from quietmean.report.officer import OfficerPage, officer_page_at, write_officer_page
 from quietmean.report.page import report_at, write_study_report
+from quietmean.report.released import Stated
 from quietmean.report.stamps import Stamps
 
 __all__ = [

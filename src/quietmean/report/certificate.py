@@ -20,7 +20,8 @@ from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
-from quietmean.report.officer import OfficerPage, Stated
+from quietmean.report.officer import OfficerPage
+from quietmean.report.released import Stated
 from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, message_table, statement

@@ -12,27 +12,21 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, eye_array
-from scipy.sparse.linalg import splu
 from scipy.special import log_ndtr
 from scipy.stats import beta, norm
 
-from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId, Vector
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
-from quietmean.randomness import BitStream
-from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
-from quietmean.simulation.opened import KnownToCoalition, OpenedView
-from quietmean.transcript import Transcript, run_lockstep
+from quietmean.simulation.adversary_view import AdversaryView
+from quietmean.simulation.opened import OpenedView
 from quietmean.transcript.tracing import MachineMaker
 
 CONFIDENCE = 0.95
@@ -41,12 +35,9 @@ FLAG_BELOW = 1e-6
 FEWEST_TRIALS = 100
 # The most trials: the statistics of all are kept, 1.6 GB.
 MOST_TRIALS = 10**8
-# Numbers per noise term in memory at once, over all parties.
-_BLOCK = 2_000_000
 # Epsilon's thresholds, in standard deviations from either mean. Fixed beforehand: no trial is spent on choosing them.
 _TAILS = (2.0, 2.5, 3.0, 3.5)
 _RANK = 1e-11
-_SAME = 1e-7
 # The first messages that have this part of the information of all are enough.
 _TOLD = 1.0 - 1e-6
 
@@ -146,11 +137,13 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
         raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
 
 
-def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: MachineMaker[Any] | None) -> _View | OpenedView:
+def _view(
+    execution: Execution, target: PartyId, adversary: Adversary, machine: MachineMaker[Any] | None
+) -> AdversaryView | OpenedView:
     protocol = execution.protocol
     bound = protocol.linear_bound
     if bound is not None:
-        return _View.of(replace(execution, protocol=bound), adversary, machine)
+        return AdversaryView.of(replace(execution, protocol=bound), adversary, machine)
     opening = protocol.opening(
         execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
     )
@@ -162,208 +155,7 @@ def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: 
     return OpenedView(execution, adversary, opening, machine)
 
 
-class _Rows:
-    """Which row of the transcript a message is: the next one of its sender in its round.
-
-    A transcript may also have what its sender keeps. Where it has several rows of one sender in one round, those that nobody
-    else knows are no messages, or ones that were lost.
-    """
-
-    def __init__(self, transcript: Transcript) -> None:
-        self._of: defaultdict[tuple[PartyId, int], list[int]] = defaultdict(list)
-        for row, key in enumerate(zip(transcript.sender.tolist(), transcript.message_round.tolist(), strict=True)):
-            self._of[key].append(row)
-        delivered = transcript.released | (transcript.message_known.astype(np.int64).sum(axis=1) > 1)
-        self._several = {key for key, rows in self._of.items() if len(rows) > 1}
-        for key in self._several:
-            self._of[key] = [row for row in self._of[key] if delivered[row]]
-        self._taken: Counter[tuple[PartyId, int]] = Counter()
-
-    def next(self, sender: PartyId, round_: int, delivered: bool) -> int | None:
-        """``delivered``: whether anybody got it."""
-        key = (sender, round_)
-        if key in self._several and not delivered:
-            return None
-        self._taken[key] += 1
-        rows = self._of.get(key, [])
-        return rows[self._taken[key] - 1] if self._taken[key] <= len(rows) else None
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """What the adversary receives from honest parties: rows of the transcript, in their order."""
-
-    execution: Execution
-    adversary: Adversary
-    # By default the machines of the execution's protocol.
-    machine: MachineMaker[Any] | None
-    transcript: Transcript
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, execution: Execution, adversary: Adversary, machine: MachineMaker[Any] | None) -> _View:
-        # Certificates may leave out what follows from the rest; machines send it.
-        transcript = execution.full_transcript()
-        # What corrupt parties send follows from what they know and receive.
-        by_honest = ~np.isin(transcript.sender, list(adversary.corrupt))
-        rows = np.nonzero(adversary.view(transcript).messages & by_honest)[0]
-        return cls(execution, adversary, machine, transcript, rows)
-
-    @property
-    def rounds(self) -> NDArray[np.int64]:
-        """When each row is sent, shape (R,)."""
-        return self.transcript.message_round[self.rows]
-
-    def maps(self, target: PartyId) -> tuple[Vector, Vector]:
-        """By the transcript: what a unit of the target's value adds to each row (R,), and the unknown noise in it (R, K)."""
-        chosen = np.zeros((self.transcript.messages, len(self.rows)))
-        chosen[self.rows, np.arange(len(self.rows))] = 1.0
-        system = csc_array(eye_array(self.transcript.messages) - self.transcript.dependence.T)
-        adjoint = splu(system, permc_spec="NATURAL", diag_pivot_thresh=0.0).solve(chosen) if len(self.rows) else chosen
-        unknown = ~self.adversary.view(self.transcript).noise
-        values, noise = (np.asarray(part.T @ adjoint) for part in (self.transcript.values, self.transcript.noise))
-        return values[target], noise.T[:, unknown] * self.transcript.noise_scale[unknown]
-
-    def check(self, target: PartyId, seed: int) -> None:
-        """Without noise the view must be what the transcript says; raises :class:`ProtocolFailure`."""
-        seen: list[dict[int, Vector]] = [{}, {}]
-        for world in (0, 1):
-            self._observe(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)
-        shifts, _ = self.maps(target)
-        for index, row in enumerate(self.rows):
-            party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
-            if index not in seen[0]:
-                raise self._never_sent(int(row))
-            share = float(seen[1][index][0] - seen[0][index][0]) / self._change
-            if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self._change:
-                raise ProtocolFailure(
-                    f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
-                    f"{shifts[index]:.6g}: the certificate does not describe this build"
-                )
-
-    @property
-    def _rounding(self) -> float:
-        """By how much a message may differ from that in real numbers, where shares are rounded to a grid: a step each.
-
-        A rounded share errs at both ends, and mixing does not enlarge the sum of all errors.
-        """
-        protocol, schedule = self.execution.protocol, self.execution.schedule
-        step = protocol.grid or protocol.numbers().step
-        return 2 * step * float(schedule.out_degree.sum()) if protocol.transfers_mass else 0.0
-
-    def _never_sent(self, row: int) -> InputError:
-        pairs = sorted(pair for pair in self.adversary.observed if self.transcript.find(*pair) == row)
-        party, round_ = pairs[0] if pairs else (int(self.transcript.sender[row]), int(self.transcript.message_round[row]))
-        return InputError(
-            f"party {party} sent nothing of what it held after round {round_}: leave [{party}, {round_}] out of the intercepted "
-            "messages"
-        )
-
-    def statistic(self, weights: Vector, target: PartyId, world: int, trials: int, seed: int) -> Vector:
-        """w . view in one world, shape (trials,); less what the adversary can compute on its own."""
-        parts = []
-        for block, size in _blocks(trials, self.execution.parties):
-            secret = insecure_seed(seed, "attack", world, block).secret
-            noise = InsecurePopulationNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
-            parts.append(self._residual(weights, target, world, seed, noise, size))
-        return np.concatenate(parts)
-
-    def _residual(
-        self, weights: Vector, target: PartyId, world: int, seed: int, noise: InsecurePopulationNoise, size: int
-    ) -> Vector:
-        """w . (view less what is expected of it), shape (size,)."""
-        own = self.adversary.corrupt
-        seen = self._weighted(weights, self._values(target, world, seed, size), noise.party)
-        # The coalition knows its own noise and world 0, so it can run the machines itself, without the noise of honest parties.
-        own_values = self._values(target, 0, seed, size if own else 1)
-
-        def known_noise(party: PartyId) -> NoiseSource:
-            source = noise.party(party)
-            return source if party in own else KnownToCoalition(source, own)
-
-        return seen - self._weighted(weights, own_values, known_noise)
-
-    def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
-        total = np.zeros(values.shape[1])
-
-        def take(index: int, vector: Vector) -> None:
-            nonlocal total
-            total = total + weights[index] * vector
-
-        self._observe(values, noise, take)
-        return total
-
-    def _values(self, target: PartyId, world: int, seed: int, dimension: int) -> Vector:
-        parties = self.execution.parties
-        drawn = BitStream(insecure_seed(seed, "attack", "values")).uniform(parties) * self.execution.sensitivity
-        values = self.execution.protocol.numbers().value(drawn)
-        values[target] += world * self._change
-        return np.broadcast_to(values[:, None], (parties, dimension))
-
-    @property
-    def _change(self) -> float:
-        """The change of the target's value: the sensitivity, in whole steps where values are on a grid."""
-        sensitivity = np.array([self.execution.sensitivity])
-        return float(self.execution.protocol.numbers().value(sensitivity)[0])
-
-    def _observe(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
-        """Run the machines; pass on what the adversary sees, with its place in ``rows``."""
-        place_of = {int(row): index for index, row in enumerate(self.rows)}
-        rows, corrupt, protocol = _Rows(self.transcript), self.adversary.corrupt, self.execution.protocol
-
-        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool, delivered: bool) -> None:
-            row = rows.next(sender, round_, delivered)
-            index = None if row is None else place_of.get(row)
-            if index is not None:
-                take(index, vector)
-            elif exposed and sender not in corrupt:
-                raise ProtocolFailure(
-                    f"party {sender} shows the adversary a message in round {round_} that the declared transcript does not have: "
-                    "the certificate does not describe this build"
-                )
-
-        def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
-            # Content alone depends on no value.
-            if message.vector.size:
-                delivered = bool(receivers) or protocol.is_overheard(message.round)
-                observe(message.sender, message.round, message.vector, bool(receivers & corrupt), delivered)
-
-        make = self.machine or _for_coordinates(self.execution, values.shape[1]).machine
-        machines = [make(party, values[party], noise(party)) for party in range(self.execution.parties)]
-        result = run_lockstep(
-            machines,
-            self.execution.trace,
-            _arrivals(self.execution),
-            on_send,
-            refusing=protocol.refuses_messages,
-        )
-        for party, release in result.releases.items():
-            observe(party, machines[party].rounds + 1, release.vector, protocol.releases_are_public, delivered=True)
-
-
-def _for_coordinates(execution: Execution, count: int) -> Execution:
-    """The same for values of this many coordinates, all of which are treated alike: on a grid a plan says how many there are."""
-    protocol = execution.protocol
-    if getattr(protocol, "dimension", None) is None:
-        return execution
-    return replace(execution, protocol=replace(protocol, **{"dimension": count}))
-
-
-def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:
-    together = max(1, _BLOCK // parties)
-    for block, first in enumerate(range(0, trials, together)):
-        yield block, min(together, trials - first)
-
-
-def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
-    delivered = execution.trace.delivered(execution.schedule)
-    rounds, senders, slots = np.nonzero(delivered)
-    receivers = execution.schedule.neighbours[rounds, senders, slots]
-    arrived = set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
-    return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
-
-
-def _best_test(view: _View | OpenedView, target: PartyId, of_view: float, exact: bool) -> tuple[Vector, Vector]:
+def _best_test(view: AdversaryView | OpenedView, target: PartyId, of_view: float, exact: bool) -> tuple[Vector, Vector]:
     """Weights under which the statistic is N(0, 1) or N(mu, 1) if all is as declared, and thresholds, the middle one first.
 
     ``of_view``: mu of the declared view. Of its messages the first that tell all of it are used: what follows from them would

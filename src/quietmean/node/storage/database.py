@@ -193,6 +193,19 @@ class StoreDatabase:
             raise self._damaged("an entry is missing")
         return row
 
+    def _fact(self, name: str) -> bytes | None:
+        row = self._maybe("SELECT value FROM fact WHERE name = ?", name)
+        return None if row is None else bytes(row[0])
+
+    def _required_fact(self, name: str) -> bytes:
+        return bytes(self._one("SELECT value FROM fact WHERE name = ?", name)[0])
+
+    def _set_fact(self, name: str, value: bytes) -> None:
+        self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
+
+    def _replace_fact(self, name: str, value: bytes) -> None:
+        self._database.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
+
     def _content(self, token: bytes) -> bytes:
         """What a token stands for."""
         with self._on_disk():

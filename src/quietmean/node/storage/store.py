@@ -20,6 +20,7 @@ from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
+from quietmean.node.storage.gate_votes import GateVotes
 from quietmean.node.storage.pair_secrets import PairSecrets
 from quietmean.randomness import Seed
 
@@ -28,7 +29,7 @@ _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
 
-class Store(PairSecrets):
+class Store(PairSecrets, GateVotes):
     """Use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float) -> None:
@@ -95,7 +96,7 @@ class Store(PairSecrets):
         if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
-    # --- facts -------------------------------------------------------------------------------------------------------
+    # --- secrets -----------------------------------------------------------------------------------------------------
 
     @property
     def seed(self) -> Seed:
@@ -106,19 +107,6 @@ class Store(PairSecrets):
     def nonce(self) -> bytes:
         """The party's nonce for the study's public seed."""
         return self._required_fact("nonce")
-
-    def _fact(self, name: str) -> bytes | None:
-        row = self._maybe("SELECT value FROM fact WHERE name = ?", name)
-        return None if row is None else bytes(row[0])
-
-    def _required_fact(self, name: str) -> bytes:
-        return bytes(self._one("SELECT value FROM fact WHERE name = ?", name)[0])
-
-    def _set_fact(self, name: str, value: bytes) -> None:
-        self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
-
-    def _replace_fact(self, name: str, value: bytes) -> None:
-        self._database.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
 
     # --- the start ---------------------------------------------------------------------------------------------------
 
@@ -413,47 +401,10 @@ class Store(PairSecrets):
                 self._set_fact("audit", audit)
         return audit if kept is None else kept
 
-    # --- the gate ----------------------------------------------------------------------------------------------------
-
     def keep_gossip(self, sender: PartyId, gossip: bytes) -> None:
         """Keep gossiped logs that came without a message that counts."""
         with self._transaction():
             self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (sender, gossip))
-
-    def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
-        """(digest, passes) of all votes at the gate that are known here, the own one included."""
-        return {
-            row[0]: (bytes(row[1]), bool(row[2])) for row in self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
-        }
-
-    def save_vote(self, party: PartyId, digest: bytes, passes: bool) -> None:
-        """A party's vote. There is only one of each party."""
-        with self._transaction():
-            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
-
-    def cast_vote(self, party: PartyId, digest: bytes, passes: bool, history: bytes) -> None:
-        """The own vote, with the ``history`` that it is about: it must be durable before anybody hears of it."""
-        with self._transaction():
-            self._set_fact("history", history)
-            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
-
-    def voted_history(self) -> bytes | None:
-        """What :meth:`cast_vote` was given, if it was called."""
-        return self._fact("history")
-
-    def pass_gate(self, publish: bool) -> None:
-        """Record the decision, durable before anything is published. If nothing is to be, the release is deleted for good."""
-        with self._transaction():
-            self._set_fact("publish", b"1" if publish else b"")
-            if not publish:
-                self._database.execute("DELETE FROM release WHERE phase = ?", (int(Phase.MIXING),))
-        if not publish:
-            self._forget_free_places(wipe=True)
-
-    def passed_gate(self) -> bool | None:
-        """What :meth:`pass_gate` was given, if it was called."""
-        decided = self._fact("publish")
-        return None if decided is None else bool(decided)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

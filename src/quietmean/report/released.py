@@ -1,0 +1,105 @@
+"""What a receipt states, and the numbers that were released: for the page of who answers for the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from quietmean.ledger import Account
+from quietmean.report import glance, words
+from quietmean.report.stamps import Stamps
+from quietmean.statistics.printed import shown
+from quietmean.statistics.tidy import Term, terms_of
+
+
+# Chances of a right guess before anything is published.
+@dataclass(frozen=True)
+class ReleasedNumber:
+    """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
+    standard error of the privacy noise (inf: unknown); ``texts``: both as every page and table has them.
+
+    ``smaller``: is the noise a smaller error than the sampling; None where nothing is said about a population.
+    """
+
+    statistic: str
+    term: str
+    estimate: float
+    error: float
+    texts: tuple[str, str]
+    smaller: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.statistic}, {self.term}" if self.term else self.statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
+
+    ``unit``: "record" or "party". ``names``: of the parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``:
+    as it happened, for all records of one party together. ``account``: of the ledger that is charged.
+    """
+
+    title: str = "An execution"
+    unit: str | None = None
+    released: Sequence[ReleasedNumber] = ()
+    names: Sequence[str] = ()
+    target: float | None = None
+    nats: float | None = None
+    party_epsilon: float | None = None
+    account: Account | None = None
+    stamps: Stamps = field(default_factory=Stamps)
+
+    @classmethod
+    def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
+        """What a receipt says, or an execution file, which says nothing of all this.
+
+        Entries of another form count as not stated.
+        """
+        result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
+        certificate = _mapping(result.get("certificate"))
+        unit, statistics = certificate.get("unit"), result.get("statistics")
+        names = origin.get("names")
+        return cls(
+            title=title,
+            unit=unit if unit in words.UNITS else None,
+            released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
+            names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
+            target=_number(certify.get("epsilon")),
+            nats=_number(certify.get("nats")),
+            party_epsilon=_number(certificate.get("whole_party_epsilon")),
+            stamps=Stamps.of_origin(origin),
+        )
+
+
+def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[ReleasedNumber]:
+    """What the entries of "statistics" in a result or receipt published; nothing of those that have another form."""
+    return [each for entry in statistics if "estimate" in entry for each in _of_entry(entry)]
+
+
+def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
+    try:
+        terms = terms_of(entry)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return []
+    sampled = entry.get("standard_error_population") is not None
+    return [_released(term, glance.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
+
+
+def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
+    texts, parts = shown(term), (part for part in (term.group, term.own) if part)
+    error = math.inf if math.isnan(term.noise_error) else term.noise_error
+    return ReleasedNumber(term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error), smaller)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    if value == "inf":
+        return math.inf
+    return float(value) if isinstance(value, int | float) else None
