@@ -54,3 +54,30 @@ def lying(liar: PartyId, lie: Lie, honest: Callable[..., Any] = Plan.machine) ->
         return Liar(made, lie) if party == liar else made
 
     return machine
+
+
+class _TellsApart(Liar):
+    """It releases to one party what cannot be, and the truth to all others."""
+
+    def __init__(self, machine: Any, victim: PartyId) -> None:
+        super().__init__(machine, LIES["too large"])
+        self._victim = victim
+
+    def start(self) -> Step[Any]:
+        step = self._machine.start()
+        (told,) = step.send
+        lie = self._lie(Release(told.vector, told.weight))
+        others = tuple(other for other in told.recipients if other != self._victim)
+        return replace(
+            step, send=(replace(told, recipients=others), replace(told, recipients=(self._victim,), vector=lie.vector))
+        )
+
+
+def telling_apart(liar: PartyId, victim: PartyId, honest: Callable[..., Any] = Plan.dissemination_machine) -> Callable[..., Any]:
+    """In place of :meth:`Plan.dissemination_machine`: one party's machine tells one other something else."""
+
+    def machine(plan: Plan, party: PartyId, *given: Any) -> Any:
+        made = honest(plan, party, *given)
+        return _TellsApart(made, victim) if party == liar else made
+
+    return machine

@@ -50,6 +50,11 @@ class Schedule:
         if (np.diff(pairs[:, 0] * self.parties + pairs[:, 1]) <= 0).any():
             raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
 
+    @property
+    def partner_counts(self) -> NDArray[np.float64]:
+        """With how many others each party shares a secret, shape (n,)."""
+        return np.bincount(self.pairs.ravel(), minlength=self.parties).astype(np.float64)
+
     def partners(self, party: PartyId) -> tuple[PartyId, ...]:
         """The parties that share a secret with ``party``, in rising order."""
         if self.all_paired:

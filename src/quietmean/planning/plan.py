@@ -28,7 +28,7 @@ from quietmean.protocols.eavesdropping import Interception, is_random
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.mechanism.values import ANY_DOMAIN
-from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.protocols.result_broadcast import CannotBe, ResultBroadcast
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 
@@ -388,10 +388,12 @@ class Plan:
         """First phase: the private mixing, up to this party's release. ``value``: its private vector."""
         return self.protocol.machine(schedule, party, value.vector, value.weight, noise)
 
-    def dissemination_machine(self, party: PartyId, release: Release | None, seed: Seed) -> PartyMachine[Any]:
-        """Second phase: spread the releases."""
-        releasers = self.protocol.releasers(self.target.parties)
-        return self.dissemination.machine(self.target.parties, releasers, party, release, self.target.dimension, seed, self.grid)
+    def dissemination_machine(
+        self, party: PartyId, release: Release | None, seed: Seed, cannot_be: CannotBe | None = None
+    ) -> PartyMachine[Any]:
+        """Second phase: spread the releases. ``cannot_be``: which are left out where each is seen alone."""
+        target, releasers = self.target, self.protocol.releasers(self.target.parties)
+        return self.dissemination.machine(target.parties, releasers, party, release, target.dimension, seed, self.grid, cannot_be)
 
 
 def require_foreseen(target: Target) -> None:

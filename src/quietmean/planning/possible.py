@@ -18,17 +18,12 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
+from quietmean.planning.release_bounds import NOISE_MARGIN, REFUSED_IF_HONEST, ROUNDING, deviations_allowed, within_bounds
 from quietmean.protocols.execution import Execution
 
 Array = NDArray[np.float64]
 
-# The chance that what honest parties released is refused, for each of the two tests.
-REFUSED_IF_HONEST = 1e-12
 _CHANCE = f"a chance of {REFUSED_IF_HONEST:g} if all are honest"
-# Weights that are added up and divided again, and vectors near their bounds, relative to these.
-_ROUNDING = 1e-6
-# Discrete noise is a little larger than what it stands for.
-_NOISE_MARGIN = 1.01
 # Where some shares count twice or are lost, no weight of a party counts as much more often.
 _MOST_COPIES = 2.0
 # Of less than that part of one party's weight nothing is left but rounding, by which a mean could be anything.
@@ -63,16 +58,6 @@ class ReleasedSum:
     settled: bool = True
 
 
-def deviations_allowed(tests: int, gaussian: bool) -> float:
-    """How many standard deviations noise in any of so many numbers goes beyond with a chance of at most 1e-12.
-
-    ``gaussian``: Gaussian, or sums of discrete Gaussians, whose tails are no heavier; else by Chebyshev's inequality.
-    """
-    if gaussian:
-        return math.sqrt(2 * math.log(2 * max(tests, 1) / REFUSED_IF_HONEST))
-    return math.sqrt(max(tests, 1) / REFUSED_IF_HONEST)
-
-
 def require_possible(
     plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None = None
 ) -> None:
@@ -105,9 +90,9 @@ def _impossible(
         # Nothing is known of what is possible.
         return None
     parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
-    deviation = _NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
+    deviation = NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
     room = deviations_allowed(dimension, plan.protocol.gaussian_noise) * deviation + parties * step
-    if not _within_bounds(plan, _units(plan, used, opened), opened.total, reach, room):
+    if not within_bounds(plan.input_domain, _units(plan, used, opened), opened.total, reach, room):
         return f"the sum is not one of values within the bounds and noise of the plan's size ({_CHANCE})"
     if never_negative is not None and reach == 1.0:
         rounding = parties * step / opened.weight
@@ -120,7 +105,7 @@ def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: fl
     least, most = _LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
     if expected is not None and opened.settled and plan.protocol.releases_are_public:
-        possible = possible and abs(opened.weight - expected) <= _ROUNDING * expected
+        possible = possible and abs(opened.weight - expected) <= ROUNDING * expected
     return possible
 
 
@@ -131,18 +116,6 @@ def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
     return opened.weight / used.counted_weight() * float(used.parts.sum())
 
 
-def _within_bounds(plan: Plan, units: float, total: Vector, reach: float, room: float) -> bool:
-    first = 0
-    for part in plan.input_domain.parts:
-        piece = total[first : first + part.size]
-        first += part.size
-        middle, half = units * (part.low + part.high) / 2, units * (part.high - part.low) / 2
-        far = reach * half * (1 + _ROUNDING) + room
-        if not (piece.min() >= middle - far and piece.max() <= middle + far):
-            return False
-    return True
-
-
 def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, deviation: float, rounding: float) -> bool:
     """``deviation`` and ``rounding``: of a coordinate of the mean."""
     if not len(never.rows):
@@ -150,5 +123,5 @@ def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, deviation
     size = np.abs(never.rows).sum(axis=1)
     allowed = deviations_allowed(len(never.rows), plan.protocol.gaussian_noise) * deviation
     room = allowed * np.linalg.norm(never.rows, axis=1) + (rounding + plan.value_step) * size
-    slack = _ROUNDING * (1 + size * plan.input_domain.largest)
+    slack = ROUNDING * (1 + size * plan.input_domain.largest)
     return bool((never.rows @ (opened.total / opened.weight) + never.offset >= -room - slack).all())

@@ -7,9 +7,11 @@ party received: a vector and a weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from quietmean.protocols.fields import optional_field
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.randomness import SecureNoise, Seed
+
+# Whether no honest party can have released this.
+CannotBe: TypeAlias = Callable[[PartyId, Release], bool]
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,15 @@ class ResultBroadcast:
         dimension: int,
         seed: Seed,
         grid: float = 0.0,
+        cannot_be: CannotBe | None = None,
     ) -> PartyMachine[Any]:
         """The machine of one party; ``release`` is None if it released nothing. ``seed`` is the study's public seed.
 
-        ``grid``: the step of the grid on which releases lie, and then all that is sent; 0 where they are float64.
+        ``grid``: the step of the grid on which releases lie, and then all that is sent; 0 where they are float64. ``cannot_be``:
+        which releases are left out, of a broadcast, in which each is seen alone.
         """
         if self.kind == "broadcast":
-            return Broadcast(parties, releasers, party, release, dimension)
+            return Broadcast(parties, releasers, party, release, dimension, cannot_be)
         schedule = make_schedule("uniform", seed.derive("dissemination"), parties, self.rounds, self.out_degree)
         parameters = IncaParameters(
             rounds=self.rounds,
@@ -94,28 +101,44 @@ class ResultBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastState:
-    """``heard``: the parties whose releases are in the total."""
+    """``heard``: the parties whose releases are in the total; ``impossible``: those whose releases came and cannot be.
+
+    ``digests``: of all releases that came, the own one among them, by party.
+    """
 
     round: int
     vector: Vector
     weight: float
     heard: tuple[PartyId, ...]
+    impossible: tuple[PartyId, ...] = ()
+    digests: tuple[tuple[PartyId, bytes], ...] = ()
 
 
 class Broadcast:
-    """Sends its own release to all others and adds up what arrives."""
+    """Sends its own release to all others and adds up what arrives, without what cannot be.
+
+    What is left out follows from the releases alone, so that parties with the same releases have the same total. The own one is
+    asked about, too.
+    """
 
     rounds = 1
     state_type = BroadcastState
 
     def __init__(
-        self, parties: int, releasers: frozenset[PartyId], party: PartyId, release: Release | None, dimension: int
+        self,
+        parties: int,
+        releasers: frozenset[PartyId],
+        party: PartyId,
+        release: Release | None,
+        dimension: int,
+        cannot_be: CannotBe | None = None,
     ) -> None:
         self._others = tuple(other for other in range(parties) if other != party)
         self._due = releasers - {party}
         self._party = party
         self._release = release
         self._dimension = dimension
+        self._cannot_be = cannot_be
 
     def start(self) -> Step[BroadcastState]:
         if self._release is None:
@@ -127,19 +150,31 @@ class Broadcast:
         self, state: BroadcastState, received: Sequence[Message], delivered: frozenset[PartyId]
     ) -> Step[BroadcastState]:
         own = [Message(self._party, (), 1, state.vector, state.weight)] if state.heard else []
-        vector, weight = _zeros(self._dimension), 0.0
         # In the order of the senders, so that parties with the same releases have the same total to the last bit.
         messages = sorted([*received, *own], key=lambda message: message.sender)
+        impossible = tuple(one.sender for one in messages if self._is_impossible(one))
+        vector, weight = _zeros(self._dimension), 0.0
         for message in messages:
-            vector, weight = vector + message.vector, weight + message.weight
-        heard = tuple(message.sender for message in messages)
-        return Step(BroadcastState(2, vector, weight, heard), release=Release(vector, weight))
+            if message.sender not in impossible:
+                vector, weight = vector + message.vector, weight + message.weight
+        heard = tuple(message.sender for message in messages if message.sender not in impossible)
+        digests = tuple((one.sender, release_digest(one.vector, one.weight)) for one in messages)
+        return Step(BroadcastState(2, vector, weight, heard, impossible, digests), release=Release(vector, weight))
+
+    def _is_impossible(self, message: Message) -> bool:
+        return self._cannot_be is not None and self._cannot_be(message.sender, Release(message.vector, message.weight))
 
     def miss_round(self, state: BroadcastState) -> Step[BroadcastState]:
         return Step(BroadcastState(2, state.vector, state.weight, state.heard))
 
     def expects(self, state: BroadcastState) -> frozenset[PartyId]:
         return self._due
+
+
+def release_digest(vector: Vector, weight: float) -> bytes:
+    """SHA-256 of a release as it is sent: by which parties compare what each was told."""
+    # On a grid a negative zero arrives as a positive one.
+    return hashlib.sha256((vector + 0.0).astype("<f8").tobytes() + struct.pack("<d", weight)).digest()
 
 
 def _zeros(dimension: int) -> Vector:

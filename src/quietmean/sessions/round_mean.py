@@ -26,7 +26,8 @@ class RoundMean(Tabular, Generic[Party]):
     """``mean``: shape (d,), in the units of the vectors. ``counted``: the parties whose vectors are in it: their places where all
     are in one process, their names between machines.
 
-    Two parties between machines may count different ones, where one was late. ``not_heard``: whose releases did not arrive here.
+    Two parties between machines may count different ones, where one was late. ``not_heard``: whose releases did not arrive here,
+    or cannot be, and are left out.
     ``missed``: how many rounds this party missed just before. ``bytes_sent``: by this party in this round.
     """
 

@@ -24,7 +24,7 @@ from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
-VERSION = 11
+VERSION = 12
 # What sealing adds to a frame.
 TAG: Final = 16
 # With its lengths and what sealing adds, 64 KiB: a longer payload is sent in parts of this size.
@@ -310,8 +310,10 @@ class Limits:
 
     @classmethod
     def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0, grid: float = 0.0) -> Limits:
-        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes. ``grid``: that of the plan."""
-        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (4 * rounds + 1) * (parties + 1), grid > 0)
+        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes, and a digest of each party's
+        release 41. ``grid``: that of the plan."""
+        log = HEADER_LIMIT + (11 * (4 * rounds + 1) + 41) * (parties + 1)
+        return cls(HEADER_LIMIT, dimension, content, log, grid > 0)
 
     def check(self, header: int, payload: int) -> None:
         if header > self.header:

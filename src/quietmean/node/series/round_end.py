@@ -17,8 +17,8 @@ from quietmean.protocols.execution import Execution
 class RoundEnd:
     """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
 
-    ``not_heard``: parties whose releases did not arrive here, though they may be in what others have. ``execution``: the round as
-    it really went, without these where the mean here is the sum of what each party released of its own.
+    ``not_heard``: parties whose releases did not arrive here, or cannot be; they may be in what others have. ``execution``: the
+    round as it really went, without these where the mean here is the sum of what each party released of its own.
     """
 
     number: int

@@ -19,6 +19,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.monitor import FinalizationBegun
 from quietmean.node.net import Log, Payload
 from quietmean.node.phase import Phase, Position
+from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.node.session.result import NodeResult
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord, GateRefused
 
 
-def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
-    """This party's log; ``heard``: whose release is in its total. Those are named, too, of whom it was handed one besides."""
+def own_log(context: Context, came: Came) -> PartyLog:
+    """This party's log. Those are named, too, of whom it was handed a release besides those that ``came``."""
     store = context.store
-    mixing = Phase.MIXING
+    mixing, heard = Phase.MIXING, came.parties
     if context.settings.plan.releases_are_copies:
         heard = tuple(sorted({*heard, *(sender for _, sender in store.seen_here(Phase.DISSEMINATION))}))
     return PartyLog(
@@ -42,6 +43,7 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
         heard,
         store.settled(mixing),
         store.seen_here(mixing),
+        releases=came.digests,
     )
 
 
@@ -49,7 +51,7 @@ def encoded_gossip(context: Context, here: Position) -> bytes:
     """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
     gossip = context.gossip
     phase, round_ = here
-    gossip.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
+    gossip.put(context.party, own_log(context, Came()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
     return gossip.encode(context.party)
 
 
@@ -92,9 +94,7 @@ def kept_result(store: Store) -> NodeResult | None:
     return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
 
 
-async def exchange_logs(
-    context: Context, heard: tuple[PartyId, ...], logs: Mapping[PartyId, PartyLog], *, gossips: bool
-) -> PartyLog:
+async def exchange_logs(context: Context, came: Came, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> PartyLog:
     """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
 
     With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left. Returns the own log.
@@ -103,7 +103,7 @@ async def exchange_logs(
     context.inbox.enter(here, frozenset())
     context.report(FinalizationBegun(tuple(context.names(context.others))))
     request = Log(0, encoded_gossip(context, here) if gossips else b"")
-    telling = _Telling(context, heard, request)
+    telling = _Telling(context, came, request)
     telling.start()
 
     def missing() -> dict[PartyId, bool]:
@@ -116,14 +116,14 @@ async def exchange_logs(
     await Wait(context, missing, full_time="all").until_over()
     await telling.stop()
     # The last ones are in this party's own record at least.
-    return own_log(context, heard)
+    return own_log(context, came)
 
 
 class _Telling:
     """Sends the own log to all others."""
 
-    def __init__(self, context: Context, heard: tuple[PartyId, ...], request: Log) -> None:
-        self._context, self._heard, self._request = context, heard, request
+    def __init__(self, context: Context, came: Came, request: Log) -> None:
+        self._context, self._came, self._request = context, came, request
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: tuple[tuple[int, PartyId], ...] = ()
         self.acknowledged: set[PartyId] = set()
@@ -138,7 +138,7 @@ class _Telling:
             task.cancel()
         context = self._context
         # Only the log that ends a session says how far the site's audit log had come.
-        log = msgspec.structs.replace(own_log(context, self._heard), audit=context.store.first_audit(context.settings.audit))
+        log = msgspec.structs.replace(own_log(context, self._came), audit=context.store.first_audit(context.settings.audit))
         self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
         self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
 

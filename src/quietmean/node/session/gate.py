@@ -33,6 +33,7 @@ from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, GateLog, Heartbeat, Limits, Payload, Vote
 from quietmean.node.phase import Phase, Position
+from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.finalization import own_log, read_record
 from quietmean.node.session.gossip import PartialLog
@@ -140,7 +141,7 @@ class Gate:
         self.closed = True
         self.cut_off(set(context.others) - self._here)
         gossip = context.gossip
-        gossip.put(context.party, own_log(context, ()), gossip.rounds)
+        gossip.put(context.party, own_log(context, Came()), gossip.rounds)
         # Its own log stays the same after a restart, whatever becomes known of shares in doubt.
         context.store.keep_gossip(context.party, gossip.encode(context.party, self._limit))
         for stage in (OWN_LOGS, ALL_LOGS):

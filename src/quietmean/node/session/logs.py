@@ -13,6 +13,7 @@ from quietmean.node.net import Count, Limits, Payload
 
 AUDIT_LIMIT = 64
 Audit: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=AUDIT_LIMIT)]
+ReleaseDigest: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -23,6 +24,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
     ``seen``: (round, sender) of messages that were handed to it and that it does not use: refused, too late, or taken back.
     ``audit``: how far the audit log of its site had come, for the others to keep; opaque here, at most ``AUDIT_LIMIT`` bytes.
+    ``releases``: (party, SHA-256) of each release that it was told, so that who told others something else is found out.
     """
 
     online: tuple[Count, ...]
@@ -32,6 +34,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     settled: tuple[tuple[Count, Count, Count], ...] = ()
     seen: tuple[tuple[Count, Count], ...] = ()
     audit: Audit = b""
+    releases: tuple[tuple[Count, ReleaseDigest], ...] = ()
 
 
 class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -46,6 +49,7 @@ class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     settled: tuple[tuple[Count, Count, Count], ...]
     seen: tuple[tuple[Count, Count], ...]
     audit: Audit
+    releases: tuple[tuple[Count, ReleaseDigest], ...]
 
 
 def encode_log(log: PartyLog) -> bytes:
@@ -61,6 +65,7 @@ def encode_log(log: PartyLog) -> bytes:
         settled=log.settled,
         seen=log.seen,
         audit=log.audit,
+        releases=log.releases,
     )
     return zlib.compress(msgspec.msgpack.encode(columns))
 
@@ -85,7 +90,7 @@ def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
     if any(len(rounds_) != len(others) for rounds_, others in pairs):
         raise PeerError("a log that cannot be read (columns of different lengths)")
     sent, received = (tuple(sorted(zip(rounds_, others, strict=True))) for rounds_, others in pairs)
-    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit)
+    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit, columns.releases)
     return check_log(log, parties, rounds)
 
 
@@ -96,7 +101,12 @@ def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
         raise PeerError(f"a log with a round outside 1..{rounds}")
     if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
         raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
-    named = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
+    named = (
+        *log.heard,
+        *(party for party, _ in log.releases),
+        *(party for _, party in pairs),
+        *(party for _, party, _ in log.settled),
+    )
     if any(party >= parties for party in named):
         raise PeerError(f"a log with a party outside 0..{parties - 1}")
     return log

@@ -29,7 +29,8 @@ class NodeResult:
     whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
     ``gate``: what happened at the gate before the release, if the plan has one. ``audits``: how far the others' audit logs had
-    come, as they said, (party, bytes).
+    come, as they said, (party, bytes). ``impossible``: (party, digest) of releases that came and cannot be, which are not in the
+    sums; ``told_apart``: (party, digest, other, digest) of releases of which an other party says that it was told something else.
     """
 
     total_vector: Vector
@@ -49,6 +50,8 @@ class NodeResult:
     known_until: tuple[int, ...]
     gate: GateRecord | None = None
     audits: tuple[tuple[PartyId, bytes], ...] = ()
+    impossible: tuple[tuple[PartyId, str], ...] = ()
+    told_apart: tuple[tuple[PartyId, str, PartyId, str], ...] = ()
 
     @property
     def mean(self) -> Vector:
@@ -115,6 +118,8 @@ class NodeResult:
                 "known_until": tuple(raw["known_until"]),
                 "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
                 "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),
+                "impossible": tuple((party, of) for party, of in raw.get("impossible", ())),
+                "told_apart": tuple((party, of, other, told) for party, of, other, told in raw.get("told_apart", ())),
             }
         )
 

@@ -33,6 +33,7 @@ from quietmean.node.net import (
 )
 from quietmean.node.opening import public_seed, seed_check
 from quietmean.node.phase import Phase, Position
+from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
@@ -46,6 +47,7 @@ from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import IN_DOUBT, Store
 from quietmean.node.tasks import Supervisor
+from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 
 _logger = logging.getLogger("quietmean.node")
@@ -178,8 +180,8 @@ class StudySession:
         await self._mix()
         if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
             await self._pass_gate()
-        heard = await self._disseminate()
-        return await self._finalize(heard, started)
+        came = await self._disseminate()
+        return await self._finalize(came, started)
 
     def _merge_gossip(self, gossip: bytes) -> None:
         """Take over the encoded logs of a message. Raises :class:`PeerError` for what cannot be read."""
@@ -233,11 +235,14 @@ class StudySession:
             self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, shared)
         return self._shared_seeds[other]
 
-    async def _disseminate(self) -> tuple[PartyId, ...]:
+    async def _disseminate(self) -> Came:
         release = self._store.release(Phase.MIXING)
         if not self._settings.plan.protocol.releases_are_public:
-            return (self._settings.party,)
-        machine = self._settings.plan.dissemination_machine(self._settings.party, release, self._seed)
+            return Came((self._settings.party,))
+        possible = PossibleReleases.of(self._settings.plan, self._schedule, self._weights)
+        machine = self._settings.plan.dissemination_machine(
+            self._settings.party, release, self._seed, None if possible is None else possible.cannot_be
+        )
         shares = self._settings.plan.dissemination.transfers_mass
         # Releases are public, and late ones are accepted: no round of dissemination is skipped.
         gossips = self._settings.plan.protocol.transfers_mass
@@ -251,9 +256,7 @@ class StudySession:
             senders=lambda round_: self._may_have_released(),
             restarted=self._restarted,
         )
-        state = await runner.run()
-        heard: tuple[PartyId, ...] = getattr(state, "heard", ())
-        return heard
+        return Came.of(await runner.run())
 
     def _may_have_released(self) -> frozenset[PartyId]:
         """Who else may have sent its release to a process of this party that died."""
@@ -267,14 +270,14 @@ class StudySession:
         until = self._context.gossip.until
         return frozenset(other for other in others if until[other] == self._rounds)
 
-    async def _finalize(self, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+    async def _finalize(self, came: Came, started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
-        log = await exchange_logs(self._context, heard, self._logs, gossips=plan.protocol.transfers_mass)
+        log = await exchange_logs(self._context, came, self._logs, gossips=plan.protocol.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
-        trace = reconstruct(self._schedule, logs, heard, gossip, transfers_mass=plan.protocol.transfers_mass)
+        trace = reconstruct(self._schedule, logs, came.parties, gossip, transfers_mass=plan.protocol.transfers_mass)
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
-        heard = heard or tuple(np.nonzero(trace.finished)[0].tolist())
+        heard = came.heard or tuple(np.nonzero(trace.finished)[0].tolist())
         gate = self._gate.record(published=bool(store.passed_gate())) if plan.gated else None
         try:
             total = self._total(heard)
@@ -300,6 +303,8 @@ class StudySession:
             known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
             gate=gate,
             audits=tuple((party, log.audit) for party, log in sorted(self._logs.items()) if log.audit),
+            impossible=came.left_out,
+            told_apart=came.told_apart(self._logs),
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
         return result

@@ -182,6 +182,13 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             return math.inf
         return self._noise_of_sum(schedule, counted) / float(weights[counted].sum()) ** 2
 
+    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+        """Under what it shares with all partners; with a collector nobody sees a release alone."""
+        if self.aggregator is not None:
+            return None
+        variance: NDArray[np.float64] = self.sigma_own**2 + schedule.partner_counts * self.sigma_pair**2
+        return variance
+
     def _noise_of_sum(self, schedule: Schedule, counted: NDArray[np.bool_]) -> float:
         # What two partners share cancels if both responded.
         cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0

@@ -168,6 +168,13 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
+    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+        """With all partners there, who are no fewer than those that were; with a collector nobody sees a release alone."""
+        if self.aggregator is not None:
+            return None
+        variance: NDArray[np.float64] = self.sigma_star**2 + schedule.partner_counts * self.sigma_delta**2
+        return variance
+
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         if self.aggregator is None:
             return PeerOutcome.of(self.least_partners, schedule, trace).published

@@ -84,6 +84,9 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
             np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
         )
 
+    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64]:
+        return np.full(schedule.parties, self.sigma**2)
+
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
         self.check_values(value)
         return LocalDpParty(self.sigma, self.numbers(), value, weight, noise)

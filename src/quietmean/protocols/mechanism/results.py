@@ -49,6 +49,13 @@ class GivesResults:
         """The same of the sum over its weight, before :meth:`decode`; by default that of the result."""
         return self.error_variance(schedule, trace, weights)
 
+    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+        """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.
+
+        With what it shares with others, as a release is seen by itself. None where no release is of one party's value.
+        """
+        return None
+
     def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.
 

@@ -82,8 +82,9 @@ def run_study(
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
-    require_possible_result(plan, workload, *opened_of(first, plan))
-    outcome = conclude(workload, plan.target, first.execution, first.mean, first.gate)
+    execution, opened = opened_of(first, plan)
+    require_possible_result(plan, workload, execution, opened)
+    outcome = conclude(workload, plan.target, execution, execution.decode(opened.total, opened.weight), first.gate)
     parts = outcome.execution.parts
     counted = float(parts @ weights)
     truth = workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)

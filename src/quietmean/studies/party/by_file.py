@@ -27,6 +27,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.possible import ReleasedSum
+from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
@@ -35,6 +36,9 @@ from quietmean.studies.agreement.signed import Signed, decode_base64
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result
 
+_IMPOSSIBLE = (
+    "what {} released (digest {}) cannot be: no values within their bounds give it, with its weight and noise of the plan's size"
+)
 _ONCE = "each party contributes once: a correction is a new study, charged anew"
 # No schedule of such a protocol is drawn: any seed gives the same one.
 _NO_SEED = Seed.public("by file")
@@ -206,6 +210,11 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         if first[0] != path:
             twice.append(str(path))
     names = [entry.name for entry in sealed.entries]
+    if (possible := PossibleReleases.of(plan, plan.schedule(_NO_SEED))) is not None:
+        for party, (path, one) in sorted(contributions.items()):
+            if possible.cannot_be(party, one.release):
+                left_out.append((str(path), _IMPOSSIBLE.format(names[party], one.digest)))
+                del contributions[party]
     missing = frozenset(range(len(names))) - contributions.keys()
     least = plan.target.responding
     if len(contributions) < least:

@@ -13,6 +13,9 @@ from quietmean.node.preflight import package_version
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.files import Files
 
+# Hexadecimal signs of a digest that people read.
+_SHOWN = 16
+
 
 def ended(auditor: Auditor, approval: Mapping[str, Any], **end: Any) -> dict[str, Any]:
     """Write the end into the audit log: what a receipt says of the yes, and how far the log has come.
@@ -33,6 +36,8 @@ def loose_ends(result: NodeResult) -> dict[str, Any]:
         "unresolved": [list(transfer) for transfer in result.unresolved],
         "counted_twice": [list(transfer) for transfer in result.counted_twice],
         "counted_twice_part": result.counted_twice_part,
+        "impossible_releases": [list(one) for one in result.impossible],
+        "told_apart": [list(one) for one in result.told_apart],
     }
 
 
@@ -44,6 +49,17 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     if result.silent:
         names = ", ".join(roster.name(party) for party in result.silent)
         notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
+    for party, digest in result.impossible:
+        notes.append(
+            f"what {roster.name(party)} released (digest {digest[:_SHOWN]}) cannot be: no values within their bounds give it, "
+            "with its weight and noise of the plan's size. It is left out as if that party had dropped out; noise that others "
+            "shared with it is in the standard errors, and the privacy figures count it as seen"
+        )
+    for party, digest, other, told in result.told_apart:
+        notes.append(
+            f"{roster.name(party)} released something else to this party (digest {digest[:_SHOWN]}) than to {roster.name(other)} "
+            f"(digest {told[:_SHOWN]}), or {roster.name(other)} does not say truly what it was told: results may differ"
+        )
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
@@ -87,7 +103,8 @@ def _without_release(result: NodeResult) -> list[int]:
     protocol, execution = result.execution.protocol, result.execution
     if not protocol.releases_are_public:
         return []
-    published = protocol.releasers(execution.parties) - set(result.heard)
+    came = {*result.heard, *(party for party, _ in result.impossible)}
+    published = protocol.releasers(execution.parties) - came
     return [party for party in sorted(published) if execution.trace.finished[party]]
 
 

@@ -116,13 +116,16 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         raise
     say("certifying what happened")
     files, settings = among.files, among.settings
+    execution, opened = opened_of(result, settings.plan)
     try:
-        require_possible_result(settings.plan, files.workload, *opened_of(result, settings.plan))
+        require_possible_result(settings.plan, files.workload, execution, opened)
     except ImpossibleResult as error:
         _keep_impossible(ready, among, result, error)
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
-    outcome = conclude(files.workload, settings.plan.target, result.execution, result.mean, result.gate)
+    outcome = conclude(
+        files.workload, settings.plan.target, execution, execution.decode(opened.total, opened.weight), result.gate
+    )
     account = None if charge is None else charge.settle(outcome, files.party)
     if ready.settings.start is not None:
         require_enough(ready, outcome)

@@ -1,0 +1,87 @@
+"""What honest parties release, but for a chance of 1e-12: how far noise goes, and a release that is seen alone.
+
+Bounds, weights and the size of the noise are public, and so are releases: holding these against each other costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.party import PartyId, Release, Vector
+from quietmean.graphs import Schedule
+from quietmean.planning.plan import Plan
+
+Array = NDArray[np.float64]
+
+# The chance that what honest parties released is refused, for each test.
+REFUSED_IF_HONEST = 1e-12
+# Weights that are added up and divided again, and vectors near their bounds, relative to these.
+ROUNDING = 1e-6
+# Discrete noise is a little larger than what it stands for.
+NOISE_MARGIN = 1.01
+
+
+def deviations_allowed(tests: int, gaussian: bool) -> float:
+    """How many standard deviations noise in any of so many numbers goes beyond with a chance of at most 1e-12.
+
+    ``gaussian``: Gaussian, or sums of discrete Gaussians, whose tails are no heavier; else by Chebyshev's inequality.
+    """
+    if gaussian:
+        return math.sqrt(2 * math.log(2 * max(tests, 1) / REFUSED_IF_HONEST))
+    return math.sqrt(max(tests, 1) / REFUSED_IF_HONEST)
+
+
+def within_bounds(domain: InputDomain, units: float, total: Vector, reach: float, room: float) -> bool:
+    """Is each coordinate of a sum over so many ``units`` at most ``reach`` half widths and ``room`` from the domain's middle?"""
+    first = 0
+    for part in domain.parts:
+        piece = total[first : first + part.size]
+        first += part.size
+        middle, half = units * (part.low + part.high) / 2, units * (part.high - part.low) / 2
+        far = reach * half * (1 + ROUNDING) + room
+        if not (piece.min() >= middle - far and piece.max() <= middle + far):
+            return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class PossibleReleases:
+    """What each party can release of values within the bounds, where every release is seen alone.
+
+    ``deviations``: of the noise on a coordinate of each release, (n,), with what pairs share: it is on a release by itself.
+    ``weights``: as the parties stated them before the start, (n,); None where nobody did. An honest release is outside with a
+    chance of 1e-12, whatever its values, so that who is left out says nothing of them; and who is, follows from what is public.
+    """
+
+    plan: Plan
+    deviations: Array
+    weights: Array | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, schedule: Schedule, weights: Array | None = None) -> PossibleReleases | None:
+        """None where no release is of one party's value, or not to be seen alone, and where any value enters."""
+        seen_alone = plan.releases_are_copies and plan.protocol.is_private
+        variance = plan.protocol.own_release_variance(schedule) if seen_alone else None
+        return None if variance is None else cls(plan, np.sqrt(variance), weights)
+
+    def reach(self, party: PartyId) -> float:
+        """How far beyond the values' bounds noise and rounding take a coordinate of an honest release."""
+        step = self.plan.protocol.rounding_step
+        deviation = NOISE_MARGIN * float(self.deviations[party]) + step
+        return deviations_allowed(self.plan.target.dimension, self.plan.protocol.gaussian_noise) * deviation + step
+
+    def cannot_be(self, party: PartyId, release: Release) -> bool:
+        """Is this release none of values within their bounds, of this party's weight, and noise of the plan's size?"""
+        stated, weight = self.weights, release.weight
+        if not (math.isfinite(weight) and weight > 0 and np.isfinite(release.vector).all()):
+            return True
+        if stated is not None and abs(weight - stated[party]) > ROUNDING * stated[party]:
+            return True
+        units = weight if self.plan.target.unit == PrivacyUnit.RECORD else 1.0
+        return not within_bounds(self.plan.input_domain, units, release.vector, 1.0, self.reach(party))
