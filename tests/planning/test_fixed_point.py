@@ -26,7 +26,7 @@ from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
+from quietmean.protocols.push_sum.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.privacy import certificate_of

@@ -24,12 +24,12 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca import spec as spec_module
-from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.rounding import inverse_product, rounding_information, widened
-from quietmean.protocols.inca.rounds import next_online
-from quietmean.protocols.inca.spec import Terms
-from quietmean.protocols.inca.whole_shift import whole_shift
+from quietmean.protocols.push_sum import parameters as parameters_module
+from quietmean.protocols.push_sum.parameters import Terms
+from quietmean.protocols.push_sum.party import PushSumParty
+from quietmean.protocols.push_sum.rounding import inverse_product, rounding_information, widened
+from quietmean.protocols.push_sum.rounds import next_online
+from quietmean.protocols.push_sum.whole_shift import whole_shift
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
@@ -153,7 +153,7 @@ class _KeptInFloats(RoundedNumbers):
 
 
 def test_a_split_that_keeps_a_rounded_fraction_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_module, "rounded_numbers", _KeptInFloats)
+    monkeypatch.setattr(parameters_module, "rounded_numbers", _KeptInFloats)
 
     @settings(WRONG, max_examples=150)
     @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
@@ -282,7 +282,7 @@ def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
 # --- privacy --------------------------------------------------------------------------------------------------------------------
 
 
-class _Injecting(IncaParty):
+class _Injecting(PushSumParty):
     """A party that injects given numbers of steps, turn by turn."""
 
     steps: Iterator[Vector]
@@ -396,7 +396,7 @@ def test_whole_changes_of_noise_make_the_changes_of_injections(
 @settings(max_examples=examples(100), deadline=None)
 @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
 def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, seed: int) -> None:
-    """The step of the proof in quietmean.protocols.inca.rounding that is about this code."""
+    """The step of the proof in quietmean.protocols.push_sum.rounding that is about this code."""
     check_shift(execution, seed)
 
 

@@ -22,7 +22,7 @@ from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca.party import IncaParty, IncaState
+from quietmean.protocols.push_sum.party import PushSumParty, PushSumState
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.simulation import attack
 from quietmean.simulation.audit import FLAG_BELOW, _Counts, _p_gaussian
@@ -169,10 +169,10 @@ def test_who_leaves_no_trace_cannot_be_attacked() -> None:
     assert result.p_value_exceeds == 1
 
 
-class _Talkative(IncaParty):
+class _Talkative(PushSumParty):
     """Sends its first message to everybody."""
 
-    def start(self) -> Step[IncaState]:
+    def start(self) -> Step[PushSumState]:
         step = super().start()
         return Step(step.state, (*step.send, *(_to_all(message) for message in step.send)))
 
@@ -181,10 +181,10 @@ def _to_all(message: Message) -> Message:
     return Message(message.sender, message.recipients, message.round, message.vector * 2, message.weight)
 
 
-class _Hasty(IncaParty):
+class _Hasty(PushSumParty):
     """Injects half of its value more than declared."""
 
-    def start(self) -> Step[IncaState]:
+    def start(self) -> Step[PushSumState]:
         step = super().start()
         message = step.send[0]
         louder = Message(message.sender, message.recipients, 1, message.vector + self._noisy_value * 0.5, message.weight)
@@ -192,12 +192,12 @@ class _Hasty(IncaParty):
 
 
 @pytest.mark.parametrize(("build", "words"), [(_Talkative, "declared transcript does not have"), (_Hasty, "transcript says")])
-def test_machines_that_send_something_else_are_not_what_was_certified(build: type[IncaParty], words: str) -> None:
+def test_machines_that_send_something_else_are_not_what_was_certified(build: type[PushSumParty], words: str) -> None:
     execution, _, _ = CASES["inca"]
     protocol, receiver = execution.protocol, execution.schedule.recipients(1, 3)[0]
     assert isinstance(protocol, IncA)
 
-    def machine(party: PartyId, value: Vector, noise: NoiseSource) -> IncaParty:
+    def machine(party: PartyId, value: Vector, noise: NoiseSource) -> PushSumParty:
         return build(protocol, execution.schedule, party, value, 1.0, noise)
 
     with pytest.raises(ProtocolFailure, match=words):

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
-from quietmean.protocols.inca import IncaParameters, Injection
+from quietmean.protocols.inca import Injection, PushSumParameters
 from quietmean.testing.strategies import injections
 
 
 def read(raw: object, rounds: int) -> Injection:
     """As files have it, for so many rounds."""
-    return IncaParameters.read({"injection": raw, "rounds": rounds}).injections
+    return PushSumParameters.read({"injection": raw, "rounds": rounds}).injections
 
 
 def dense(terms: tuple[tuple[tuple[int, float], ...], ...], columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -93,6 +93,6 @@ def test_relative_scales_multiply_columns() -> None:
 @pytest.mark.parametrize("sigma", [-1.0, float("nan"), float("inf")])
 def test_impossible_noise_levels_are_refused(sigma: float) -> None:
     with pytest.raises(InputError, match="sigma_star is"):
-        IncaParameters(rounds=2, sigma_star=sigma, sigma_delta=1.0)
+        PushSumParameters(rounds=2, sigma_star=sigma, sigma_delta=1.0)
     with pytest.raises(InputError, match="sigma_delta is"):
-        IncaParameters(rounds=2, sigma_star=1.0, sigma_delta=sigma)
+        PushSumParameters(rounds=2, sigma_star=1.0, sigma_delta=sigma)

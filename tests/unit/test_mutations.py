@@ -15,9 +15,9 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, V
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.party import IncaParty, IncaState
 from quietmean.protocols.inca.protocol import IncA
-from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
+from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters, Terms
+from quietmean.protocols.push_sum.party import PushSumParty, PushSumState
 from quietmean.testing import (
     check_batch,
     check_file,
@@ -74,7 +74,7 @@ def traced_against_theorem(subject: Execution) -> None:
     against_theorem(subject, subject.traced_transcript())
 
 
-class QuietParty(IncaParty):
+class QuietParty(PushSumParty):
     """Scales its cancelled noise by 0.8."""
 
     def _injection(self, portion: float, terms: Terms) -> Vector:
@@ -89,38 +89,38 @@ class ForgetfulInjection(Injection):
         return tuple(terms[:-1] for terms in super().cancellations)
 
 
-class LosingParty(IncaParty):
+class LosingParty(PushSumParty):
     """Treats every share as delivered: what was lost is not returned to its sender."""
 
-    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+    def end_round(self, state: PushSumState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[PushSumState]:
         return super().end_round(state, received, frozenset(self._schedule.recipients(state.round, self._party)))
 
 
-class GreedyParty(IncaParty):
+class GreedyParty(PushSumParty):
     """Divides by the number of its neighbours, itself not counted."""
 
     def _parts(self, round_: int) -> int:
         return max(len(self._schedule.recipients(round_, self._party)), 1)
 
 
-class HeavyParty(IncaParty):
+class HeavyParty(PushSumParty):
     """Claims a weight that is 1 % too large."""
 
-    def start(self) -> Step[IncaState]:
+    def start(self) -> Step[PushSumState]:
         step = super().start()
         return replace(step, state=replace(step.state, weight=1.01 * step.state.weight))
 
 
-class LeakyParty(IncaParty):
+class LeakyParty(PushSumParty):
     """Releases its value without the independent noise of the last portion."""
 
     def __init__(
-        self, parameters: IncaParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+        self, parameters: PushSumParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> None:
         super().__init__(parameters, schedule, party, value, weight, noise)
         self._star = noise.normal("star", 0, value.size) * parameters.sigma_star
 
-    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+    def end_round(self, state: PushSumState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[PushSumState]:
         step = super().end_round(state, received, delivered)
         if step.release is None:
             return step
@@ -129,28 +129,28 @@ class LeakyParty(IncaParty):
         return replace(step, release=Release(vector, step.release.weight))
 
 
-class AmnesicParty(IncaParty):
+class AmnesicParty(PushSumParty):
     """Keeps part of its state outside of what is stored."""
 
     _count = 0
 
-    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+    def end_round(self, state: PushSumState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[PushSumState]:
         self._count += 1
         return super().end_round(replace(state, weight=state.weight + 1e-9 * self._count), received, delivered)
 
 
-class OrderSensitiveParty(IncaParty):
+class OrderSensitiveParty(PushSumParty):
     """Adds up messages in the order of their arrival."""
 
-    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+    def end_round(self, state: PushSumState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[PushSumState]:
         renamed = [replace(message, sender=place) for place, message in enumerate(received)]
         return super().end_round(state, renamed, delivered)
 
 
-class DeafParty(IncaParty):
+class DeafParty(PushSumParty):
     """Expects nobody."""
 
-    def expects(self, state: IncaState) -> frozenset[PartyId]:
+    def expects(self, state: PushSumState) -> frozenset[PartyId]:
         return frozenset()
 
 
@@ -159,9 +159,9 @@ def mutated(kind: type[IncA]) -> Execution:
     return replace(execution(), protocol=kind.parse(execution().protocol.describe(), 7))
 
 
-def with_party(party: type[IncaParty]) -> Execution:
+def with_party(party: type[PushSumParty]) -> Execution:
     class Mutant(IncA):
-        def machine(self, schedule: Schedule, party_: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
+        def machine(self, schedule: Schedule, party_: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
             return party(self, schedule, party_, value, weight, noise)
 
     return mutated(Mutant)
@@ -212,7 +212,7 @@ def test_the_right_implementation_passes_everything() -> None:
     traced_against_theorem(subject)
 
 
-PARTIES: list[tuple[type[IncaParty], list[Check]]] = [
+PARTIES: list[tuple[type[PushSumParty], list[Check]]] = [
     (QuietParty, [check_transcript, batch, traced_against_theorem]),
     (LosingParty, [check_transcript, batch, mass, traced_against_theorem]),
     (GreedyParty, [check_transcript, batch]),
@@ -228,7 +228,7 @@ PARTIES: list[tuple[type[IncaParty], list[Check]]] = [
     ("party", "check"),
     [pytest.param(party, check, id=f"{party.__name__}-{check.__name__}") for party, checks in PARTIES for check in checks],
 )
-def test_wrong_machines_are_caught(party: type[IncaParty], check: Check) -> None:
+def test_wrong_machines_are_caught(party: type[PushSumParty], check: Check) -> None:
     with pytest.raises(AssertionError):
         check(with_party(party))
 

@@ -33,14 +33,17 @@ __all__ = [
 
 GROUP = "quietmean.protocols"
 
+# Folders that are no protocol: what a protocol fills in, and what several are made of.
+_SHARED = ("mechanism", "push_sum")
+
 
 @cache
 def registry() -> dict[str, type[Mechanism]]:
-    """All protocols by name: a folder of this package each but ``mechanism``, as ``PROTOCOL``, and those of other distributions.
+    """All protocols by name: a folder each but what several share, as ``PROTOCOL``, and those of other distributions.
 
     Raises :class:`InputError` for a distribution whose protocol cannot be loaded or has the name of another one.
     """
-    folders = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name != "mechanism")
+    folders = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name not in _SHARED)
     kinds: list[type[Mechanism]] = [importlib.import_module(f"{__name__}.{folder}").PROTOCOL for folder in folders]
     return with_extensions({kind.name: kind for kind in kinds}, GROUP, "protocol", Mechanism)
 

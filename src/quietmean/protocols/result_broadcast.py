@@ -21,8 +21,8 @@ from quietmean.core.schema import refuse_unknown, require_known
 from quietmean.graphs import make_schedule
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.fields import optional_field
-from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
+from quietmean.protocols.push_sum.party import PushSumParty
 from quietmean.randomness import SecureNoise, Seed
 
 # Whether no honest party can have released this.
@@ -84,7 +84,7 @@ class ResultBroadcast:
         if self.kind == "broadcast":
             return Broadcast(parties, releasers, party, release, dimension, cannot_be)
         schedule = make_schedule("uniform", seed.derive("dissemination"), parties, self.rounds, self.out_degree)
-        parameters = IncaParameters(
+        parameters = PushSumParameters(
             rounds=self.rounds,
             injection=Injection.plain(self.rounds),
             sigma_star=0.0,
@@ -96,7 +96,7 @@ class ResultBroadcast:
         )
         own = release or Release(_zeros(dimension), 0.0)
         # Push-sum draws no noise: its scale is zero. Any source will do.
-        return IncaParty(parameters, schedule, party, own.vector, own.weight, SecureNoise(seed))
+        return PushSumParty(parameters, schedule, party, own.vector, own.weight, SecureNoise(seed))
 
 
 @dataclass(frozen=True, slots=True)

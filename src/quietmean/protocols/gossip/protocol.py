@@ -15,21 +15,21 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid, region_of
-from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.population import contributing, parts_released, population
-from quietmean.protocols.inca.spec import (
+from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, region_of
+from quietmean.protocols.push_sum.parameters import (
     GRID,
     LARGEST_VALUE,
     OUT_DEGREE,
     ROUNDS,
     SCHEDULE,
     VALUE_BITS,
-    IncaParameters,
     Injection,
+    PushSumParameters,
     check_fixed_point,
 )
-from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.push_sum.party import PushSumParty
+from quietmean.protocols.push_sum.population import contributing, parts_released, population
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.numbers import Arithmetic, divisible_rows
@@ -61,9 +61,9 @@ class Gossip(Mechanism):
         check_fixed_point(self.value_bits, self.grid, self.largest_value)
 
     @cached_property
-    def mixing(self) -> IncaParameters:
+    def mixing(self) -> PushSumParameters:
         """The same as IncA without noise."""
-        return IncaParameters(
+        return PushSumParameters(
             rounds=self.rounds,
             injection=Injection.plain(self.rounds),
             sigma_star=0.0,
@@ -99,9 +99,9 @@ class Gossip(Mechanism):
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
         return parts_released(self.mixing, schedule, trace)
 
-    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
         self.check_values(value)
-        return IncaParty(self.mixing, schedule, party, value, weight, noise)
+        return PushSumParty(self.mixing, schedule, party, value, weight, noise)
 
     def population(
         self,

@@ -1,8 +1,8 @@
 """IncA: incremental averaging with correlated noise that each party cancels itself (Sabater, Ben Mokhtar and Ramon 2026)."""
 
 from quietmean.protocols.inca.protocol import IncA
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
 
-__all__ = ["PROTOCOL", "IncA", "IncaParameters", "Injection"]
+__all__ = ["PROTOCOL", "IncA", "Injection", "PushSumParameters"]
 
 PROTOCOL = IncA

@@ -22,12 +22,12 @@ from typing import TypeVar
 import numpy as np
 
 from quietmean.core.rounding import round_up
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
 
 # Rows (c, Z) whose parts outside the range of Z are larger give c away without noise.
 _TOLERANCE = 1e-9
 
-Parameters = TypeVar("Parameters", bound=IncaParameters)
+Parameters = TypeVar("Parameters", bound=PushSumParameters)
 
 
 def shift_square(injection: Injection) -> float:
@@ -41,7 +41,7 @@ def shift_square(injection: Injection) -> float:
     return float(change @ change) if np.abs(left).max(initial=0.0) <= _TOLERANCE else math.inf
 
 
-def hidden_variance(parameters: IncaParameters) -> float:
+def hidden_variance(parameters: PushSumParameters) -> float:
     """The variance of the noise that hides a value from all others before its release, per coordinate."""
     square, delta = shift_square(parameters.injections), parameters.sigma_delta
     if not parameters.injections.portion[:-1].any():
@@ -51,7 +51,7 @@ def hidden_variance(parameters: IncaParameters) -> float:
     return _of_whole_numbers(parameters, square) if parameters.whole else variance
 
 
-def _of_whole_numbers(parameters: IncaParameters, square: float) -> float:
+def _of_whole_numbers(parameters: PushSumParameters, square: float) -> float:
     """The same with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
     # Running parties certify nothing: they start without this import.
     from quietmean.privacy.dominating import SMOOTHING

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.inca.rounding import inverse_product
-from quietmean.protocols.inca.rounds import forgotten
-from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.push_sum.parameters import PushSumParameters
+from quietmean.protocols.push_sum.rounding import inverse_product
+from quietmean.protocols.push_sum.rounds import forgotten
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -41,7 +41,7 @@ class HiddenShares:
     """
 
     def __init__(
-        self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace, corrupt: frozenset[PartyId] = frozenset()
+        self, parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace, corrupt: frozenset[PartyId] = frozenset()
     ) -> None:
         self.parties = schedule.parties
         self._parameters = parameters

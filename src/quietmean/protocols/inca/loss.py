@@ -13,9 +13,9 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import REAL_ARITHMETIC, Adversary, GridLossConversion, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
-from quietmean.protocols.inca.rounding import Array, rounding_information, widened
-from quietmean.protocols.inca.spec import IncaParameters
-from quietmean.protocols.inca.whole_shift import whole_shift
+from quietmean.protocols.push_sum.parameters import PushSumParameters
+from quietmean.protocols.push_sum.rounding import Array, rounding_information, widened
+from quietmean.protocols.push_sum.whole_shift import whole_shift
 
 
 class IncaLossConversion(GridLossConversion):
@@ -25,8 +25,8 @@ class IncaLossConversion(GridLossConversion):
     that of eta_star.
     """
 
-    def __init__(self, parameters: IncaParameters, parties: int, information: float) -> None:
-        """``information``: b^2, see :func:`~quietmean.protocols.inca.rounding.rounding_information`.
+    def __init__(self, parameters: PushSumParameters, parties: int, information: float) -> None:
+        """``information``: b^2, see :func:`~quietmean.protocols.push_sum.rounding.rounding_information`.
 
         Raises :class:`InputError` if the parameters do not state the number of coordinates.
         """
@@ -54,12 +54,12 @@ class IncaLossConversion(GridLossConversion):
         return sensitivity / self._sigma * math.sqrt(self._local) if self._sigma else math.inf
 
 
-def whole_loss(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> IncaLossConversion:
+def whole_loss(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> IncaLossConversion:
     """The loss of an execution with discrete noise."""
     return IncaLossConversion(parameters, schedule.parties, rounding_information(parameters, schedule, trace))
 
 
-def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float) -> IncaLossConversion:
+def planned_loss(parameters: PushSumParameters, schedule: Schedule, dropouts: float) -> IncaLossConversion:
     """The loss of an execution in which nobody leaves; with ``dropouts``, plus the rounding that leavers cost."""
     everyone = ExecutionTrace.everyone(parameters.rounds, schedule.parties)
     information = rounding_information(parameters, schedule, everyone)
@@ -69,7 +69,7 @@ def planned_loss(parameters: IncaParameters, schedule: Schedule, dropouts: float
     return IncaLossConversion(parameters, schedule.parties, information)
 
 
-def own_noise_loss(parameters: IncaParameters, parties: int) -> GridLossConversion:
+def own_noise_loss(parameters: PushSumParameters, parties: int) -> GridLossConversion:
     """The loss of executions that are charged for the parties' own noise alone, whatever happens: its shift is whole."""
     return GridLossConversion(
         step=parameters.grid,
@@ -79,7 +79,7 @@ def own_noise_loss(parameters: IncaParameters, parties: int) -> GridLossConversi
     )
 
 
-def _dimension(parameters: IncaParameters) -> int:
+def _dimension(parameters: PushSumParameters) -> int:
     if parameters.dimension is None:
         raise InputError("dimension is missing: what rounding to a grid costs depends on it, add the number of coordinates")
     return parameters.dimension
@@ -88,12 +88,12 @@ def _dimension(parameters: IncaParameters) -> int:
 class RoundedLossConversion(LossConversion):
     """The loss of float64 noise on a grid: mu of the protocol in real numbers, widened by what rounding adds at most.
 
-    See :mod:`quietmean.protocols.inca.rounding`.
+    See :mod:`quietmean.protocols.push_sum.rounding`.
     """
 
     kind = UPPER_BOUND
 
-    def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
+    def __init__(self, parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
         """Raises :class:`InputError` if the parameters do not state the number of coordinates."""
         self._dimension = _dimension(parameters)
         self._information = rounding_information(parameters, schedule, trace)

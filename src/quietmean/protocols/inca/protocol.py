@@ -18,11 +18,11 @@ from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
-from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.population import contributing, parts_released, population
-from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
+from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
+from quietmean.protocols.push_sum.party import PushSumParty
+from quietmean.protocols.push_sum.population import contributing, parts_released, population
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.numbers import Arithmetic, divisible_rows
@@ -51,7 +51,7 @@ def default_rounds(parties: int, eavesdropping: Eavesdropping | None = None) -> 
     return math.ceil(usual * min(1 / (1 - eavesdropping), _MOST_TIMES))
 
 
-class IncA(IncaParameters, Mechanism):
+class IncA(PushSumParameters, Mechanism):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"
@@ -133,9 +133,9 @@ class IncA(IncaParameters, Mechanism):
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
         return parts_released(self, schedule, trace)
 
-    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
         self.check_values(value)
-        return IncaParty(self, schedule, party, value, weight, noise)
+        return PushSumParty(self, schedule, party, value, weight, noise)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma_star if self.sigma_star else np.inf

@@ -27,9 +27,9 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.branches import branch_and_bound
 from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
-from quietmean.protocols.inca.rounding import inverse_product
-from quietmean.protocols.inca.rounds import forgotten
-from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.push_sum.parameters import PushSumParameters
+from quietmean.protocols.push_sum.rounding import inverse_product
+from quietmean.protocols.push_sum.rounds import forgotten
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ _TOLERANCE = 1e-9
 
 
 def worst_coalition(
-    parameters: IncaParameters,
+    parameters: PushSumParameters,
     schedule: Schedule,
     trace: ExecutionTrace,
     sensitivity: float,
@@ -123,7 +123,7 @@ class Star:
 class Stars:
     """The stars of all parties in one execution."""
 
-    def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
+    def __init__(self, parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
         self._parameters, self._schedule, self._trace = parameters, schedule, trace
         self._turns = np.cumsum(trace.online, axis=0) - 1
         self._forgotten = forgotten(trace)

@@ -11,9 +11,9 @@ the d coordinates, so that some rounding costs at most mu^2 + d b^2. A constant 
 was bounds its trade-off function: the execution is sqrt(mu^2 + d b^2)-GDP, for any adversary, if no share is cut to 32 bits.
 
 With discrete noise the noise itself must change by whole numbers. So every h is rounded to a multiple of (k + 1) F, for which the
-changes of noise of :class:`~quietmean.protocols.inca.whole_shift.WholeShift` are whole, F the least common multiple of what all
-parties need; and where changes of noise leave all injections as they are, their whole basis is rounded along, too: a quarter of
-its squared norms is added for each party.
+changes of noise of :class:`~quietmean.protocols.push_sum.whole_shift.WholeShift` are whole, F the least common multiple of what
+all parties need; and where changes of noise leave all injections as they are, their whole basis is rounded along, too: a quarter
+of its squared norms is added for each party.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.inca.rounds import next_online
-from quietmean.protocols.inca.spec import IncaParameters
-from quietmean.protocols.inca.whole_shift import whole_shift
+from quietmean.protocols.push_sum.parameters import PushSumParameters
+from quietmean.protocols.push_sum.rounds import next_online
+from quietmean.protocols.push_sum.whole_shift import whole_shift
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _RANK_TOLERANCE = 1e-9
 
 
-def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> float:
+def rounding_information(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> float:
     """b^2 of an execution, at most: its mu on a grid is sqrt(mu^2 + d b^2) for values of d coordinates. Replacement; no unit.
 
     mu is that of the same execution in real numbers, at its sensitivity; infinite if some injection has too little noise.
@@ -88,7 +88,7 @@ class _Costs:
     all parties of the squared norms of whole changes that change no injection.
     """
 
-    def __init__(self, parameters: IncaParameters, trace: ExecutionTrace) -> None:
+    def __init__(self, parameters: PushSumParameters, trace: ExecutionTrace) -> None:
         self._turns = np.cumsum(trace.online, axis=0) - 1
         # Parties online equally often, and alike in whether they finish, injected by the same rows.
         kinds, self._kind = np.unique(2 * trace.online.sum(axis=0) + trace.finished, return_inverse=True)
@@ -123,7 +123,7 @@ class _Costs:
         return float(change @ self._products[self._kind[party]] @ change)
 
 
-def inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
+def inverse_product(parameters: PushSumParameters, count: int, finishes: bool) -> Array:
     """Entry (r, s): product of the least noise changes that change injections r and s by one; infinite if there are none."""
     injection = parameters.injections
     noise = injection.noise[:count].copy()

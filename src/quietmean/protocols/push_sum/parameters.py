@@ -1,4 +1,4 @@
-"""Parameters of IncA: the injection (c, Z) and the noise levels."""
+"""Parameters of push-sum with injections: (c, Z), the noise levels and the grid (IncA, Definitions 3.3 and 3.4)."""
 
 from __future__ import annotations
 
@@ -177,11 +177,11 @@ def _has_guard(parameters: Any) -> bool:
     return bool(parameters.sigma_guard)
 
 
-def _has_kind(parameters: IncaParameters) -> bool:
+def _has_kind(parameters: PushSumParameters) -> bool:
     return parameters.noise is not None
 
 
-def _states_dimension(parameters: IncaParameters) -> bool:
+def _states_dimension(parameters: PushSumParameters) -> bool:
     return bool(parameters.grid) and parameters.dimension is not None
 
 
@@ -230,7 +230,7 @@ LARGEST_VALUE: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class IncaParameters(Configured):
+class PushSumParameters(Configured):
     """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
 
     ``sigma_guard`` is that of the guard: noise that is injected along with the value, in the same portions, and taken out in the

@@ -31,8 +31,8 @@ from quietmean.core.input_domain import Box
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube
-from quietmean.protocols.inca.rounding import rounding_information
-from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.push_sum.parameters import PushSumParameters
+from quietmean.protocols.push_sum.rounding import rounding_information
 from quietmean.protocols.target import Target
 
 _HEADROOM = 8.0
@@ -43,7 +43,7 @@ FINE, COARSEST = 2.0**-20, 2.0**-12
 _NOISELESS_ROOM = 1024.0
 
 
-def choose_grid(parameters: IncaParameters, target: Target) -> tuple[float, float]:
+def choose_grid(parameters: PushSumParameters, target: Target) -> tuple[float, float]:
     """The grid, and the largest value that it has room for.
 
     Where ``largest_value`` was given, the finest grid with room for it; else one of 2^-20 of the smallest standard deviation of
@@ -64,7 +64,7 @@ def choose_grid(parameters: IncaParameters, target: Target) -> tuple[float, floa
     return grid, max(parameters.largest_value, _digits_down(_room(parameters, grid)))
 
 
-def whole_grid(parameters: IncaParameters, target: Target) -> dict[str, Any]:
+def whole_grid(parameters: PushSumParameters, target: Target) -> dict[str, Any]:
     """The fields of a grid for discrete noise. Raises :class:`InputError` where there is none with room for all of it."""
     parameters.require_whole()
     deviations = [sigma for sigma in _deviations(replace(parameters, noise=NoiseKind.DISCRETE)) if sigma]
@@ -75,7 +75,7 @@ def whole_grid(parameters: IncaParameters, target: Target) -> dict[str, Any]:
     return {"noise": NoiseKind.DISCRETE, "grid": grid, "largest_value": largest, "dimension": target.dimension}
 
 
-def check_room(parameters: IncaParameters, values: Vector) -> None:
+def check_room(parameters: PushSumParameters, values: Vector) -> None:
     """Raises :class:`InputError` if a coordinate of ``values``, (d,) or (n, d), is too large for the grid.
 
     It also does if there are more coordinates than planned. The error does not contain the value.
@@ -94,20 +94,20 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
         )
 
 
-def region_of(parameters: IncaParameters, dimension: int) -> Box | None:
+def region_of(parameters: PushSumParameters, dimension: int) -> Box | None:
     """The domain of vectors of this many coordinates that have room on the grid; None without a grid."""
     if not parameters.grid:
         return None
     return cube(dimension, parameters.largest_value if parameters.value_bits == 32 else LARGEST_VALUE * parameters.grid)
 
 
-def share_bytes(parameters: IncaParameters) -> float:
+def share_bytes(parameters: PushSumParameters) -> float:
     """Bytes of one number: 4 on a grid on which hardly any share needs more, else 8."""
     room = LARGEST_SHARE * (parameters.out_degree + 1) * parameters.grid
     return 4.0 if parameters.grid and room >= _DEVIATIONS * held_deviation(parameters) else 8.0
 
 
-def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
+def grid_figures(parameters: PushSumParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
     """For plans without dropouts: the step over the smallest noise, and what rounding adds to mu squared at most."""
     if not parameters.grid:
         return {}
@@ -116,7 +116,7 @@ def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target)
     return {"grid_over_noise": parameters.grid / smallest, "rounding_mu_squared": target.dimension * information}
 
 
-def _deviations(parameters: IncaParameters) -> tuple[float, float, float]:
+def _deviations(parameters: PushSumParameters) -> tuple[float, float, float]:
     """Standard deviations of the noise that stays, of the noise that cancels, and of the guard; 0 where there is none.
 
     With discrete noise those of one portion: so they compare to the step.
@@ -126,15 +126,15 @@ def _deviations(parameters: IncaParameters) -> tuple[float, float, float]:
     return star / portions, delta, guard / portions
 
 
-def _levels(parameters: IncaParameters) -> tuple[float, float, float]:
+def _levels(parameters: PushSumParameters) -> tuple[float, float, float]:
     return parameters.sigma_star, parameters.sigma_delta if parameters.injections.noise_terms else 0.0, parameters.sigma_guard
 
 
-def _portions(parameters: IncaParameters) -> float:
+def _portions(parameters: PushSumParameters) -> float:
     return math.fsum(abs(portion) for portion in parameters.injections.portion)
 
 
-def held_deviation(parameters: IncaParameters) -> float:
+def held_deviation(parameters: PushSumParameters) -> float:
     """A bound on the standard deviation of the noise in what a party holds, per coordinate, under doubly stochastic mixing.
 
     Let P_s be the row with which holdings of round s enter the number: its norm is at most 1, and P_(s-1) = P_s W_s. Noise term k
@@ -150,14 +150,14 @@ def held_deviation(parameters: IncaParameters) -> float:
     return math.sqrt((_portions(parameters) * star) ** 2 + gain * delta**2 + (2.0 * _portions(parameters) * guard) ** 2)
 
 
-def _step_for(parameters: IncaParameters, largest: float) -> float:
+def _step_for(parameters: PushSumParameters, largest: float) -> float:
     """The smallest power of two with which shares have room for values of ``largest``."""
     size = _HEADROOM * (_portions(parameters) * largest + _DEVIATIONS * held_deviation(parameters))
     # The same power on machines whose libraries differ in the last bits.
     return float(2.0 ** math.ceil(math.log2(size / (LARGEST_SHARE * (parameters.out_degree + 1))) - 1e-9))
 
 
-def _room(parameters: IncaParameters, grid: float) -> float:
+def _room(parameters: PushSumParameters, grid: float) -> float:
     largest = LARGEST_SHARE * (parameters.out_degree + 1) * grid / _HEADROOM
     return (largest - _DEVIATIONS * held_deviation(parameters)) / _portions(parameters)
 

@@ -1,4 +1,4 @@
-"""One party of IncA (Algorithm 2), as a state machine."""
+"""One party of push-sum with injections (IncA, Algorithm 2), as a state machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters, Terms
+from quietmean.protocols.push_sum.parameters import GUARD_TERM, PushSumParameters, Terms
 
 
 @dataclass(frozen=True, slots=True)
-class IncaState:
+class PushSumState:
     """``held`` is y, shape (d,); ``weight`` the portion of values in it; ``injections`` how many rows (c, Z) were used."""
 
     round: int
@@ -23,14 +23,14 @@ class IncaState:
     injections: int
 
 
-class IncaParty:
+class PushSumParty:
     """Holds y, sends equal shares of it each round, adds the next portion of its noisy value."""
 
-    state_type = IncaState
+    state_type = PushSumState
 
     def __init__(
         self,
-        parameters: IncaParameters,
+        parameters: PushSumParameters,
         schedule: Schedule,
         party: PartyId,
         value: Vector,
@@ -53,12 +53,12 @@ class IncaParty:
     def rounds(self) -> int:
         return self._parameters.rounds
 
-    def start(self) -> Step[IncaState]:
+    def start(self) -> Step[PushSumState]:
         portion = float(self._parameters.injections.portion[0])
         injected = self._injection(portion, self._parameters.terms(0, last=False))
-        return self._proceed(IncaState(1, injected, portion * self._weight, 1))
+        return self._proceed(PushSumState(1, injected, portion * self._weight, 1))
 
-    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+    def end_round(self, state: PushSumState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[PushSumState]:
         injection = self._parameters.injections
         last = state.round == self.rounds
         portion = float(injection.portion[state.injections])
@@ -71,16 +71,16 @@ class IncaParty:
         for message in messages:
             weight += message.weight
         held = self._numbers.total([kept, self._injection(portion, terms), *(message.vector for message in messages)])
-        return self._proceed(IncaState(state.round + 1, held, weight, state.injections + 1))
+        return self._proceed(PushSumState(state.round + 1, held, weight, state.injections + 1))
 
-    def miss_round(self, state: IncaState) -> Step[IncaState]:
+    def miss_round(self, state: PushSumState) -> Step[PushSumState]:
         later = replace(state, round=state.round + 1)
         return Step(later) if later.round > self.rounds else self._proceed(later)
 
-    def expects(self, state: IncaState) -> frozenset[PartyId]:
+    def expects(self, state: PushSumState) -> frozenset[PartyId]:
         return self._schedule.senders(state.round, self._party)
 
-    def _proceed(self, state: IncaState) -> Step[IncaState]:
+    def _proceed(self, state: PushSumState) -> Step[PushSumState]:
         if state.round > self.rounds:
             return Step(state, release=Release(state.held, state.weight))
         recipients = self._schedule.recipients(state.round, self._party)

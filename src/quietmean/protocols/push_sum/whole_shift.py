@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.push_sum.parameters import PushSumParameters
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class WholeShift:
     kernel: float
 
 
-def whole_shift(parameters: IncaParameters, count: int, *, finishes: bool) -> WholeShift:
+def whole_shift(parameters: PushSumParameters, count: int, *, finishes: bool) -> WholeShift:
     """The shift of a party that was online ``count`` times, in the last round among them if it ``finishes``.
 
     ``parameters.whole`` must hold. Norms are those of noise in the units of the values, of standard deviation 1 each.

@@ -1,4 +1,4 @@
-"""IncA (Algorithm 2) for all parties at once."""
+"""Push-sum with injections (IncA, Algorithm 2) for all parties at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
-from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters
+from quietmean.protocols.push_sum.parameters import GUARD_TERM, PushSumParameters
 from quietmean.transcript.numbers import NoTerms, NumericReading
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Results, Rows
 
@@ -20,7 +20,7 @@ _COLUMNS = 1024
 
 
 def population(
-    parameters: IncaParameters,
+    parameters: PushSumParameters,
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
@@ -64,7 +64,7 @@ def population(
     return Results(held, weight, trace.finished)
 
 
-def parts_released(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> Floats:
+def parts_released(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> Floats:
     """How much of each party's value those who finished hold, shape (n,)."""
     parties, parts = schedule.parties, np.zeros(schedule.parties)
     for first in range(0, parties, _COLUMNS):
@@ -76,7 +76,7 @@ def parts_released(parameters: IncaParameters, schedule: Schedule, trace: Execut
     return parts
 
 
-def contributing(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+def contributing(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
     """The parties of whose values a part is in the result, shape (n,): also who left and had sent some of it to one that stayed,
     at once or through others."""
     delivered, online = trace.delivered(schedule), trace.online
@@ -92,7 +92,7 @@ def contributing(parameters: IncaParameters, schedule: Schedule, trace: Executio
 
 
 def _injections(
-    parameters: IncaParameters, trace: ExecutionTrace, round_: int, noisy: Rows, noise: PopulationTerms
+    parameters: PushSumParameters, trace: ExecutionTrace, round_: int, noisy: Rows, noise: PopulationTerms
 ) -> Iterator[InjectedRows]:
     """What the parties online in a round inject, grouped by how often they were online before: first of all a portion of x~."""
     injection = parameters.injections
@@ -106,7 +106,7 @@ def _injections(
         yield InjectedRows(online[before == count], [(float(injection.portion[count]), noisy), *terms])
 
 
-def _noise(parameters: IncaParameters, index: int, noise: PopulationTerms) -> Rows:
+def _noise(parameters: PushSumParameters, index: int, noise: PopulationTerms) -> Rows:
     if index == GUARD_TERM:
         return noise.normal(NoiseGroup.GUARD, 0, parameters.sigma_guard)
     return noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)
