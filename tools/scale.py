@@ -95,7 +95,7 @@ def committee_row(asked: Target, colluding: float, found: Committee) -> tuple[st
     return (
         f"{asked.parties:,}",
         f"{colluding:.0%}",
-        f"{found.members}, {found.colluding}, {found.quorum}, {found.secrets}",
+        f"{found.members}, {found.colluding}, {found.votes_needed}, {found.secrets}",
         f"{found.beta:.1e}",
         size(spent.dealer_sends),
         size(spent.party_receives),

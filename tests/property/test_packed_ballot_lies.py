@@ -99,7 +99,7 @@ def test_two_proposals_at_once(data: st.DataObject) -> None:
     # All have voted at once, as they were told: only what six of nine say counts.
     assert len(votes) == len(run.honest)
     for one in made:
-        if sum(vote == one for vote in votes) + 1 < RULES.quorum:
+        if sum(vote == one for vote in votes) + 1 < RULES.votes_needed:
             assert run.steps[run.honest[0]].state.member.decided != one.inputs
     if done:
         assert done == run.honest

@@ -65,7 +65,7 @@ def test_four_members_one_of_which_lies_in_three_ballots(liar: int) -> None:
 
 
 def test_one_vote_less_is_found_out() -> None:
-    rules = replace(rules_of(4, 1, 1, 2, ballots=2), quorum=2)
+    rules = replace(rules_of(4, 1, 1, 2, ballots=2), votes_needed=2)
     assert four(0, ballots=2, rules=rules).explore().split > 0
 
 
@@ -95,7 +95,7 @@ def runs(
 ) -> Iterator[tuple[int, BallotRules, Ended]]:
     for seed in range(count):
         rules, gone = some_rules(seed, largest)
-        weak = replace(rules, quorum=rules.quorum - weaker)
+        weak = replace(rules, votes_needed=rules.votes_needed - weaker)
         weather = Weather(loss=0.1 + 0.05 * (seed % 7), away=0.02 * (seed % 5), restarts=0.1)
         run = RandomRun(weak, seed, rules.colluding, dying_at_random(rules, seed, gone), weather, kind, restart)
         yield seed, rules, run.run()
@@ -176,8 +176,8 @@ def test_if_only_so_many_are_gone_as_planned_all_others_decide() -> None:
     without = 0
     for seed in range(200):
         rules, gone = some_rules(seed, 12)
-        rules = replace(rules, colluding=0, quorum=rules.parties // 2 + 1, secrets=1, least=1)
-        gone = min(gone, rules.parties - rules.quorum)
+        rules = replace(rules, colluding=0, votes_needed=rules.parties // 2 + 1, secrets=1, least=1)
+        gone = min(gone, rules.parties - rules.votes_needed)
         run = RandomRun(replace(rules, gone=gone), seed, 0, dying_at_random(rules, seed, gone), Weather(0.0, 0.0, 0.1))
         without += bool(run.run().undecided)
     # All leaders of three ballots or more are gone in one run of 1e5 at most.

@@ -118,7 +118,7 @@ def test_the_first_vote_of_each_voter_counts() -> None:
 def test_votes_of_all_ballots_for_one_set_count_together() -> None:
     its = rules()
     first, second = proposal(its, 1, 0b111, FULL), proposal(its, 2, 0b111, FULL)
-    assert its.quorum == 5
+    assert its.votes_needed == 5
     assert decided(its, {first: 0b11, second: 0b1100}) is None
     assert decided(its, {first: 0b11, second: 0b11100}) == its.pack(0b111)
 
@@ -140,7 +140,12 @@ def test_the_proof_that_nobody_published() -> None:
             least = next((count for count in range(parties + 1) if proves_unpublished(its, (1 << count) - 1)), None)
             for count in range(parties + 1):
                 voters = parties - max(count - colluding, 0)
-                assert proves_unpublished(its, (1 << count) - 1) == (voters < its.quorum), (parties, colluding, count, least)
+                assert proves_unpublished(its, (1 << count) - 1) == (voters < its.votes_needed), (
+                    parties,
+                    colluding,
+                    count,
+                    least,
+                )
 
 
 def test_the_number_of_ballots() -> None:

@@ -45,7 +45,7 @@ def test_the_tail_is_that_of_all_draws(population: int) -> None:
 def test_worked_sizes(parties: int, colluding: float, expected: tuple[int, ...]) -> None:
     found = committee_for(target(parties, colluding))
     assert found is not None
-    assert (found.members, found.colluding, found.quorum, found.secrets) == expected
+    assert (found.members, found.colluding, found.votes_needed, found.secrets) == expected
 
 
 @pytest.mark.parametrize("parties", [1_000, 10_000, 1_000_000])
@@ -65,8 +65,8 @@ def test_all_conditions_hold_with_exact_tails(parties: int, colluding: float, ex
     assert chance <= Fraction(1e-8) < upper_tail(parties, asked.colluding, found.members, found.colluding - 1)
     assert (1 + REDRAWS) * chance <= Fraction(found.beta) <= (1 + REDRAWS) * chance * Fraction(1 + 1e-12)
     assert upper_tail(parties, parties // 10, found.members, found.gone) <= Fraction(TOO_FEW_MEMBERS)
-    assert 2 * found.quorum > found.members + found.colluding
-    assert found.quorum <= found.members - found.gone
+    assert 2 * found.votes_needed > found.members + found.colluding
+    assert found.votes_needed <= found.members - found.gone
     assert found.colluding + found.secrets <= found.members - found.gone
 
 

@@ -68,7 +68,14 @@ def test_error_over_the_curators(parties: int, colluding: int, dropouts: float, 
 
 def test_the_worked_example() -> None:
     found = planned(target(100, 10, 0.1, 100_000))
-    assert (found.members, found.threshold, found.secrets, found.quorum, found.minimum, found.gone) == (100, 90, 80, 56, 94, 10)
+    assert (found.members, found.threshold, found.secrets, found.votes_needed, found.minimum, found.gone) == (
+        100,
+        90,
+        80,
+        56,
+        94,
+        10,
+    )
     # Two bytes a number; without them, four.
     assert found.prime == SMALL_PRIME
     assert planned(target(100, 10, 0.1, 100_000), prime=LARGE_PRIME).blocks * 4 == 5000

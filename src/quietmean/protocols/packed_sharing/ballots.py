@@ -23,13 +23,13 @@ Mask = int
 class BallotRules:
     """``parties`` (n) of which all are members; ``colluding`` (c_m) of them lie at most.
 
-    ``secrets`` (l), ``quorum`` (q), ``least`` inputs (u_min), ``gone`` (f), ``liars`` to correct (e), ``ballots`` (B).
+    ``secrets`` (l), ``votes_needed`` (q), ``least`` inputs (u_min), ``gone`` (f), ``liars`` to correct (e), ``ballots`` (B).
     """
 
     parties: int
     colluding: int
     secrets: int
-    quorum: int
+    votes_needed: int
     least: int
     gone: int
     liars: int
@@ -170,9 +170,9 @@ def decided(rules: BallotRules, votes: Votes) -> bytes | None:
     tally: dict[bytes, int] = {}
     for proposal, voters in votes.items():
         tally[proposal.inputs] = tally.get(proposal.inputs, 0) + voters.bit_count()
-    return next((inputs for inputs, count in tally.items() if count >= rules.quorum), None)
+    return next((inputs for inputs, count in tally.items() if count >= rules.votes_needed), None)
 
 
 def proves_unpublished(rules: BallotRules, abstained: Mask) -> bool:
     """Whether nobody can have published: more than m - q + c_m members said, after their last vote, that they never voted."""
-    return abstained.bit_count() > rules.parties - rules.quorum + rules.colluding
+    return abstained.bit_count() > rules.parties - rules.votes_needed + rules.colluding

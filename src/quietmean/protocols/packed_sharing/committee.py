@@ -50,7 +50,7 @@ class Committee:
     chance_of_too_few: float
 
     @property
-    def quorum(self) -> int:
+    def votes_needed(self) -> int:
         """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding) // 2 + 1
 
@@ -92,7 +92,7 @@ def _committee(target: Target, members: int, failure: float) -> Committee | None
     secrets = min(members - leaving_members - colluding, target.dimension)
     beta = min(1.0, math.nextafter(float((1 + REDRAWS) * chance), 1.0))
     committee = Committee(members, colluding, leaving_members, secrets, beta, float(too_few))
-    return committee if secrets >= 1 and committee.quorum <= members - leaving_members else None
+    return committee if secrets >= 1 and committee.votes_needed <= members - leaving_members else None
 
 
 def _least(population: int, marked: int, drawn: int, chance: float) -> tuple[int, Fraction]:
@@ -171,7 +171,7 @@ def described(target: Target, word_bytes: int) -> dict[str, Any] | None:
         "members": committee.members,
         "colluding_members": committee.colluding,
         "gone": committee.gone,
-        "quorum": committee.quorum,
+        "quorum": committee.votes_needed,
         "secrets": committee.secrets,
         "beta": committee.beta,
         "chance_of_too_few_members": committee.chance_of_too_few,

@@ -239,7 +239,7 @@ def figures(parameters: PackedSharingParameters, target: Target) -> Mapping[str,
     noise, lost = expected_error(target, least_inputs(target, 0.5), parameters.party_variance, 0.5)
     return {
         "threshold": parameters.threshold,
-        "quorum": parameters.quorum,
+        "quorum": parameters.votes_needed,
         "minimum": parameters.minimum,
         "chance_of_another_run": chance_of_another_run(parameters, target),
         "word_bytes": parameters.word_bytes,

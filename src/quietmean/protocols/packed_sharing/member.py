@@ -129,7 +129,7 @@ class CommitteeMember:
     def _proposal(self, round_: int, own: Mask, heard: Heard) -> BallotProposal | None:
         """What it proposes in the coming round, if it leads a ballot there and heard of enough members what they hold."""
         ballot, holds = self.leads(round_), {**heard.holds, self._number: own}
-        if not ballot or len(holds) < self._rules.quorum:
+        if not ballot or len(holds) < self._rules.votes_needed:
             return None
         chosen = choose(self._rules, holds)
         return None if chosen is None else BallotProposal(ballot, *map(self._rules.pack, chosen))

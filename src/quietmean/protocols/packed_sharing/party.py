@@ -288,7 +288,7 @@ def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
     if state.has_result:
         return state.remarks
     if not state.inputs:
-        reason = f"this party did not hear in time of {rules.quorum} members that agree on whose inputs count"
+        reason = f"this party did not hear in time of {rules.votes_needed} members that agree on whose inputs count"
     else:
         sums = sum(one.inputs == state.inputs for one in state.sums.values())
         reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"

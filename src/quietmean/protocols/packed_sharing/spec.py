@@ -118,7 +118,7 @@ class PackedSharingParameters(Configured):
         return self.colluding_members + self.secrets
 
     @property
-    def quorum(self) -> int:
+    def votes_needed(self) -> int:
         """q, the number of votes that decide whose inputs count."""
         return (self.members + self.colluding_members) // 2 + 1
 
@@ -163,7 +163,7 @@ class PackedSharingParameters(Configured):
             parties=parties,
             colluding=self.colluding_members,
             secrets=self.secrets,
-            quorum=self.quorum,
+            votes_needed=self.votes_needed,
             least=self.minimum,
             gone=self.gone,
             liars=self.lies,
@@ -238,8 +238,8 @@ def _privacy(parameters: PackedSharingParameters, parties: int) -> Iterator[Cond
     )
     yield Condition(
         "one sum, whatever members do",
-        2 * parameters.quorum > m + parameters.colluding_members,
-        f"a quorum of {parameters.quorum} of {m} members is too small: two sums could be decided on",
+        2 * parameters.votes_needed > m + parameters.colluding_members,
+        f"a quorum of {parameters.votes_needed} of {m} members is too small: two sums could be decided on",
     )
 
 
@@ -248,8 +248,9 @@ def _results(parameters: PackedSharingParameters) -> Iterator[Condition]:
     staying = m - f
     yield Condition(
         "a decision with f members gone at any moment",
-        parameters.quorum <= staying,
-        f"a decision needs {parameters.quorum} of {m} votes as {parameters.colluding_members} members may collude, but with {f} "
+        parameters.votes_needed <= staying,
+        f"a decision needs {parameters.votes_needed} of {m} "
+        f"votes as {parameters.colluding_members} members may collude, but with {f} "
         f"gone there are {staying}: plan for fewer dropouts, or for fewer colluding parties",
     )
     needed = parameters.threshold + 2 * e
