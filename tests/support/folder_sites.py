@@ -26,9 +26,9 @@ PAGE = "how-to/folder.md"
 
 
 class Sites:
-    """Three parties that accepted and sealed; their processes."""
+    """Three parties that accepted and sealed; their processes. ``start_by``: seconds until two of them may start."""
 
-    def __init__(self, folder: Path, start: float = 300.0, interval: float = 60.0) -> None:
+    def __init__(self, folder: Path, start: float = 300.0, interval: float = 60.0, start_by: float | None = None) -> None:
         self.folder = folder
         self.share = folder / "share"
         self.share.mkdir()
@@ -44,6 +44,9 @@ class Sites:
         agreed = f'deadlines = {{first = "{self.first.isoformat()}", interval = {interval}, poll = 2.0}}'
         text, changed = re.subn("^deadlines = .*$", agreed, study.read_text(), flags=re.MULTILINE)
         assert changed == 1
+        if start_by is not None:
+            when = datetime.now(UTC) + timedelta(seconds=start_by)
+            text = text.replace("colluding = 1", f"colluding = 0\nminimum = 2\nstart_by = {when.isoformat()}")
         study.write_text(text)
         invite, accept, seal = lines
         main(shlex.split(invite)[1:])
@@ -101,6 +104,15 @@ class Sites:
     def rounds(self) -> list[str]:
         return [path.name for path in self.share.glob("*/q*") if any(path.iterdir())]
 
+    def wait_for_rounds(self, count: int = 1) -> None:
+        """Until there are files of so many; all processes go on meanwhile."""
+        deadline = time.monotonic() + 120
+        while len(self.rounds()) < count:
+            for name, process in self.processes.items():
+                assert process.poll() is None, (name, process.communicate())
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
     def kill(self, name: str) -> None:
         self.processes[name].kill()
         self.processes[name].communicate()
@@ -117,5 +129,6 @@ def sites_in(folder: Path, patch: pytest.MonkeyPatch, *times: float) -> contextl
     patch.chdir(folder)
     patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    write_policy(unattended=True)
+    # Two of three start only where nobody colludes.
+    write_policy(unattended=True, least_colluding=0)
     return contextlib.closing(Sites(folder, *times))

@@ -164,7 +164,7 @@ class FolderWorld(World):
             lambda session: self._folder.view(party),
             MAILBOXES[party],
             mailboxes,
-            Timetable.of(self._plan, FIRST, INTERVAL),
+            Timetable.of([self._plan], FIRST, INTERVAL),
             clock=lambda: now() + skew,
         )
 

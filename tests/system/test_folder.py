@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.core.errors import NotStarted
 from quietmean.studies.agreement.study_keys import StudyKeys
 from support.folder_sites import PARTIES, Sites, sites_in
 
 
 @pytest.fixture
 def sites(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
-    """Its parameters are those of :class:`Sites`: when the start ends, and how long each round is, in seconds."""
+    """Its parameters are those of :class:`Sites`: when the start ends, and how long each round is, in seconds, and so on."""
     with sites_in(tmp_path, monkeypatch, *getattr(request, "param", ())) as found:
         yield found
 
@@ -24,10 +25,7 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> None:
     sites.join("north", "south", "east")
-    deadline = time.monotonic() + 120
-    while not sites.rounds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    sites.wait_for_rounds()
     sites.kill("south")
     # What anybody may put there.
     (session,) = sites.share.iterdir()
@@ -70,6 +68,24 @@ def test_one_never_comes_again(sites: Sites) -> None:
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     # East had put its value by its third visit, as the others had.
     assert [result["parties_counted"] for result in found] == [3, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sites", [(140.0, 60.0, 15.0)], indirect=True)
+def test_two_start_where_the_third_never_comes_and_one_is_killed(sites: Sites) -> None:
+    sites.join("north", "south")
+    sites.wait_for_rounds(2)
+    sites.kill("south")
+    time.sleep(2.0)
+    sites.join("south")
+    found = sites.finish()
+    assert len({json.dumps(result["estimate"]) for result in found.values()}) == 1
+    assert all((result["parties_counted"], result["not_in_at_start"]) == (2, ["east"]) for result in found.values())
+    # What was put for it tells it, whenever it comes.
+    sites.join("east", once=True)
+    _, errors = sites.processes["east"].communicate(timeout=120)
+    assert sites.processes["east"].returncode == NotStarted.exit_code, errors
+    assert "the study started without this party, with" in errors
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def study(**changed: Any) -> StudyTerms:
         ({"transport": "connections"}, "has deadlines and its parties connect"),
         ({"round_timeout": 60.0}, "round_timeout says nothing in a study through a folder"),
         ({"start_timeout": 60.0}, "start_timeout says nothing"),
-        ({"start_by": FIRST}, "do not go together yet"),
+        ({"start_by": "2099-02-27T12:00:00Z"}, "give one 2.29 days or more after start_by, as up to 10 attempts"),
         ({"deadlines": {"first": FIRST, "interval": 7199.0, "poll": 3600.0}}, "give an interval of 2 polls or more"),
         ({"deadlines": {"first": FIRST, "interval": 7200.0, "poll": 1.0}}, "deadlines.poll must be at least 2"),
         ({"deadlines": {"first": FIRST, "interval": 1e9, "poll": 3600.0}}, "deadlines.interval"),
@@ -73,7 +73,7 @@ def test_the_file_holds_what_was_agreed_and_the_same_instant_is_the_same_study(t
 def test_each_wait_has_its_time() -> None:
     target = Target(parties=5, epsilon=1.0, delta=1e-6, dimension=1)
     inca = Plan(target, get_protocol("inca").parse({"rounds": 3, "sigma_star": 0.7, "sigma_delta": 1.8}, 5))
-    table = Timetable.of(inca, 100.0, 10.0)
+    table = Timetable.of([inca], 100.0, 10.0)
     # The start, three rounds and what is in doubt after them, the releases, the logs.
     assert [end for _, end in table] == [100.0 + 10.0 * place for place in range(7)]
     assert [what for what, _ in table] == [
@@ -88,6 +88,24 @@ def test_each_wait_has_its_time() -> None:
     assert table.end((int(Phase.FINALIZATION), 0)) == 160.0
     with pytest.raises(ValueError, match=r"tuple\.index"):
         table.end((int(Phase.GATE), 0))
+
+
+def test_every_attempt_to_start_has_its_time_before_the_first_deadline() -> None:
+    one = study(start_by="2099-02-26T21:00:00Z")
+    assert one.start_by is not None
+    # Of the 63 hours, one part is left for what is begun in the last attempt.
+    assert one.required_deadlines.start_timeout(one.start_by) == pytest.approx(63 * 3600 * 10 / 11)
+
+
+def test_a_new_study_that_starts_with_those_who_are_there_leaves_time_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new = f"{commands('how-to/folder.md')[0]} --start-by 2099-03-01T12:00:00+02:00"
+    main(shlex.split(new)[1:])
+    written = StudyTerms.load(Path("study.toml"))
+    assert written.required_deadlines.first == datetime(2099, 3, 4, 10, tzinfo=UTC)
+    assert written.starts_with_quorum
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class MeetingOptions:
     transport
         folder: messages are files in a folder that each site names for itself. connections: parties dial each other, or a relay.
     first_deadline
-        Of a study through a folder: until when it waits for the start, such as 2027-03-01T12:00:00Z; default in two days.
+        Of a study through a folder: until when it waits for the start, such as 2027-03-01T12:00:00Z; default in two days, or
+        three days after --start-by.
     deadline_interval
         Of a study through a folder: each round ends so many seconds after the one before; default 86400, a day.
     poll
@@ -65,6 +67,9 @@ class MeetingOptions:
                 raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder: leave them out")
             return {}
         soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
+        with contextlib.suppress(TypeError, ValueError):
+            # Room for the attempts to start, once an hour; what is no time is refused with the study.
+            soon = max(soon, datetime.fromisoformat(self.start_by or "") + timedelta(days=3))
         usual = {"first": soon.isoformat(), "interval": 86400.0, "poll": 3600.0}
         return {"deadlines": usual | {name: value for name, value in given.items() if value is not None}}
 

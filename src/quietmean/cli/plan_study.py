@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,8 @@ def plan_study(
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
     units = study.public_records(count, options.records)
     with progress("calibrating"):
-        plan = study.plan(count, no_privacy=no_privacy)
+        choice = study.choice(count, no_privacy=no_privacy)
+    plan = choice.plan
     for sentence in budget_warnings(plan.target, units):
         warn(sentence)
     if units is None:
@@ -129,16 +131,16 @@ def plan_study(
         markup=False,
     )
     if study.deadlines is not None:
-        out.print(_in_folder(study.deadlines, plan), markup=False)
+        out.print(_in_folder(study.deadlines, choice.plans), markup=False)
     for sentence in [*sentences, *(one.sentence for one in needed)]:
         out.print(sentence, markup=False)
 
 
-def _in_folder(deadlines: Deadlines, plan: Plan) -> str:
+def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:
     """How long a study through a folder may take."""
     from quietmean.studies.agreement.deadlines import in_hours, in_words
 
-    rounds = len(deadlines.timetable(plan).waits) - 1
+    rounds = len(deadlines.timetable(plans).waits) - 1
     return (
         f"through a folder: {rounds} rounds of at most {in_hours(deadlines.interval)} after the start, for which it waits until "
         f"{in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"

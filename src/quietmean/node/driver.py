@@ -149,7 +149,7 @@ class _Party:
         async def attempt() -> NodeResult:
             with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
                 post = FolderPost(endpoint, settings.identity, folder, outbox, self.handle)
-                participant.attach(post.links, closed=post.closed)
+                participant.attach(post.links, closed=post.closed, came=post.came)
                 if (before := await participant.open()) is not None:
                     return before
                 watching = Tasks(self.fail)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -38,7 +37,7 @@ from quietmean.node.session import (
     note_refusal,
     read_vector,
 )
-from quietmean.node.start import Attempt, Gathering, Started, load_standing
+from quietmean.node.start import Attempt, Came, Closed, Gathering, Started, load_standing
 from quietmean.node.storage import Store
 from quietmean.node.tasks import first_of
 
@@ -80,10 +79,11 @@ class Participant:
         self,
         links: Mapping[PartyId, PeerLink],
         cut_off: Callable[[Iterable[PartyId]], None] | None = None,
-        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
+        closed: Closed | None = None,
+        came: Came = tuple,
     ) -> None:
-        """``cut_off`` drops connections before a gate; ``closed``: see :class:`Session`."""
-        self._links, self._cut_off, self._closed = links, cut_off, closed
+        """``cut_off`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`Gathering`."""
+        self._links, self._cut_off, self._closed, self._came = links, cut_off, closed, came
 
     async def open(self) -> NodeResult | None:
         """Where this party is, is what its store says. Returns the result if the study is over for it."""
@@ -97,7 +97,9 @@ class Participant:
             self._settle(standing.attempt)
         if (before := kept_result(self._store)) is not None:
             return before
-        self._gathering = Gathering(self._settings, self._store, self._links, self._report, self.fail, self.refused, self._closed)
+        self._gathering = Gathering(
+            self._settings, self._store, self._links, self._report, self.fail, self.refused, self._closed, self._came
+        )
         if self._started is not None:
             # From the first moment on: who connects is told where it is.
             self._begin(self._started)
@@ -239,7 +241,8 @@ class Participant:
 
     async def _until_begun(self) -> None:
         try:
-            async with asyncio.timeout(None if self._settings.start is None else _PATIENCE):
+            # What is in a folder is read once, in its order: who bound this party's sender binds this party, too.
+            async with asyncio.timeout(None if self._settings.start is None or self._settings.folder else _PATIENCE):
                 await self._begun.wait()
         except TimeoutError:
             raise PeerError("it takes part in a study that has not started with it here") from None

@@ -243,6 +243,10 @@ class FolderPost:
         async with self._look_ended:
             await self._look_ended.wait_for(lambda: self._quiet_look > begun or self._looks >= begun + _LAST_LOOKS)
 
+    def came(self) -> set[PartyId]:
+        """Of whom anything ever came that this party has answered, in whichever process of it."""
+        return {party for party, peer in self._peers.items() if peer.answered}
+
     async def _once(self) -> bool:
         """One look; whether there was anything new."""
         outgoing, due = dict(self._outgoing), self._due()

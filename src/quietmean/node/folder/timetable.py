@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,12 +22,15 @@ class Timetable:
     interval: float
 
     @classmethod
-    def of(cls, plan: Plan, first: float, interval: float) -> Self:
-        """Of the rounds that a plan has, with one more where shares that are in doubt at the end are resolved."""
-        mixing, releases = plan.protocol, plan.dissemination
-        rounds = {Phase.MIXING: mixing.rounds + mixing.transfers_mass}
-        if mixing.releases_are_public:
-            rounds[Phase.DISSEMINATION] = releases.rounds + releases.transfers_mass
+    def of(cls, plans: Iterable[Plan], first: float, interval: float) -> Self:
+        """Of the rounds that any of the plans has, with one more where shares that are in doubt at the end are resolved."""
+        rounds = {Phase.MIXING: 0, Phase.DISSEMINATION: 0}
+        for plan in plans:
+            mixing, releases = plan.protocol, plan.dissemination
+            rounds[Phase.MIXING] = max(rounds[Phase.MIXING], mixing.rounds + mixing.transfers_mass)
+            if mixing.releases_are_public:
+                last = releases.rounds + releases.transfers_mass
+                rounds[Phase.DISSEMINATION] = max(rounds[Phase.DISSEMINATION], last)
         between = [(int(phase), round_) for phase, last in rounds.items() for round_ in range(1, last + 1)]
         return cls(((int(Phase.AGREEMENT), 0), *between, (int(Phase.FINALIZATION), 0)), first, interval)
 

@@ -126,10 +126,11 @@ class NodeSettings:
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
-        if self.folder is not None and (self.start is not None or self.plan.gated):
+        if self.folder is not None and self.plan.gated:
             # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
-            which = "start_by" if self.start is not None else "a gate before the release"
-            raise InputError(f"a study through a folder cannot have {which} yet: leave it out, or let the parties connect")
+            raise InputError(
+                "a study through a folder cannot have a gate before the release yet: leave it out, or let the parties connect"
+            )
 
     @cached_property
     def party(self) -> PartyId:

@@ -5,6 +5,7 @@
 
 from quietmean.node.start.gathering import Gathering
 from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
+from quietmean.node.start.occasion import Came, Closed
 from quietmean.node.start.record import load_standing
 from quietmean.node.start.rules import ATTEMPTS, Proposal, Rules, Signatures, least_minimum, quorum_study
 from quietmean.node.start.started import Started
@@ -12,6 +13,8 @@ from quietmean.node.start.started import Started
 __all__ = [
     "ATTEMPTS",
     "Attempt",
+    "Came",
+    "Closed",
     "Gathering",
     "Machine",
     "Proposal",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
 from quietmean.core.party import PartyId
@@ -17,7 +16,7 @@ from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
 from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
-from quietmean.node.start.occasion import Occasion, occasion_of
+from quietmean.node.start.occasion import Came, Closed, Occasion, occasion_of
 from quietmean.node.start.pairing import Pairing
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
 from quietmean.node.start.rules import Rules, least_minimum, quorum_study
@@ -44,7 +43,7 @@ class Gathering:
 
     Each change of the standing is on disk before it is told. ``fail`` is told of an error in the background, which by default
     ends :meth:`until_bound`; ``refused`` whom this party refused and why. ``closed`` returns when nobody is waited for any more;
-    by default the time-out of the start tells.
+    by default the time-out of the start tells. ``came``: who has ever been there, where that is kept beside the standing.
     """
 
     def __init__(
@@ -55,8 +54,9 @@ class Gathering:
         report: Report,
         fail: Fail | None = None,
         refused: Callable[[str, str], None] = lambda peer, reason: None,
-        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
-        wall_clock: Callable[[], float] = time.time,
+        closed: Closed | None = None,
+        came: Came = tuple,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._settings, self._store, self._links, self._report, self._refused = settings, store, links, report, refused
         self._rules = rules_of(settings)
@@ -73,7 +73,9 @@ class Gathering:
         self._fail = fail or self.fail
         self._tasks = Tasks(self._fail, self._changed.set)
         self._begun = False
-        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, wall_clock)
+        if wall_clock is None:
+            wall_clock = time.time if settings.folder is None else settings.folder.clock
+        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, came, wall_clock)
         # What each of the others has taken in.
         self._taken_in: dict[PartyId, Telling] = {}
         # Who refused it, and what others say of the public seed who are in a round.

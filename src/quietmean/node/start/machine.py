@@ -62,12 +62,14 @@ class Attempt:
 class Standing:
     """``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
 
-    ``never``: it takes no part in this session, in no attempt.
+    ``never``: it takes no part in this session, in no attempt. ``elsewhere``: who says that it is bound in another attempt
+    or with other members, the number and the members of that.
     """
 
     attempt: Attempt | None = None
     bound: bool = False
     never: bool = False
+    elsewhere: Mapping[PartyId, tuple[int, frozenset[PartyId]]] = field(default_factory=dict)
 
     @property
     def latest(self) -> int:
@@ -149,8 +151,11 @@ class Machine:
         if not self._is_current(standing, telling.proposal):
             standing = self._accept(standing, telling.proposal)
         attempt = standing.attempt
-        if attempt is None or standing.bound or not attempt.proposal.same_as(telling.proposal):
+        if standing.bound:
             return standing
+        if attempt is None or not attempt.proposal.same_as(telling.proposal):
+            place = telling.proposal.attempt, telling.proposal.members
+            return replace(standing, elsewhere={**standing.elsewhere, sender: place}) if telling.bound else standing
         return replace(standing, attempt=self._noted(attempt, sender, telling))
 
     def check(self, sender: PartyId, telling: Telling) -> None:
@@ -174,7 +179,7 @@ class Machine:
         if self.party not in proposal.members or not self._may_move(standing, proposal):
             return standing
         agreed = proposal.members if self.rules.for_all else frozenset({self.party})
-        return Standing(Attempt(proposal, self._own(standing), agreed))
+        return replace(standing, attempt=Attempt(proposal, self._own(standing), agreed))
 
     def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
         before = standing.attempt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ _EARLY = ATTEMPTS // 2
 _FOR_ALL = 2
 
 Closed = Callable[[Position], Coroutine[Any, Any, None]]
+Came = Callable[[], Iterable[PartyId]]
 
 
 class Occasion(Protocol):
@@ -66,12 +67,13 @@ def occasion_of(
     machine: Machine,
     links: Mapping[PartyId, PeerLink],
     closed: Closed | None,
+    came: Came,
     wall_clock: Callable[[], float],
 ) -> Occasion:
     """That of the study."""
     if settings.start is None:
         return WhenAllAreThere(settings, links, closed)
-    return ByTime(settings, settings.start, machine, wall_clock)
+    return ByTime(settings, settings.start, machine, closed, came, wall_clock)
 
 
 class WhenAllAreThere:
@@ -113,16 +115,27 @@ class WhenAllAreThere:
 
 
 class ByTime:
-    """Starts with all as soon as they are there, at its time with enough parties; numbered attempts follow each other."""
+    """Starts with all as soon as they are there, at its time with enough parties; numbered attempts follow each other.
 
-    repeats = True
+    With ``closed`` there is a timetable, and nobody need be there together with others: who ``came`` once is there, nothing is
+    told twice, and an attempt has its time by the clock alone, which goes on while nobody's process runs.
+    """
 
-    def __init__(self, settings: NodeSettings, terms: StartTerms, machine: Machine, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        terms: StartTerms,
+        machine: Machine,
+        closed: Closed | None,
+        came: Came,
+        wall_clock: Callable[[], float],
+    ) -> None:
         self._settings, self._terms, self._machine, self._now = settings, terms, machine, wall_clock
+        self._closed, self._came = closed, came
+        self._closing: asyncio.Task[None] | None = None
+        self.repeats = closed is None
         self._me = settings.party
         self._there: dict[PartyId, float] = {}
-        # Where others say that they are bound.
-        self._bound_in: dict[PartyId, tuple[int, frozenset[PartyId]]] = {}
         # Whom nothing needs to be told any more: bound where this party is.
         self._settled: set[PartyId] = set()
         # Each attempt has its time, one after the other; the last one ends with the time-out of the start.
@@ -135,6 +148,8 @@ class ByTime:
 
     def start(self, tasks: Tasks) -> None:
         """The clock runs from the beginning on."""
+        if self._closed is not None:
+            self._closing = tasks.spawn(self._closed((int(Phase.AGREEMENT), 0)))
 
     def accepted(self) -> None:
         self._accepted_at = self._now()
@@ -143,11 +158,8 @@ class ByTime:
         self._there[sender] = self._now()
         self._settled.discard(sender)
         proposal, own = telling.proposal, standing.attempt
-        if proposal is None or not telling.bound:
-            return
-        if own is not None and own.proposal.same_as(proposal):
+        if proposal is not None and telling.bound and own is not None and own.proposal.same_as(proposal):
             self._settled.add(sender)
-        self._bound_in[sender] = proposal.attempt, proposal.members
 
     def settled(self, peer: PartyId, standing: Standing) -> bool:
         return peer in self._settled and standing.bound
@@ -161,12 +173,12 @@ class ByTime:
         if not standing.free:
             return standing
         # Who is bound elsewhere is in no other attempt.
-        there = frozenset(self._present()) - self._bound_in.keys() | {self._me}
+        there = frozenset(self._present()) - standing.elsewhere.keys() | {self._me}
         attempt = self._attempt_by_time(standing, now)
         asked = self._terms.asked_to_start() and self._machine.rules.allows(there)
         if attempt is None and (asked or len(there) == len(self._settings.roster)):
             # All are there, or enough of them: at once, and after an attempt that failed once it had its time.
-            waited = standing.latest == 0 or now >= self._accepted_at + self._turn
+            waited = standing.latest == 0 or now >= self._end_of_turn(standing)
             early = standing.latest < _EARLY or now >= self._terms.start_by
             attempt = standing.latest + 1 if waited and early else None
         if attempt is None or not standing.latest < attempt <= ATTEMPTS:
@@ -186,14 +198,20 @@ class ByTime:
         """The attempt whose turn it is; None before the time to start, and while an earlier one still has its time."""
         if now < self._terms.start_by:
             return None
-        if standing.latest and now < self._accepted_at + self._turn:
+        if standing.latest and now < self._end_of_turn(standing):
             return None
         return 1 + int((now - self._terms.start_by) / self._turn)
 
-    def _present(self) -> list[PartyId]:
+    def _end_of_turn(self, standing: Standing) -> float:
+        """When the time of the last attempt is over."""
+        if self._closed is None:
+            return self._accepted_at + self._turn
+        return self._terms.start_by + standing.latest * self._turn
+
+    def _present(self) -> set[PartyId]:
         now = self._now()
         patience = _THERE + 3 * self.pause
-        return [party for party, since in self._there.items() if now - since < patience]
+        return {party for party, since in self._there.items() if now - since < patience} | set(self._came())
 
     def _refuse_if_over(self, standing: Standing) -> None:
         """Raises :class:`NotStarted` once this party will not be in."""
@@ -202,19 +220,25 @@ class ByTime:
                 "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
             )
         colluding, own = self._machine.rules.colluding, standing.attempt
-        for (attempt, members), sayers in Counter(self._bound_in.values()).items():
+        for (attempt, members), sayers in Counter(standing.elsewhere.values()).items():
             inside = own is not None and own.proposal.same_as(Proposal(attempt, members, b""))
             # More than may lie say so, and this party is not among them or went on to a later attempt.
             if sayers > colluding and not inside and (self._me not in members or standing.latest > attempt):
                 raise NotStarted(
                     f"the study started without this party, with {self._names(members)}: none of its data left this machine"
                 )
-        if self._now() >= max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn:
+        if self._is_over:
             there = self._names({self._me, *self._present()})
             raise NotStarted(
                 f"the study did not start by its time with {self._terms.start_quorum} parties or more: there were {there}; none "
                 f"of this party's data left this machine ({by_this_clock(datetime.fromtimestamp(self._now(), UTC))})"
             )
+
+    @property
+    def _is_over(self) -> bool:
+        if self._closed is not None:
+            return self._closing is not None and self._closing.done()
+        return self._now() >= max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn
 
     def _names(self, parties: Collection[PartyId]) -> str:
         return ", ".join(self._settings.names[party] for party in sorted(parties))

@@ -30,10 +30,13 @@ class _Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bound_there: tuple[int, ...]
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """``elsewhere``: by party, as :class:`Standing` has it."""
+
     attempt: _Attempt | None
     bound: bool
     never: bool
+    elsewhere: dict[int, tuple[int, tuple[int, ...]]] = {}
 
 
 def dump_standing(party: PartyId, standing: Standing) -> bytes:
@@ -51,7 +54,8 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
             tuple(_opened(*one) for one in sorted(attempt.openings.items())),
             tuple(sorted(attempt.bound_there)),
         )
-    return msgspec.msgpack.encode(_Record(inside, standing.bound, standing.never))
+    elsewhere = {party: (number, tuple(sorted(members))) for party, (number, members) in standing.elsewhere.items()}
+    return msgspec.msgpack.encode(_Record(inside, standing.bound, standing.never, elsewhere))
 
 
 def load_standing(raw: bytes | None) -> Standing:
@@ -60,8 +64,9 @@ def load_standing(raw: bytes | None) -> Standing:
         return Standing()
     record = load_state(_Record, raw)
     inside = record.attempt
+    elsewhere = {party: (number, frozenset(members)) for party, (number, members) in record.elsewhere.items()}
     if inside is None:
-        return Standing(None, record.bound, record.never)
+        return Standing(None, record.bound, record.never, elsewhere)
     attempt = Attempt(
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
         _opening(inside.own),
@@ -70,7 +75,7 @@ def load_standing(raw: bytes | None) -> Standing:
         {one.party: _opening(one) for one in inside.openings},
         frozenset(inside.bound_there),
     )
-    return Standing(attempt, record.bound, record.never)
+    return Standing(attempt, record.bound, record.never, elsewhere)
 
 
 def to_frames(telling: Telling, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:

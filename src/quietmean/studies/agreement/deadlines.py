@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import by_this_clock
+from quietmean.node.start import ATTEMPTS
 from quietmean.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 # A file is found within one, its answer within another.
 _POLLS = 2
+# Of an attempt to start: proposed, accepted, committed, revealed, bound.
+_POLLS_OF_AN_ATTEMPT = 5
 _DAY = 86400.0
 
 
@@ -45,6 +49,20 @@ class Deadlines(BaseModel):
                 "polls or more, as a file has to be found and answered before its round ends"
             )
 
+    def require_attempts(self, start_by: datetime) -> None:
+        """Raises :class:`InputError` where not all attempts to start, from ``start_by`` on, have time before the first one."""
+        needed = (ATTEMPTS + 1) * _POLLS_OF_AN_ATTEMPT * self.poll
+        if (self.first - start_by).total_seconds() < needed:
+            raise InputError(
+                f"the study has start_by {in_words(start_by)} and waits for the start until {in_words(self.first)}, its first "
+                f"deadline: give one {in_hours(needed)} or more after start_by, as up to {ATTEMPTS} attempts to start with those "
+                f"who are there take {_POLLS_OF_AN_ATTEMPT} polls each"
+            )
+
+    def start_timeout(self, start_by: datetime) -> float:
+        """In seconds, of all attempts to start: one more has room before the first deadline."""
+        return (self.first - start_by).total_seconds() * ATTEMPTS / (ATTEMPTS + 1)
+
     def require_ahead(self, now: datetime) -> None:
         """Raises :class:`InputError` once nobody can begin any more."""
         if now >= self.first:
@@ -53,12 +71,12 @@ class Deadlines(BaseModel):
                 f"deadlines ({by_this_clock(now)})"
             )
 
-    def timetable(self, plan: Plan) -> Timetable:
-        """All of them, of the rounds that the plan has."""
+    def timetable(self, plans: Iterable[Plan]) -> Timetable:
+        """All of them, of the rounds that the plans have, whichever the study starts with."""
         # Who only writes or plans a study needs no node.
         from quietmean.node.folder import Timetable
 
-        return Timetable.of(plan, self.first.timestamp(), self.interval)
+        return Timetable.of(plans, self.first.timestamp(), self.interval)
 
     def describe(self) -> dict[str, Any]:
         """What all parties agree on: the same of the same times, whatever their offset from UTC."""

@@ -195,11 +195,11 @@ class StudyTerms(BaseModel):
                     'the study has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
                 )
             return
-        if self.starts_with_quorum:
-            raise InputError('the study has start_by and transport = "folder", which do not go together yet: leave one out')
         if given := sorted(self.model_fields_set & _TIMEOUTS):
             raise InputError(f"{given[0]} says nothing in a study through a folder, which has deadlines: leave it out")
         self.required_deadlines.require_possible()
+        if self.start_by is not None:
+            self.required_deadlines.require_attempts(self.start_by)
 
     @property
     def required_deadlines(self) -> Deadlines:

@@ -208,7 +208,7 @@ class Contract(Agreement):
     def _deadlines_json(self) -> dict[str, Any]:
         if self.study.deadlines is None:
             return {}
-        table = self.study.deadlines.timetable(self.plan)
+        table = self.study.deadlines.timetable(self.plans)
         ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
         return {"deadlines": {"poll_seconds": self.study.deadlines.poll, "ends": ends}}
 
@@ -217,7 +217,7 @@ class Contract(Agreement):
         deadlines = self.study.deadlines
         if deadlines is None:
             return []
-        ends = [datetime.fromtimestamp(end, UTC) for _, end in deadlines.timetable(self.plan)]
+        ends = [datetime.fromtimestamp(end, UTC) for _, end in deadlines.timetable(self.plans)]
         each, poll = in_hours(deadlines.interval), in_hours(deadlines.poll)
         return [
             f"for the start until {in_words(ends[0])}, then for {len(ends) - 1} rounds, each {each} longer, until "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,6 +230,7 @@ class Files(PartyFiles):
             minimum = self.study.minimum_of(len(self.roster))
             asked = start_request(store).exists
             start = StartTerms(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
+        plans = [plan, *(brought.plan for brought in (smaller or {}).values())]
         return NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -238,14 +239,19 @@ class Files(PartyFiles):
             wipe_value=True,
             store=store,
             round_timeout=self.study.round_timeout if self.study.deadlines is None else self.study.deadlines.interval,
-            start_timeout=self.study.start_timeout,
+            start_timeout=self._start_timeout,
             status=status_path(store),
             listen=listening_place(options),
-            folder=self.folder(options.folder or usual_folder, plan, once=options.once),
+            folder=self.folder(options.folder or usual_folder, plans, once=options.once),
             start=start,
             links=self.study.keyed_by,
             pairs=self.pair_keys(),
         )
+
+    @property
+    def _start_timeout(self) -> float:
+        deadlines, start_by = self.study.deadlines, self.study.start_by
+        return self.study.start_timeout if deadlines is None or start_by is None else deadlines.start_timeout(start_by)
 
     def require_folder(self, options: SiteOptions, usual: str | None) -> None:
         """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.
@@ -267,13 +273,13 @@ class Files(PartyFiles):
         if not self.store(options.store).exists():
             self.study.required_deadlines.require_ahead(datetime.now(UTC))
 
-    def folder(self, url: str | None, plan: Plan, *, once: bool = False) -> FolderSettings | None:
+    def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
         """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
         if url is None or not self.study.by_folder:
             return None
         sealed, keys = self._require_mailboxes()
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
-        timetable = self.study.required_deadlines.timetable(plan)
+        timetable = self.study.required_deadlines.timetable(plans)
         return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
 
     def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
