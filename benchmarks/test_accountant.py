@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.core.bound import Bound
 from quietmean.privacy import Adversary, bound_mu, noise_levels
-from quietmean.privacy.information import one_thread
+from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
@@ -82,6 +82,31 @@ def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
     # A guard against regressions: the ratio swings by a third with the load of the machine.
     assert dense / mine >= 30
     assert pair < 1e-3
+
+
+@pytest.mark.parametrize("parties", [50, 100, pytest.param(200, marks=pytest.mark.slow)])
+def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
+    """All pairs at once against one at a time, of which some are taken; processor seconds of one thread."""
+    transcript = make_execution(parties).transcript()
+    pairs, drawn = math.comb(parties, 2), np.random.default_rng(parties)
+    with one_thread():
+        solver = CoalitionSolver(transcript)
+        begun = time.process_time()
+        batches = solver.batches
+        assert batches is not None
+        tried = sum(len(batch.last) for batch in batches.tried(range(parties), 2))
+        mine = time.process_time() - begun
+        begun = time.process_time()
+        for _ in range(20):
+            solver.information(sorted(drawn.permutation(parties)[:2].tolist()))
+        one = (time.process_time() - begun) / 20
+    table(
+        f"n={parties}: all {pairs} pairs {mine:.1f} s, {1e3 * mine / pairs:.2f} ms a pair; one at a time {1e3 * one:.1f} ms"
+        f" ({one * pairs / mine:.0f}x); peak memory {peak_gb():.2f} GB"
+    )
+    assert tried == pairs
+    assert mine < solver.seconds(2, pairs) * 3
+    assert parties < 200 or mine < 180
 
 
 def test_a_thousand_parties(table: Callable[[str], None]) -> None:

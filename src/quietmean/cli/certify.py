@@ -35,6 +35,7 @@ from quietmean.core.readable import epsilon_text, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
+from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord
 
 DELTA = 1e-6
+# Seconds of one core.
+EFFORT = 180.0
 
 
 def command(
@@ -57,6 +60,8 @@ def command(
     observe_fraction: float | None = None,
     seed: int | None = None,
     colluding: int | None = None,
+    effort: float | None = None,
+    workers: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     prior_sd: float | None = None,
@@ -87,6 +92,10 @@ def command(
         Seed of the interception; default 0.
     colluding
         Size of the coalitions; default from the receipt, or one party in ten.
+    effort
+        Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
+    workers
+        How many threads try them; default 1.
     epsilon
         Report the delta of each party at this epsilon.
     delta
@@ -118,13 +127,15 @@ def command(
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
         raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
     explicit = corrupt is not None or observed is not None or observe_fraction is not None
-    _refuse_without_effect(explicit, colluding=colluding, matrix=matrix or None)
+    _refuse_without_effect(explicit, colluding=colluding, effort=effort, workers=workers, matrix=matrix or None)
+    allowed = Effort(EFFORT if effort is None else effort, 1 if workers is None else workers)
     if seed is not None and observe_fraction is None:
         raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
     raw = read_json(execution)
     if raw.get("format") == SESSION_RECEIPT:
         several: dict[str, object] = {"corrupt": corrupt, "observed": observed, "observe-fraction": observe_fraction}
-        several |= {"colluding": colluding, "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}
+        several |= {"colluding": colluding, "effort": effort, "workers": workers, "epsilon": epsilon}
+        several |= {"prior-sd": prior_sd, "matrix": matrix or None}
         several |= {"report": report, "table": table}
         _certify_session(raw, delta, several, json)
         return
@@ -148,7 +159,7 @@ def command(
         if not explicit:
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
             size = usual if colluding is None else colluding
-            document = _against_coalitions(analysis, size, epsilon)
+            document = _against_coalitions(analysis, size, epsilon, allowed)
             if prior_sd is not None or hints.nats is not None:
                 # Of a target in nats values are normal with half the range.
                 document |= _nats_of_any(analysis, size, prior_sd or half_range(analysis.sensitivity))
@@ -229,7 +240,7 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
 def _refuse_without_effect(explicit: bool, **options: object) -> None:
     """Raises :class:`InputError` for options of the other way to certify."""
     for name, value in options.items():
-        if value is not None and (name == "colluding") == explicit:
+        if value is not None and (name in ("colluding", "effort", "workers")) == explicit:
             flag, here, needed = f"--{name.replace('_', '-')}", *(("with", "without") if explicit else ("without", "with"))
             raise InputError(
                 f"{flag} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, or "
@@ -293,8 +304,8 @@ def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[
     return {**a_priori, **nats_json(np.full(analysis.transcript.parties, nats), prior_sd)}
 
 
-def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
-    coalitions, alone = analysis.coalitions(size), analysis.single_honest()
+def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None, effort: Effort) -> dict[str, Any]:
+    coalitions, alone = analysis.coalitions(size, effort=effort), analysis.single_honest()
     document: dict[str, Any] = {
         **analysis.terms.a_priori_json(coalitions.a_priori),
         "adversary": coalitions.describe(),
@@ -375,6 +386,8 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
         if "worst_found" in document["certificates"]:
             worst = document["certificates"]["worst_found"]
             out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}", markup=False)
+            if needed := document["certificates"]["coalitions"].get("effort_to_try_all"):
+                out.print(f"to try all coalitions would take about {needed:.2g} s of one core: give --effort {math.ceil(needed)}")
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
     for sentence in document.get("diagnostics", []):

@@ -4,7 +4,7 @@ from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge, compose, require_members
-from quietmean.privacy.coalitions import CoalitionCertificate
+from quietmean.privacy.coalitions import CoalitionCertificate, Effort
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
     compose_budgets,
@@ -39,6 +39,7 @@ __all__ = [
     "Charge",
     "CoalitionCertificate",
     "Eavesdropper",
+    "Effort",
     "GridLossConversion",
     "InformationMatrix",
     "LocalNoiseLossConversion",

@@ -15,7 +15,7 @@ from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
-from quietmean.privacy.coalitions import CoalitionCertificate, ProvenMu, every_coalition, search_coalitions
+from quietmean.privacy.coalitions import CoalitionCertificate, Effort, ProvenMu, every_coalition, search_coalitions
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
 from quietmean.privacy.mutual_information import summary
@@ -98,20 +98,26 @@ class PrivacyAnalysis:
             adversary = self.terms.eavesdropper.with_corrupt(coalition)
             yield Certificate(adversary, self.terms, self.solver.information(coalition))
 
-    def coalitions(self, size: int, *, limit: int | None = None, seed: Seed | None = None) -> CoalitionCertificate:
+    def coalitions(
+        self, size: int, *, limit: int | None = None, seed: Seed | None = None, effort: Effort | None = None
+    ) -> CoalitionCertificate:
         """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
 
         Whoever reads messages besides is with each of them.
 
         By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the
-        protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``seed``,
+        protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``effort``: more
+        may be spent on trying all, as IncA allows, whose every pair among 200 parties takes seconds; who asks later without it
+        gets that answer, too. ``seed``,
         public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that everybody
         who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody honest.
         """
         key = size, limit, seed or Seed.public("coalitions")
-        if key not in self._tried:
-            self._tried[key] = every_coalition(self.solver, self.terms, self.trusted, *key, lambda: self._proven(size))
-        return self._tried[key]
+        known, allowed = self._tried.get(key), effort or Effort()
+        if known is None or (not known.exhaustive and known.seconds <= allowed.seconds):
+            known = every_coalition(self.solver, self.terms, self.trusted, *key, lambda: self._proven(size), allowed)
+            self._tried[key] = known
+        return known
 
     def _proven(self, size: int) -> ProvenMu:
         """The bound for coalitions of ``size`` without trying one."""

@@ -22,7 +22,9 @@ from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import CoalitionSolver, one_thread
-from quietmean.privacy.information.coalition_solver import PER_COALITION
+from quietmean.privacy.information.coalition_batches import CoalitionBatch
+from quietmean.privacy.information.coalition_solver import DOUBTFUL, PER_COALITION
+from quietmean.privacy.information.matrix import widened
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
@@ -64,7 +66,8 @@ class CoalitionCertificate(Tabular):
 
     ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). If ``scope`` is "every coalition", each
     one was tried. If it is a bound for every coalition, ``proof`` says why it holds, whichever parties collude, and ``found`` is
-    the worst coalition among those that were tried: the true worst lies between the two. ``chance``: see
+    the worst coalition among those that were tried: the true worst lies between the two, and to try all would take about so many
+    ``seconds`` of one core (see :class:`Effort`; infinite where it is not feasible). ``chance``: see
     :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is "worst coalition found", bad ones were looked for: a lower
     bound on the worst case. ``worst`` and ``tried`` are of what was tried.
     """
@@ -80,6 +83,7 @@ class CoalitionCertificate(Tabular):
     proof: str = ""
     chance: float = 0.0
     found: CoalitionCertificate | None = None
+    seconds: float = math.inf
 
     def __repr__(self) -> str:
         cost = self.terms.figures(self.a_priori, self.max_epsilon)
@@ -188,6 +192,7 @@ class CoalitionCertificate(Tabular):
             "max_mu": self.max_mu,
             "max_epsilon": self.max_epsilon,
             **({} if self.found is None else {"proof": self.proof, "at_least_epsilon": self.at_least}),
+            **({"effort_to_try_all": self.seconds} if math.isfinite(self.seconds) else {}),
         }
 
 
@@ -206,6 +211,20 @@ def most_tried(solver: CoalitionSolver, size: int) -> int:
     return max(_LEAST_TRIED, int(_EFFORT / solver.effort(size)))
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What may be spent on trying every coalition: ``seconds`` of one core, as counted beforehand, by so many ``workers``."""
+
+    seconds: float = 0.0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise InputError(f"effort is {self.seconds:g}: choose seconds of one core, 0 or more")
+        if self.workers < 1:
+            raise InputError(f"workers are {self.workers}: choose 1 or more")
+
+
 def every_coalition(
     solver: CoalitionSolver,
     terms: CertificateTerms,
@@ -214,8 +233,10 @@ def every_coalition(
     limit: int | None,
     seed: Seed,
     bound: Callable[[], ProvenMu],
+    effort: Effort,
 ) -> CoalitionCertificate:
-    """Try every coalition of ``size`` parties if there are at most ``limit`` of them; else ``bound`` gives what holds for all.
+    """Try every coalition of ``size`` parties if there are at most ``limit`` of them, or if the ``effort`` allows; else ``bound``
+    gives what holds for all.
 
     By default the limit is :func:`most_tried`. Where the bound holds, some are looked for and as many random ones are tried:
     as many as ``limit``, by default 500, or fewer beyond 200 parties, where each costs more. ``trusted`` parties are assumed
@@ -233,6 +254,14 @@ def every_coalition(
             for coalition in itertools.combinations(able, size):
                 tally.add(coalition)
         return tally.certificate(Scope.TRIED)
+    needed = solver.seconds(size, math.comb(len(able), size))
+    if needed <= effort.seconds:
+        if solver.batches is not None:
+            with one_thread():
+                for batch in solver.batches.tried(able, size, effort.workers):
+                    tally.add_all(batch)
+            return tally.certificate(Scope.TRIED)
+        needed = math.inf
     draws = max(20, int((limit or _LEAST_TRIED) * min(1.0, (200 / parties) ** 2)))
     _search(tally, able, draws)
     with one_thread():
@@ -241,7 +270,7 @@ def every_coalition(
     largest, proven = tally.certificate(Scope.FOUND), bound()
     # Only rounding can put the bound below the worst coalition found.
     shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
-    return replace(shown, proof=proven.proof, chance=proven.chance)
+    return replace(shown, proof=proven.proof, chance=proven.chance, seconds=needed)
 
 
 def search_coalitions(
@@ -303,12 +332,29 @@ class _Tally:
         adversary = self._terms.eavesdropper.with_corrupt(members)
         certificate = Certificate(adversary, self._terms, self._solver.information(coalition))
         self._exact &= certificate.information.exact
-        mu = certificate.mu_upper
+        return self._worse(members, list(certificate.honest), certificate.mu_upper)
+
+    def add_all(self, batch: CoalitionBatch) -> None:
+        """Coalitions that nobody tried before, solved together; one that is doubtful is solved alone."""
+        bounds = widened(self._terms.sensitivity * np.sqrt(batch.information), batch.error[:, None])
+        for last, error, bound in zip(batch.last, batch.error.tolist(), bounds, strict=True):
+            coalition = (*batch.prefix, last)
+            if not error <= DOUBTFUL:
+                self.add(coalition)
+                continue
+            self.tried += 1
+            members = frozenset(coalition)
+            honest = [party for party in range(len(bound)) if party not in members]
+            adversary = self._terms.eavesdropper.with_corrupt(members)
+            mu = self._terms.conversion.mu(adversary, honest, bound[honest], self._terms.sensitivity)
+            self._worse(members, honest, mu)
+
+    def _worse(self, members: frozenset[PartyId], honest: list[PartyId], mu: Array) -> bool:
+        """Whether they are worse than all before; either way, they count."""
         # Among equals, rounding would otherwise lead the search.
         worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0)) * _EQUAL
         if worse:
             self.worst = members
-        honest = list(certificate.honest)
         self._mu[honest] = np.maximum(self._mu[honest], mu)
         return worse
 

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
+from quietmean.privacy.information.coalition_batches import CoalitionBatches, seconds
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.solver import ViewSolver
@@ -25,7 +26,8 @@ _MESSAGES = 2500
 # Redundant observations make the covariance singular; what is observed lies in its range, so a tiny ridge only bounds rounding.
 _RIDGE = 1e-13
 _ACCURACY = 1e-11
-_DOUBTFUL = 1e-7
+# Beyond this relative error another solver has to answer.
+DOUBTFUL = 1e-7
 # What two steps with the ridge may leave of a shift, at unit extra noise. Beyond it an observation lies below the ridge.
 _LEFT, _PROBES = 1e-13, 4
 # What a coalition costs beside its arithmetic, in multiplications.
@@ -98,7 +100,22 @@ class CoalitionSolver:
         information = InformationMatrix.of_noisy_values(honest, noisy, extra, max(error, _ACCURACY))
         information = information.with_independent_noise(self._views.bare[1])
         # Where it is doubtful, something may be disclosed exactly, which a covariance with a ridge cannot show.
-        return information if information.relative_error <= _DOUBTFUL else self._views.sparse(adversary)
+        return information if information.relative_error <= DOUBTFUL else self._views.sparse(adversary)
+
+    @cached_property
+    def batches(self) -> CoalitionBatches | None:
+        """All coalitions of a size at once, each for a fraction of what :meth:`information` takes; None where it cannot be."""
+        bare, variance = self._views.bare
+        return CoalitionBatches.of(bare, variance, self._public)
+
+    def seconds(self, size: int, coalitions: int) -> float:
+        """About what so many of them take by :attr:`batches`, on one core; infinite where it is not feasible."""
+        return seconds(*self._views.bare, self._public, size, coalitions)
+
+    @cached_property
+    def _public(self) -> NDArray[np.bool_]:
+        """What is released, and what the eavesdropper knows, (M,)."""
+        return self._read | self.transcript.released
 
     def effort(self, size: int) -> float:
         """What :meth:`information` costs for a usual coalition of ``size``, in multiplications; infinite without an elimination.

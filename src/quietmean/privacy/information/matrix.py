@@ -112,7 +112,7 @@ class InformationMatrix:
 
     def mu_upper(self, sensitivity: float) -> Matrix:
         """The same as a bound: widened by what the solver may be off, shape (n_H,)."""
-        return self.mu(sensitivity) * (1.0 + _ERROR_FLOOR + _ERROR_FACTOR * self.relative_error)
+        return widened(self.mu(sensitivity), self.relative_error)
 
     def dense(self) -> Matrix:
         """The matrix itself, infinite entries where a disclosed combination involves both parties."""
@@ -134,6 +134,11 @@ class InformationMatrix:
     def disclosures(self) -> list[str]:
         """A sentence for each exactly disclosed combination, in reduced form."""
         return [_sentence(row, self.honest) for row in _reduced(self.disclosed)]
+
+
+def widened(mu: Matrix, relative_error: float | Matrix) -> Matrix:
+    """mu as a bound: more by what the solver may be off, by its own estimate."""
+    return mu * (1.0 + _ERROR_FLOOR + _ERROR_FACTOR * relative_error)
 
 
 def _eigenvectors(symmetric: Matrix) -> tuple[Matrix, Matrix]:
