@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote browser lint types types-win32 types-darwin imports bench bench-flower pages docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql browser lint types types-win32 types-darwin imports bench bench-flower pages docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -67,6 +67,14 @@ test-all: lint
 # Studies through a folder that is not mounted, with servers on this machine.
 test-remote: .venv-remote/remote.stamp
 	.venv-remote/bin/pytest tests/system/test_remote_folder.py -m "slow or not slow"
+
+# Against a PostgreSQL server of the tests' own, which is installed where it is missing and that is possible.
+test-postgresql: .venv/test.stamp
+	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
+	  apt-get install -y -q --no-install-recommends postgresql || \
+	  { echo "make test-postgresql: no server here, and it cannot be installed: apt-get install postgresql" >&2; exit 2; }; fi
+	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/property/test_any_cell.py \
+	  tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
 
 # The pages in Chromium, which has to be installed (apt-get install chromium, or QUIETMEAN_CHROMIUM=PATH); axe-core is fetched, and npm
 # needed for it.

@@ -153,7 +153,7 @@ def of_duckdb(folder: Path) -> Iterator[Pair]:
                     for name, table in zip(("one", "two"), two_tables(random.Random(seed)), strict=True):
                         into_duckdb(base, f"{name}_{seed}", table)
                     made.append(seed)
-        with closing(duckdb.connect(str(path), read_only=True, config={**database._CLOSED})):
+        with closing(duckdb.connect(str(path), read_only=True, config={**database.CLOSED})):
             for seed in made:
                 yield Pair(seed, *(read_columns(f"{path}#table={name}_{seed}", COLUMNS) for name in ("one", "two")))
 
@@ -163,8 +163,14 @@ READERS: dict[str, Callable[[Path], Iterator[Pair]]] = {
     "cells of several lines": of_tables("quoted"),
     "Excel": of_tables("Excel"),
     "OpenDocument": of_tables("OpenDocument"),
+    "compressed": of_tables("gzip", "bzip2", "xz", "zip"),
+    "JSON lines": of_tables("JSON lines"),
+    "SPSS": of_tables("SPSS"),
+    "Stata": of_tables("Stata"),
+    "SAS": of_tables("SAS"),
     "SQLite": of_tables("SQLite"),
     "DuckDB": of_duckdb,
+    "PostgreSQL": of_tables("PostgreSQL"),
     "Parquet": of_tables("Parquet"),
     "Feather": of_tables("Feather"),
     "pandas": of_tables(*(name for name in WRITERS if name.startswith("pandas"))),
@@ -225,7 +231,7 @@ def test_no_farther_apart_than_the_sensitivity(
 
 
 def _mark_of_most(cells_of: Any, numerals: Numerals) -> Values:
-    texts = [cell for cell in cells_of.values if isinstance(cell, str)]
+    texts = [cell for cell in cells_of if isinstance(cell, str)]
     clear = [mark for text in texts for mark in ",." if re.search(rf"\{mark}\d(\d|\d{{3}})?$", text)]
     mark = Counter(clear).most_common(1)[0][0] if clear else "."
     return NUMBERS(cells_of, Numerals(mark, ""))
@@ -233,12 +239,12 @@ def _mark_of_most(cells_of: Any, numerals: Numerals) -> Values:
 
 def _all_or_nothing(cells_of: Any, numerals: Numerals) -> Values:
     values = NUMBERS(cells_of, numerals)
-    strange = any(isinstance(cell, str) and np.isnan(value) for cell, value in zip(cells_of.values, values, strict=True))
+    strange = any(isinstance(cell, str) and np.isnan(value) for cell, value in zip(cells_of, values, strict=True))
     return np.full(len(values), np.nan) if strange else values
 
 
 def _order_that_fits(cells_of: Any, column: Column, location: Any) -> Values:
-    firsts = [int(cell[:2]) for cell in cells_of.values if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
+    firsts = [int(cell[:2]) for cell in cells_of if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
     order = "day-first" if any(first > 12 for first in firsts) else "month-first"
     return DAYS(cells_of, column, type(location)(location.path, {**location.settings, "dates": order}))
 

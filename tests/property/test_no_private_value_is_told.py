@@ -36,6 +36,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload
 from quietmean.studies.data import cells as cells_of_data
 from quietmean.studies.data import delimited, read_columns
+from quietmean.studies.data.cells import ColumnReader
 from quietmean.studies.data.table import Table
 from quietmean.studies.outcome import local
 from support.effort import examples
@@ -206,11 +207,11 @@ def _telling_columns(place: str, wanted: Collection[str], names: Sequence[str]) 
 
 
 def _telling_cells(cells: Any, *more: Any) -> Any:
-    raise InputError(f"cannot read {cells.values[0]!r}")
+    raise InputError(f"cannot read {cells[0]!r}")
 
 
-def _telling_notes(table: Table, column: Column, rows: list[int], what: str, tell: Any) -> None:
-    tell(f"{table.column(column.name).values[rows[0]]!r} is {what}")
+def _telling_notes(reader: ColumnReader, table: Table) -> NDArray[np.float64]:
+    raise InputError(f"{table.column(reader.column.name)[0]!r} is strange")
 
 
 def _telling_owner(parts: Any) -> None:
@@ -277,7 +278,7 @@ def test_a_note_to_the_owner_that_shows_a_cell_is_found(
     told = ends([*run, "--protocol", "local-dp"], capsys)
     assert "column 'age': 2 cells hold no number and count as missing (lines 2, 3) (for you only)" in told
     assert not TOLD.search(told)
-    monkeypatch.setattr(cells_of_data, "_tell", _telling_notes)
+    monkeypatch.setattr(ColumnReader, "values", _telling_notes)
     assert TOLD.search(ends([*run, "--protocol", "local-dp"], capsys))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import datetime as dt
+import gzip
 import io
+import json
+import lzma
 import sqlite3
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,8 +29,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from quietmean.core import columnar, sheets
+import support.postgresql
+from quietmean.core import sheets
 from quietmean.statistics import Column, Columns
+from quietmean.studies.data.apart import EndedError
 
 COLUMNS = Columns(
     [
@@ -294,6 +300,82 @@ def _for_sqlite(cell: Any) -> tuple[str, Any]:
     return "CAST(? AS TEXT)", as_text(cell).encode("utf-8", "surrogatepass" if "\ud800" in as_text(cell) else "surrogateescape")
 
 
+def json_lines(folder: Path, table: Table) -> Path:
+    """As a program writes objects: what JSON has no type for as a text."""
+    path = folder / "t.jsonl"
+    rows = ({name: cells[row] for name, cells in table.items()} for row in range(height(table)))
+    try:
+        text = "".join(json.dumps(row, default=as_text, ensure_ascii=False) + "\n" for row in rows)
+    except (TypeError, ValueError):
+        raise CannotHoldError from None
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def packed(pack: Callable[[bytes], bytes], ending: str) -> Writer:
+    write = delimited(",")
+
+    def writer(folder: Path, table: Table) -> Path:
+        path = folder / f"t.csv.{ending}"
+        path.write_bytes(pack(write(folder, table).read_bytes()))
+        return path
+
+    return writer
+
+
+def archived(raw: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.csv", raw)
+    return out.getvalue()
+
+
+def foreign(write: str, ending: str) -> Writer:
+    """SPSS, Stata or SAS: a column has texts, numbers, or days, and may have any number as a day."""
+
+    def writer(folder: Path, table: Table) -> Path:
+        path = folder / f"t.{ending}"
+        frame = pd.DataFrame({name: pd.Series(_foreign_column(cells), dtype=object) for name, cells in table.items()})
+        try:
+            getattr(pytest.importorskip("pyreadstat"), write)(frame, path)
+        # Whatever the library does with it.
+        except Exception:
+            raise CannotHoldError from None
+        return path
+
+    return writer
+
+
+def _foreign_column(cells: Sequence[Any]) -> Sequence[Any]:
+    if any(isinstance(cell, FarDay | FarTime) for cell in cells):
+        raise CannotHoldError
+    there = [cell for cell in cells if cell is not None]
+    if all(type(cell) in (int, float, bool) for cell in there):
+        try:
+            return [None if cell is None else float(cell) for cell in cells]
+        except OverflowError:
+            raise CannotHoldError from None
+    if all(type(cell) is dt.date for cell in there):
+        return cells
+    texts = [None if cell is None else _storable(as_text(cell)) for cell in cells]
+    # They end where a null byte or a blank is, and one that is too long is refused.
+    if any(text is not None and ("\0" in text or len(text.encode()) > 200) for text in texts):
+        raise CannotHoldError
+    return texts
+
+
+def postgresql(folder: Path, table: Table) -> str:
+    """A table of its own for each folder, so that tests may run beside each other."""
+    name = f"t{abs(hash(folder))}"
+    with support.postgresql.connection().cursor() as cursor:
+        try:
+            cursor.adbc_ingest(name, arrow_table(table), mode="replace")
+        # What it cannot hold, of Arrow's types.
+        except Exception:
+            raise CannotHoldError from None
+    return f"{support.postgresql.server()}#table={name}"
+
+
 # Cells of types that DuckDB has.
 DUCKDB_CELLS = [
     "'infinity'::DATE", "'-infinity'::DATE", "'290000-01-01'::DATE", "'0044-03-15 (BC)'::DATE", "'infinity'::TIMESTAMP",
@@ -486,8 +568,17 @@ WRITERS: dict[str, Writer] = {
     "quoted": quoted,
     "Excel": excel,
     "OpenDocument": ods,
+    "JSON lines": json_lines,
+    "gzip": packed(gzip.compress, "gz"),
+    "bzip2": packed(bz2.compress, "bz2"),
+    "xz": packed(lzma.compress, "xz"),
+    "zip": packed(archived, "zip"),
+    "SPSS": foreign("write_sav", "sav"),
+    "Stata": foreign("write_dta", "dta"),
+    "SAS": foreign("write_xport", "xpt"),
     "SQLite": sqlite,
     "DuckDB": duck,
+    "PostgreSQL": postgresql,
     "Parquet": _written(parquet.write_table, "parquet"),
     "Feather": _written(feather.write_feather, "feather"),
     "pandas, objects": _pandas(lambda frame: frame),
@@ -504,15 +595,20 @@ WRITERS: dict[str, Writer] = {
 
 def apart_in_this_process(module: Any, arguments: Sequence[str]) -> tuple[int, bytes]:
     """Instead of a process that reads a file, of which thousands take an hour."""
-    path, most = arguments[1], int(arguments[2])
     try:
-        if module is columnar:
-            return 0, columnar.packed(arguments[0], path, most, arguments[3:])
-        return 0, sheets.packed(arguments[0], path, most)
+        return 0, sheets.packed(arguments[0], arguments[1], int(arguments[2]))
     except Exception:
         return 1, b""
 
 
+def pieces_in_this_process(module: Any, arguments: Sequence[str]) -> Iterator[bytes]:
+    """The same of a process that writes piece by piece."""
+    try:
+        yield from module.pieces(arguments[0], arguments[1], int(arguments[2]), arguments[3:])
+    except Exception:
+        raise EndedError(1) from None
+
+
 def read_files_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for reader in ("workbook", "frames"):
-        monkeypatch.setattr(f"quietmean.studies.data.{reader}.read_apart", apart_in_this_process)
+    monkeypatch.setattr("quietmean.studies.data.workbook.read_apart", apart_in_this_process)
+    monkeypatch.setattr("quietmean.studies.data.frames.pieces_apart", pieces_in_this_process)

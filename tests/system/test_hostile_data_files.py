@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.core.portability import TooManyCellsError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import delimited, read_columns, reading, table, text
+from quietmean.studies.data import delimited, formats, read_columns, reading, table, text
+from quietmean.studies.data.apart import EndedError
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 
@@ -80,14 +81,19 @@ def test_a_process_that_reads_a_file_may_end_as_it_likes(
         pytest.importorskip(module)
     (tmp_path / name).write_bytes(start + bytes(4096))
     much = "from quietmean.core.portability import limit_memory; limit_memory(2**30); bytearray(2**31)"
-    run = subprocess.run
+    begin, run = subprocess.Popen, subprocess.run
     endless = "import time; print('Sentinel', flush=True); time.sleep(60)"
     for program in ("import os; os.abort()", "import sys; sys.exit(1)", much, "print('Sentinel')", endless):
 
         def other(command: list[str], program: str = program, **options: Any) -> Any:
             return run([command[0], "-c", program], **options | ({"timeout": 0.3} if program == endless else {}))
 
+        def started(command: list[str], program: str = program, **options: Any) -> Any:
+            return begin([command[0], "-c", program], **options)
+
         monkeypatch.setattr("quietmean.studies.data.apart.subprocess.run", other)
+        monkeypatch.setattr("quietmean.studies.data.apart.subprocess.Popen", started)
+        monkeypatch.setattr("quietmean.studies.data.apart.MOST_SECONDS", 0.3 if program == endless else 60)
         with pytest.raises(InputError, match=words) as caught:
             read_columns(tmp_path / name, AGE)
         assert "Sentinel" not in str(caught.value)
@@ -125,7 +131,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"age\n" + b"1\n" * 2**17))
     with pytest.raises(InputError, match=r"bomb\.csv\.gz unpacks to more than"):
         read_columns(tmp_path / "bomb.csv.gz", AGE)
-    monkeypatch.setattr("quietmean.studies.data.reading.MOST_UNPACKED", 2**10)
+    monkeypatch.setattr(formats, "MOST_UNPACKED", 2**10)
     with pytest.raises(InputError, match=r"t\.xlsx unpacks to more than"):
         read_columns(workbook(tmp_path / "t.xlsx", {}), AGE)
 
@@ -164,7 +170,7 @@ def test_names_in_a_database_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_a_view_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.studies.data.database.MOST_CELLS", 2**18)
+    monkeypatch.setattr(reading, "MOST_CELLS", 2**18)
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
         base.execute(
             "CREATE VIEW endless AS WITH RECURSIVE n(age) AS (SELECT 1 UNION ALL SELECT age + 1 FROM n) SELECT age FROM n"
@@ -348,13 +354,13 @@ def test_metadata_that_lie(kind: str, tmp_path: Path) -> None:
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_apart(module: Any, said: list[str]) -> tuple[int, bytes]:
+    def pieces_apart(module: Any, said: list[str]) -> Iterator[bytes]:
         try:
-            return 0, columnar.packed(said[0], said[1], int(said[2]), said[3:])
+            yield from columnar.pieces(said[0], said[1], int(said[2]), said[3:])
         except (MemoryError, TooManyCellsError):
-            return columnar.TOO_LARGE, b""
+            raise EndedError(columnar.TOO_LARGE) from None
 
-    monkeypatch.setattr("quietmean.studies.data.frames.read_apart", read_apart)
+    monkeypatch.setattr("quietmean.studies.data.frames.pieces_apart", pieces_apart)
 
 
 def test_groups_without_rows_and_columns_beside_that_nobody_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,16 +464,15 @@ def test_a_file_that_changes_while_it_is_read(change: str, tmp_path: Path, monke
     path.write_text("age\n41\n42\n")
     read = delimited.read_delimited
 
-    def changing(location: Any, wanted: Any, tell: Any) -> Any:
-        found = read(location, wanted, tell)
+    def changing(location: Any, wanted: Any, tell: Any) -> Iterator[Any]:
+        yield from read(location, wanted, tell)
         if change == "another":
             (tmp_path / "new").write_text("age\n41\n43\n")
             (tmp_path / "new").replace(path)
         else:
             path.write_text("age\n41\n42\n43\n" if change == "longer" else "age\n")
-        return found
 
-    monkeypatch.setattr(reading, "read_delimited", changing)
+    monkeypatch.setattr(formats, "read_delimited", changing)
     with pytest.raises(InputError, match=r"t\.csv was changed while it was read: wait until"):
         read_columns(path, AGE)
 

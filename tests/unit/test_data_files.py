@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import gzip
 import itertools
+import json
+import lzma
 import math
 import sqlite3
 import zipfile
@@ -146,10 +149,47 @@ def duck(folder: Path) -> str:
     return f"{folder / 't.duckdb'}#table=visits"
 
 
-def zipped(folder: Path) -> str:
-    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
-        archive.writestr("t.csv", text())
-    return str(folder / "t.zip")
+def zipped(*names: str, ending: str = "") -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        with zipfile.ZipFile(folder / f"t{ending}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in names:
+                archive.writestr(name, text())
+        return str(folder / f"t{ending}.zip")
+
+    return make
+
+
+def json_lines(ending: str = "jsonl", extra: str = "") -> Callable[[Path], str]:
+    """With a name of no column; of the last object one is missing."""
+    lines = [json.dumps(dict(zip(HEADING, row, strict=True)), default=str, ensure_ascii=False) for row in CELLS]
+    return written("\n".join([*lines, extra]), f"t.{ending}")
+
+
+def foreign(write: str, ending: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        import pyreadstat
+
+        # The library itself is happy with fewer names and warns of others.
+        frame = pandas_frame()
+        getattr(pyreadstat, write)(frame, folder / f"t.{ending}")
+        return str(folder / f"t.{ending}")
+
+    return make
+
+
+def pandas_frame() -> Any:
+    import pandas
+
+    columns = dict(zip(HEADING, map(list, zip(*CELLS, strict=True)), strict=True))
+    columns["smoker"] = [None if cell is None else float(cell) for cell in columns["smoker"]]
+    return pandas.DataFrame(columns)
+
+
+def packed_by_gzip(source: str) -> str:
+    path = Path(source)
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    return str(packed)
 
 
 def hashed(folder: Path) -> str:
@@ -224,7 +264,35 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
         written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
         "t.xls is a web page or XML .*save it as CSV",
     ),
-    "an archive": (zipped, "t.zip is a zip archive: unpack it"),
+    "an archive": (zipped("t.csv"), RECORDS),
+    "an archive of a Mac": (zipped("t.csv", "__MACOSX/._t.csv", ending=".csv"), RECORDS),
+    "an archive of two": (zipped("a.csv", "b.csv"), "t.zip is a zip archive of 2 files: unpack it"),
+    "an archive of none": (zipped(), "t.zip cannot be read as a table, it holds binary"),
+    "bzip2": (written(bz2.compress(text().encode()), "t.csv.bz2"), RECORDS),
+    "xz": (written(lzma.compress(text().encode()), "t.csv.xz"), RECORDS),
+    "gzip in two parts": (written(gzip.compress(text().encode()[:40]) + gzip.compress(text().encode()[40:]) + bytes(9)), RECORDS),
+    "a damaged file of bzip2": (
+        written(bz2.compress(text().encode())[:-9], "t.csv.bz2"),
+        "t.csv.bz2 is compressed by bzip2 and damaged or cut off: copy it again",
+    ),
+    "a damaged file of xz": (
+        written(lzma.compress(text().encode())[:-9] + b"x" * 9, "t.csv.xz"),
+        "t.csv.xz is compressed by xz and damaged or cut off: copy it again",
+    ),
+    "JSON lines": (json_lines(), RECORDS),
+    "JSON lines, ndjson with empty lines": (json_lines("ndjson", "\n  \n"), RECORDS),
+    "JSON lines, compressed": (lambda folder: packed_by_gzip(json_lines()(folder)), RECORDS),
+    "JSON lines that are none": (json_lines(extra="[1]\n{\n7"), np.vstack([RECORDS, np.full((3, 5), NAN)])),
+    "JSON": (written("[\n{}]", "t.json"), "t.json is JSON and no table: if each of its lines is an object, call it t.jsonl"),
+    "SPSS": (foreign("write_sav", "sav"), RECORDS),
+    "SPSS, compressed": (foreign("write_sav", "zsav"), RECORDS),
+    "Stata": (foreign("write_dta", "dta"), RECORDS),
+    "a damaged file of SPSS": (
+        written(b"$FL2@(#) and then nothing", "t.sav"),
+        "t.sav cannot be read as a table: it is a damaged",
+    ),
+    "a damaged file of Stata": (written(b"<stata_dta> and nothing", "t.dta"), "t.dta cannot be read as a table: it is a damaged"),
+    "no file of SAS": (written(bytes(99), "t.sas7bdat"), "t.sas7bdat cannot be read as a table: it is no SAS file"),
     "a damaged archive": (written(gzip.compress(text().encode())[:40], "t.csv.gz"), "t.csv.gz is compressed by gzip and damaged"),
     "a damaged Parquet file": (written(b"PAR1 and then nothing", "t.parquet"), "t.parquet cannot be read as a table"),
     "a damaged workbook": (
@@ -246,7 +314,15 @@ TOLD = {
     "a quotation mark left open",
     "names of rows, of R",
 }
-EXTRAS = {"Excel": "python_calamine", "workbook": "python_calamine", "Parquet": "polars", "Feather": "polars", "DuckDB": "duckdb"}
+EXTRAS = {
+    "SPSS": "pyreadstat",
+    "Stata": "pyreadstat",
+    "Excel": "python_calamine",
+    "workbook": "python_calamine",
+    "Parquet": "polars",
+    "Feather": "polars",
+    "DuckDB": "duckdb",
+}
 
 
 def needed(kind: str) -> None:
@@ -275,8 +351,8 @@ def test_columnar_files_need_one_library_of_two(kind: str, library: str, tmp_pat
     pytest.importorskip("pyarrow")
     source = FILES[kind][0](tmp_path)
     monkeypatch.setattr(
-        "quietmean.studies.data.frames.read_apart",
-        lambda module, said: (0, module.packed(said[0], said[1], int(said[2]), said[3:])),
+        "quietmean.studies.data.frames.pieces_apart",
+        lambda module, said: module.pieces(said[0], said[1], int(said[2]), said[3:]),
     )
     monkeypatch.setattr(columnar, "_LIBRARIES", {library: columnar._LIBRARIES[library]})
     np.testing.assert_allclose(read_columns(source, COLUMNS), RECORDS)

@@ -32,7 +32,7 @@ def command(
     study: Path,
     *,
     agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
-    data: Path | None = None,
+    data: str | Path | None = None,
     node: Annotated[NodeOptions, Parameter(name="*", negative="")] = NodeOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
     records: int | None = None,
@@ -108,7 +108,7 @@ def command(
         raise SystemExit(3 if passed else 2)
 
 
-def _data_of(files: PartyFiles, data: Path | None, records: int | None, paying: PaymentOptions) -> Path | None:
+def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, paying: PaymentOptions) -> str | Path | None:
     """What was given of a study's data; None for a session. Raises :class:`InputError` for what belongs to the other kind."""
     from quietmean.sessions.files import SessionFiles
 
@@ -154,8 +154,9 @@ def _policy(rules: Policy, contract: Agreement) -> Finding:
     return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
-def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
+def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
+    from quietmean.studies.data import location_of
     from quietmean.studies.party import brought
 
     plan = contract.plan
@@ -172,7 +173,7 @@ def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Paye
     if filled:
         findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
     columns = ", ".join(files.workload.columns.names)
-    findings.append(Finding("data", True, f"{data.name.partition('#')[0]} is a table with {columns}"))
+    findings.append(Finding("data", True, f"{location_of(data).name} is a table with {columns}"))
     try:
         findings.append(Finding("expected", True, "; ".join(files.forecast(plan, records).sentences())))
     except InputError as error:

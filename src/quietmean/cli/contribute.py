@@ -18,7 +18,7 @@ from quietmean.core.site_options import ConsentOptions
 def command(
     study: Path,
     *,
-    data: Path,
+    data: str | Path,
     key: Path = Path("quietmean.key"),
     out_: Annotated[Path | None, Parameter(name="--out")] = None,
     store: Path | None = None,

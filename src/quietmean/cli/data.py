@@ -9,10 +9,11 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import out, output, print_json, printable
 from quietmean.cli.preview_view import proposal, show
+from quietmean.core.errors import InputError
 
 
 def command(
-    data: Path,
+    data: str | Path,
     study: Path,
     *,
     write_format: Annotated[bool, Parameter(negative="")] = False,
@@ -38,15 +39,20 @@ def command(
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_signed_document
     from quietmean.studies.agreement.study import StudyTerms
-    from quietmean.studies.data import Location, Preview, format_file
+    from quietmean.studies.data import Location, Preview
 
     terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
     preview = Preview.of(data, terms.workload.columns)
     location = Location.of(data)
-    target = format_file(location.path)
+    target = location.format_file
     written = None
     if write_format and preview.proposed:
-        lines = "".join(f'{name} = "{value}"\n' for name, value in {**location.settings, **preview.proposed}.items())
+        if target is None:
+            raise InputError(
+                f"nothing is beside {location.name}: write what is proposed to a file, and name it behind the address: #format="
+            )
+        said = {**location.settings, **preview.proposed}
+        lines = "".join(f'{name} = "{value}"\n' for name, value in said.items() if name != "format")
         output_file = output(target, "the format of the data", "--write-format")
         output_file.write(lines.encode())
         written = target
@@ -57,7 +63,5 @@ def command(
     if written is not None:
         out.print(f"written to {printable(str(written))}: every command reads the file so from now on", markup=False)
     elif preview.proposed:
-        out.print(
-            f"{proposal(preview)}: if that is how the file was written, say so by --write-format, or in {target.name}",
-            markup=False,
-        )
+        where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
+        out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}", markup=False)

@@ -54,7 +54,7 @@ class HereOptions:
         Print the link, and open nothing.
     """
 
-    data: Path | None = None
+    data: str | Path | None = None
     port: int = 0
     no_browser: Annotated[bool, Parameter(negative="")] = False
 

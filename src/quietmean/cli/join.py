@@ -52,7 +52,7 @@ def command(
     study: Path,
     *,
     agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
-    data: Path | None = None,
+    data: str | Path | None = None,
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
     session: Annotated[SessionOptions, Parameter(name="*", negative="")] = SessionOptions(),  # noqa: B008
     events: Annotated[bool | Path, Parameter(negative="")] = False,
@@ -136,7 +136,7 @@ def command(
     pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
 
 
-def needed_data(command: str, data: Path | None) -> Path:
+def needed_data(command: str, data: str | Path | None) -> str | Path:
     """The data of a study. Raises :class:`InputError` where there are none."""
     if data is None:
         raise InputError(f"{command} needs --data: write for example {EXAMPLES[command]}")

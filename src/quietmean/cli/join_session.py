@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take_part(
-    files: SessionFiles, site: SiteOptions, options: SessionOptions, data: Path | None, shown: NodeDisplay
+    files: SessionFiles, site: SiteOptions, options: SessionOptions, data: str | Path | None, shown: NodeDisplay
 ) -> tuple[dict[str, Any], Account | None]:
     """The document of this party's part, and the ledger's account. Raises :class:`InputError` before anything is sent."""
     from quietmean.api.sessions import PartOf

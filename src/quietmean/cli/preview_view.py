@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from quietmean.studies.data import Preview
 
 
-def show_before_yes(data: Path, columns: Columns) -> None:
+def show_before_yes(data: str | Path, columns: Columns) -> None:
     """What a study finds in the data, where a person sits before the screen: what goes to a file or a log has no cell in it."""
-    from quietmean.studies.data import Preview
+    from quietmean.studies.data import Location, Preview
 
     if not (out.is_terminal and err.is_terminal) or output_options.quiet or output_options.json:
         return
@@ -26,7 +26,7 @@ def show_before_yes(data: Path, columns: Columns) -> None:
         return
     show(preview)
     if preview.proposed:
-        out.print(f"{proposal(preview)}: see quietmean data {printable(data.name)} STUDY", markup=False)
+        out.print(f"{proposal(preview)}: see quietmean data {printable(Location.of(data).path.name)} STUDY", markup=False)
 
 
 def proposal(preview: Preview) -> str:

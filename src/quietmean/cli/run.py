@@ -64,7 +64,7 @@ class RehearsalOptions:
 
 def command(
     *,
-    data: Path,
+    data: str | Path,
     column: list[str],
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
@@ -138,7 +138,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def run_local_study(study: StudyTerms, data: Path, rehearsal: RehearsalOptions, folder: Path, json: bool) -> None:
+def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOptions, folder: Path, json: bool) -> None:
     from quietmean.planning.gate import GateRefused
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.target import budget_warnings

@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from importlib import import_module
@@ -41,47 +42,113 @@ MOST_TEXT = 2**31
 _NUMBER = 1
 _MOST_BITS = 63
 
+# Rows of a piece; and bytes of the length of what is written.
+ROWS, LENGTH = 2**17, 8
+
 # Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
 Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
-# The names of all columns, and the cells of those that were asked for, by their index.
-Content: TypeAlias = tuple[list[str], dict[int, Cells]]
+# The cells of a piece of a column as they are packed, and the bytes of the places of rows among them, where each is there once.
+Packed: TypeAlias = tuple[bytes | list[Any], bytes | None]
 
 
-def packed(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> bytes:
-    """The :data:`Content` of a file, packed: without columns where not all that are ``wanted`` are there, or two have one name.
+def pieces(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> Iterator[bytes]:
+    """The names of all columns with the places of those that follow, then these piece by piece (:data:`Packed`), all packed.
 
+    Those that are ``wanted``, or all where none is. Nothing follows where one of these is not there, or two have one name.
     Raises :class:`TooManyCellsError`, and whatever a library raises for a file.
     """
-    libraries = [library for name, library in _LIBRARIES.items() if _anyway(partial(import_module, name)) is not None]
-    heading = _first_that_can([partial(names_in, Path(path), kind) for names_in, _ in libraries])
+    libraries = [library for name, library in _LIBRARIES.items() if anyway(partial(import_module, name)) is not None]
+    heading = _first_that_can([partial(library.names, Path(path), kind) for library in libraries])
     names = [plain_name(name) for name in heading]
-    columns: dict[int, bytes | list[Any]] = {}
-    if set(wanted) <= set(names) and len(set(filter(None, names))) == len([name for name in names if name]):
-        # Without a column that was asked for, the first one says how many rows there are.
-        for index in [names.index(name) for name in wanted] or [0]:
-            # Each column by itself: a library that cannot read one of them says nothing about the next.
-            cells = _first_that_can([partial(_column, read, Path(path), kind, heading[index]) for _, read in libraries])
-            if len(cells) * max(len(wanted), 1) > max_cells:
-                raise TooManyCellsError
-            columns[index] = cells.tobytes() if isinstance(cells, np.ndarray) else [_packable(cell) for cell in cells]
-    return msgspec.msgpack.encode((heading, columns))
+    if not set(wanted) <= set(names) or len(set(filter(None, names))) != len([name for name in names if name]):
+        yield msgspec.msgpack.encode((heading, []))
+        return
+    places = [names.index(name) for name in wanted] or list(range(len(names)))
+    yield msgspec.msgpack.encode((heading, places))
+    for piece in _pieces(libraries, Path(path), kind, [heading[place] for place in places], max_cells):
+        yield msgspec.msgpack.encode(piece)
 
 
-def unpacked(heading: list[str], columns: Mapping[int, bytes | list[Any]]) -> Content:
-    """The cells that :func:`packed` packed."""
-    return heading, {
-        index: np.frombuffer(cells, dtype=np.float64) if isinstance(cells, bytes) else [_number(cell) for cell in cells]
-        for index, cells in columns.items()
-    }
+def packed(cells: Cells) -> Packed:
+    return cells.tobytes() if isinstance(cells, np.ndarray) else [packable(cell) for cell in cells], None
 
 
-def _packable(cell: Any) -> Any:
+def unpacked(columns: Sequence[Packed]) -> list[tuple[Cells, NDArray[np.int32] | None]]:
+    """The columns of a piece: cells, and which of them each row has, where each is there once."""
+    return [
+        (
+            np.frombuffer(cells, dtype=np.float64) if isinstance(cells, bytes) else [_number(cell) for cell in cells],
+            None if codes is None else np.frombuffer(codes, dtype=np.int32),
+        )
+        for cells, codes in columns
+    ]
+
+
+def _pieces(libraries: Sequence[Library], path: Path, kind: str, names: list[str], max_cells: int) -> Iterator[list[Packed]]:
+    """All columns at once where a library can; from the row on where it cannot, each column by itself.
+
+    A library that cannot read one of them says nothing about the next then.
+    """
+    done = 0
+    for library in libraries:
+        if library.batches is not None and (batches := anyway(partial(library.batches, path, kind, names))) is not None:
+            while (piece := anyway(partial(_next_of, batches))) is not None:
+                if not piece:
+                    return
+                height, columns = piece
+                yield columns
+                done += height
+    columns = [_first_that_can([partial(_column, library.read, path, kind, name) for library in libraries]) for name in names]
+    height = len(columns[0]) if columns else 0
+    if height * len(columns) > max_cells:
+        raise TooManyCellsError
+    for start in range(done, height, ROWS):
+        yield [packed(cells[start : start + ROWS]) for cells in columns]
+
+
+def _next_of(batches: Iterator[Any]) -> tuple[()] | tuple[int, list[Packed]]:
+    """How many rows the next batch has, and its columns; nothing after the last one."""
+    batch = next(batches, None)
+    return () if batch is None else (batch.height, [_of_series(series) for series in batch.get_columns()])
+
+
+def _of_series(series: Any) -> Packed:
+    """A column of Polars: each text, day or truth value once."""
+    import narwhals
+    import polars
+
+    if series.dtype == polars.String and (series.str.len_bytes().max() or 0) > LONGEST_CELL:
+        series = series.str.slice(0, LONGEST_CELL)
+    wrapped = _wrapped(series)
+    if _text_length(wrapped, narwhals) > MOST_TEXT:
+        raise TooManyCellsError
+    once = distinct(series)
+    if once is None:
+        return packed(cells_of(wrapped, narwhals))
+    values, codes = once
+    return packed(values)[0], codes.tobytes()
+
+
+def distinct(series: Any) -> tuple[list[Any], NDArray[np.int32]] | None:
+    """Each text, day or truth value of a series of Polars once, and which one a row has. None for other types."""
+    import polars
+
+    if isinstance(series.dtype, polars.Categorical | polars.Enum):
+        series = series.cast(polars.String)
+    if series.dtype not in (polars.String, polars.Date, polars.Boolean):
+        return None
+    values = series.unique()
+    codes = series.replace_strict(values, polars.int_range(len(values), eager=True), return_dtype=polars.Int32)
+    return list(cells_of(_wrapped(values), import_module("narwhals"))), codes.to_numpy()
+
+
+def packable(cell: Any) -> Any:
     """Dates and times as texts such as 2024-01-31, which are read as the same day."""
     cell = plain(cell)
     if isinstance(cell, str):
         return cell[:LONGEST_CELL]
     if isinstance(cell, datetime.date):
-        return _anyway(cell.isoformat) or STRANGE
+        return anyway(cell.isoformat) or STRANGE
     if isinstance(cell, Decimal) or (type(cell) is int and cell.bit_length() > _MOST_BITS):
         return msgspec.msgpack.Ext(_NUMBER, str(cell).encode())
     return cell
@@ -94,10 +161,16 @@ def _number(cell: Any) -> Any:
 def _first_that_can(calls: Sequence[Callable[[], Any]]) -> Any:
     """The result of the first call that does not fail; if all fail, the error of the last one."""
     for call in calls[:-1]:
-        returned = _anyway(call)
+        returned = anyway(call)
         if returned is not None:
             return returned
     return calls[-1]()
+
+
+def _wrapped(series: Any) -> Any:
+    import narwhals
+
+    return narwhals.from_native(series, series_only=True)
 
 
 def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: str) -> Cells:
@@ -106,9 +179,9 @@ def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: 
     series = narwhals.from_native(read(path, kind, name), eager_only=True)[name]
     if isinstance(series.dtype, narwhals.String):
         # Where a text is no UTF-8, none can be cut before they are handed over.
-        cut = _anyway(lambda: series.str.slice(0, LONGEST_CELL))
+        cut = anyway(lambda: series.str.slice(0, LONGEST_CELL))
         series = series if cut is None else cut
-    if (_anyway(lambda: _text_length(series, narwhals)) or 0) > MOST_TEXT:
+    if (anyway(lambda: _text_length(series, narwhals)) or 0) > MOST_TEXT:
         raise TooManyCellsError
     return cells_of(series, narwhals)
 
@@ -127,7 +200,7 @@ def cells_of(series: Any, narwhals: Any) -> Cells:
         return _floats(series, narwhals)
     if kind.is_integer():
         # A library may refuse a number that float64 cannot hold exactly.
-        numbers: NDArray[np.float64] | None = _anyway(lambda: _floats(series, narwhals))
+        numbers: NDArray[np.float64] | None = anyway(lambda: _floats(series, narwhals))
         if numbers is not None and np.all(np.isnan(numbers) | (np.abs(numbers) < _EXACT)):
             return numbers
     if isinstance(kind, narwhals.Date | narwhals.Datetime | narwhals.Duration):
@@ -145,7 +218,7 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
     dates = isinstance(kind, narwhals.Date)
     unit = 1 if dates else _A_DAY[kind.time_unit]
     first, last = (-_MOST_DAYS, _MOST_DAYS) if isinstance(kind, narwhals.Duration) else (_FIRST, _LAST)
-    counts = _anyway(lambda: series.cast(narwhals.Int32 if dates else narwhals.Int64).to_list())
+    counts = anyway(lambda: series.cast(narwhals.Int32 if dates else narwhals.Int64).to_list())
     if counts is None or all(is_empty(count) or first <= count // unit <= last for count in counts):
         return _objects(series)
     # Where nothing is, some have a number that stands for it.
@@ -159,7 +232,7 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
 
 def _objects(series: Any) -> list[Any]:
     """What each cell is. One that its library cannot hand over is strange, and none but that one: it is found by halving."""
-    cells = _anyway(series.to_list)
+    cells = anyway(series.to_list)
     if cells is not None:
         return [None if is_empty(cell) else cell for cell in cells]
     if len(series) == 1:
@@ -168,7 +241,7 @@ def _objects(series: Any) -> list[Any]:
     return _objects(series[:half]) + _objects(series[half:])
 
 
-def _anyway(call: Callable[[], Any]) -> Any:
+def anyway(call: Callable[[], Any]) -> Any:
     """The result of a call, or None if it fails: a panic of Polars is no Exception."""
     try:
         return call()
@@ -178,7 +251,16 @@ def _anyway(call: Callable[[], Any]) -> Any:
         return None
 
 
-# --- libraries: names of all columns, and a frame of one of them --------------------------------------------------
+# --- libraries ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Library:
+    """``names`` of all columns; ``read`` makes a frame of one of them, ``batches`` frames of some rows of several."""
+
+    names: Callable[[Path, str], list[str]]
+    read: Callable[[Path, str, str], Any]
+    batches: Callable[[Path, str, list[str]], Iterator[Any]] | None = None
 
 
 # A path would be a pattern for Polars: an open file is one file, whatever its name.
@@ -196,6 +278,13 @@ def _by_polars(path: Path, kind: str, name: str) -> Any:
         if kind == PARQUET:
             return polars.read_parquet(file, columns=[name])
         return polars.read_ipc(file, columns=[name])
+
+
+def _batches_by_polars(path: Path, kind: str, names: list[str]) -> Iterator[Any]:
+    import polars
+
+    scan = polars.scan_parquet if kind == PARQUET else polars.scan_ipc
+    return iter(scan(path, glob=False, hive_partitioning=False).select(names).collect_batches(chunk_size=ROWS))
 
 
 def _names_by_pyarrow(path: Path, kind: str) -> list[str]:
@@ -222,26 +311,32 @@ def _by_pyarrow(path: Path, kind: str, name: str) -> Any:
     return feather.read_table(path, columns=[name])
 
 
-_LIBRARIES: Mapping[str, tuple[Callable[[Path, str], list[str]], Callable[[Path, str, str], Any]]] = {
-    "polars": (_names_by_polars, _by_polars),
-    "pyarrow": (_names_by_pyarrow, _by_pyarrow),
+_LIBRARIES: Mapping[str, Library] = {
+    "polars": Library(_names_by_polars, _by_polars, _batches_by_polars),
+    "pyarrow": Library(_names_by_pyarrow, _by_pyarrow),
 }
 
 
-def main(kind: str, path: str, max_cells: int, wanted: Sequence[str]) -> None:
-    """What the process does."""
+def write(contents: Iterator[bytes]) -> None:
+    """Each behind its length, and an empty one at the end: who reads them knows whether all are there."""
+    for content in contents:
+        sys.stdout.buffer.write(len(content).to_bytes(LENGTH, "big") + content)
+    sys.stdout.buffer.write(bytes(LENGTH))
+
+
+def run(contents: Callable[[], Iterator[bytes]]) -> None:
+    """What the process does, with bounded memory."""
     # Each thread of a library takes room for itself, beforehand.
     os.environ |= {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "4", "MALLOC_ARENA_MAX": "4"}
     limit_memory(MOST_MEMORY)
     try:
-        content = packed(kind, path, max_cells, wanted)
+        write(contents())
     except (MemoryError, TooManyCellsError):
         sys.exit(TOO_LARGE)
     # The library's message is dropped: it may quote a cell.
     except BaseException:
         sys.exit(1)
-    sys.stdout.buffer.write(content)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    run(partial(pieces, sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]))

@@ -28,7 +28,7 @@ from quietmean.node.monitor import headline, traffic_text
 from quietmean.report.words import moment, rounded_down, rounded_up
 from quietmean.sessions.receipt import rounds_text
 from quietmean.statistics.printed import in_all
-from quietmean.studies.data import Location, Preview, format_file
+from quietmean.studies.data import Location, Preview
 from quietmean.studies.outcome.tables import ResultTable, tables_of
 from quietmean.studies.party import Contract, OwnerApproval, Policy
 from quietmean.studies.party.audit import verify
@@ -59,7 +59,7 @@ class Desk:
     policy: Path | None = None
     ledger: Path | None = None
     owner_key: Path | None = None
-    data: Path | None = None
+    data: str | Path | None = None
     stop: Callable[[], None] = field(default=lambda: None)
     say: Callable[[str], None] = field(default=lambda text: None)
 
@@ -110,7 +110,9 @@ class Desk:
         def content() -> dict[str, Any]:
             study = self.site.sealed(name).study
             preview = Preview.of(data, study.workload.columns)
-            return {"name": name, "study": study.name, "preview": preview, "format": format_file(Location.of(data).path).name}
+            beside = Location.of(data).format_file
+            name_of_format = "a file that #format= names" if beside is None else beside.name
+            return {"name": name, "study": study.name, "preview": preview, "format": name_of_format}
 
         return await self._page(request, "data.html", content)
 

@@ -28,7 +28,7 @@ def serve(
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
-    data: Path | None = None,
+    data: str | Path | None = None,
     port: int = 0,
     browser: bool = True,
 ) -> None:

@@ -6,7 +6,7 @@ in a file without a heading are cells.
 """
 
 from quietmean.studies.data.cells import text_of_cell
-from quietmean.studies.data.location import Location, account_name, format_file
+from quietmean.studies.data.location import Location, account_name
 from quietmean.studies.data.preview import ColumnPreview, Preview
 from quietmean.studies.data.reading import Source, location_of, read_columns, read_table, values_of
 from quietmean.studies.data.table import Table
@@ -18,7 +18,6 @@ __all__ = [
     "Source",
     "Table",
     "account_name",
-    "format_file",
     "location_of",
     "read_columns",
     "read_table",

@@ -4,18 +4,67 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from threading import Timer
 from types import ModuleType
 
-# The most seconds that the process may take.
+from quietmean.core.columnar import LENGTH
+
+# The most seconds that the process may take; and the most bytes of one of its pieces.
 MOST_SECONDS = 1800.0
+_LONGEST = 2**33
+
+
+class EndedError(Exception):
+    """The process ended before it was done: by itself with a ``code``, negative where a signal or the clock ended it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
 
 
 def read_apart(module: ModuleType, arguments: Sequence[str]) -> tuple[int, bytes]:
     """How a process that runs the ``module`` ends, negative where a signal or the clock ended it, and what it prints."""
-    command = [sys.executable, "-P", "-m", module.__name__, *arguments]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS)
+        done = subprocess.run(
+            _command(module, arguments), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS
+        )
     except subprocess.TimeoutExpired:
         return -1, b""
     return done.returncode, done.stdout
+
+
+def pieces_apart(module: ModuleType, arguments: Sequence[str]) -> Iterator[bytes]:
+    """What a process that runs the ``module`` writes (:func:`columnar.write`), as it comes. Raises :class:`EndedError`."""
+    running = subprocess.Popen(
+        _command(module, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert running.stdout is not None  # noqa: S101
+    clock = Timer(MOST_SECONDS, running.kill)
+    clock.daemon = True
+    clock.start()
+    try:
+        while length := int.from_bytes(_exactly(running, LENGTH), "big"):
+            if length > _LONGEST:
+                raise EndedError(-1)
+            yield _exactly(running, length)
+    finally:
+        clock.cancel()
+        with suppress(OSError):
+            running.kill()
+        running.stdout.close()
+        running.wait()
+
+
+def _exactly(running: subprocess.Popen[bytes], size: int) -> bytes:
+    """So many bytes. Raises :class:`EndedError` where fewer come."""
+    assert running.stdout is not None  # noqa: S101
+    content = running.stdout.read(size)
+    if len(content) < size:
+        raise EndedError(running.wait() or -1)
+    return content
+
+
+def _command(module: ModuleType, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", module.__name__, *arguments]

@@ -6,6 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.table import Cells, Table
+from quietmean.studies.data.table import MOST_NAMED, Cells, Table, Texts, where
 from quietmean.studies.data.text import Tell
 
 # Texts for a missing value, in small letters. A declared level of that name takes precedence.
@@ -41,28 +42,79 @@ _STRANGE_WORDS = {
 }
 
 
-def floats_of(table: Table, column: Column, numerals: Numerals, location: Location, tell: Tell) -> NDArray[np.float64]:
-    """The values of one column of the file, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
-    cells = table.column(column.name)
-    if not column.numeric:
-        values = _levels(cells, column)
-    else:
-        values = _days(cells, column, location) if column.since else _numbers(cells, numerals)
-        if column.missing_codes:
-            values = np.where(_coded(cells.values, values, column), np.nan, values)
-    if strange := strange_rows(cells, values, column):
-        _tell(table, column, strange, _STRANGE_WORDS[kind_of(column)], tell)
-        unclear = sum(is_unclear(text_of_cell(cells.values[row]) or "", column, numerals, location) for row in strange)
-        if unclear:
+@dataclass
+class ColumnReader:
+    """Reads one declared column of a source, piece by piece, and keeps what its owner should know of cells not understood.
+
+    ``strange``: how many of these there are; ``unclear``: how many of them may be two numbers or two dates; ``lines``: where the
+    first ones stand.
+    """
+
+    column: Column
+    location: Location
+    strange: int = 0
+    unclear: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    def values(self, table: Table) -> NDArray[np.float64]:
+        """The values of a piece, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
+        cells, numerals = table.column(self.column.name), Numerals.of(self.location, table.delimiter)
+        values, strange = understood(cells, self.column, numerals, self.location)
+        rows = [int(row) for row in np.flatnonzero(strange)]
+        self.strange += len(rows)
+        self.unclear += sum(is_unclear(cells[row], self.column, numerals, self.location) for row in rows)
+        self.lines += [table.lines[row] for row in rows[: MOST_NAMED - len(self.lines)]]
+        return values
+
+    def tell(self, place: str, word: str, tell: Tell) -> None:
+        """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
+        if not self.strange:
+            return
+        many, what = "cells hold" if self.strange > 1 else "cell holds", _STRANGE_WORDS[kind_of(self.column)]
+        if self.strange == 1:
+            what = what.replace("count", "counts")
+        stands = where(word, self.lines, self.strange)
+        tell(f"{place}, column {self.column.name!r}: {self.strange} {many} {what} ({stands})")
+        if self.unclear:
             tell(
-                f"{table.place}, column {column.name!r}: {unclear} of these may be two {kind_of(column)}: quietmean data shows "
-                f"them, and {table.place}#{'dates' if column.since else 'decimal'}= says which is meant"
+                f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: quietmean "
+                f"data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
             )
-    return values
 
 
-def is_unclear(text: str, column: Column, numerals: Numerals, location: Location) -> bool:
-    """May a cell of this text be two numbers or two dates, without a setting that decides?"""
+def understood(
+    cells: Cells, column: Column, numerals: Numerals, location: Location
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The values of the cells of a column, each (rows,), and which of them are not understood.
+
+    NaN, or -1 for levels, where a cell holds no value; strange is one that holds none of the usual spellings or declared codes of
+    missing either.
+    """
+    if column.numeric and not column.since:
+        if isinstance(cells.values, Texts):
+            values = cells.values.numbers(numerals.mark)
+            values[_coded((), values, column)] = np.nan
+            strange = np.zeros(len(values), dtype=bool)
+            rest = np.flatnonzero(np.isnan(values))
+            if len(rest):
+                values[rest], strange[rest] = understood(cells.values.distinct(rest), column, numerals, location)
+            return values, strange
+        if isinstance(cells.values, np.ndarray):
+            values = np.where(_coded((), cells.values, column), np.nan, cells.values)
+            return cells.spread(values), np.zeros(len(cells), dtype=bool)
+    once = cells.distinct()
+    once_each = list(once.values)
+    if not column.numeric:
+        values = _levels(once_each, column)
+        return once.spread(values), once.spread(values < 0)
+    values = _days(once_each, column, location) if column.since else _numbers(once_each, numerals)
+    values = np.where(_coded(once_each, values, column), np.nan, values)
+    return once.spread(values), once.spread(_strange(once_each, values, column))
+
+
+def is_unclear(cell: Any, column: Column, numerals: Numerals, location: Location) -> bool:
+    """May a cell be two numbers or two dates, without a setting that decides?"""
+    text = text_of_cell(cell) or ""
     if column.since:
         return not stated_order(location) and is_unclear_date(text)
     return column.numeric and numerals.is_unclear(text)
@@ -75,19 +127,16 @@ def kind_of(column: Column) -> str:
     return "truth" if column.boolean else "levels"
 
 
-def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> list[int]:
-    """Rows whose cell is not understood: no value, no level, and none of the usual spellings or declared codes of missing."""
-    if not column.numeric:
-        return [int(row) for row in np.flatnonzero(values < 0)]
-    if isinstance(cells.values, np.ndarray) and not column.since:
-        return []
+def _strange(cells: Sequence[Any], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
+    """Which cells without a value hold none of the usual spellings or declared codes of missing."""
     codes = {plain_name(code) for code in column.missing_codes}
 
-    def strange(row: int) -> bool:
-        text = text_of_cell(cells.values[row])
+    def strange(cell: Any) -> bool:
+        text = text_of_cell(cell)
         return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
 
-    return [row for row in map(int, np.flatnonzero(np.isnan(values))) if strange(row)]
+    nothing = np.isnan(values)
+    return np.array([empty and strange(cell) for empty, cell in zip(nothing, cells, strict=True)], dtype=bool)
 
 
 def text_of_cell(cell: Any) -> str | None:
@@ -118,10 +167,7 @@ def _text_of_number(number: float | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _numbers(cells: Cells, numerals: Numerals) -> NDArray[np.float64]:
-    if isinstance(cells.values, np.ndarray):
-        return np.array(cells.values, dtype=np.float64)
-
+def _numbers(cells: Sequence[Any], numerals: Numerals) -> NDArray[np.float64]:
     @cache
     def of_text(text: str) -> float:
         number = numerals.value(text.strip())
@@ -133,7 +179,7 @@ def _numbers(cells: Cells, numerals: Numerals) -> NDArray[np.float64]:
             return of_text(cell)
         return _float(cell) if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) else math.nan
 
-    return np.array([value(cell) for cell in cells.values], dtype=np.float64)
+    return np.array([value(cell) for cell in cells], dtype=np.float64)
 
 
 def _float(number: Any) -> float:
@@ -145,7 +191,7 @@ def _float(number: Any) -> float:
         return math.nan
 
 
-def _days(cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
+def _days(cells: Sequence[Any], column: Column, location: Location) -> NDArray[np.float64]:
     """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
     order, start = stated_order(location), days_of(datetime.date.fromisoformat(column.since))
 
@@ -162,7 +208,7 @@ def _days(cells: Cells, column: Column, location: Location) -> NDArray[np.float6
         text = text_of_cell(cell)
         return math.nan if text is None else of_text(text)
 
-    return np.array([value(cell) for cell in cells.values], dtype=np.float64)
+    return np.array([value(cell) for cell in cells], dtype=np.float64)
 
 
 def _days_between(day: datetime.date, start: float) -> float:
@@ -173,11 +219,11 @@ def _days_between(day: datetime.date, start: float) -> float:
         return math.nan
 
 
-def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
-    """Which cells hold a code for missing, as a text, or as the same number or day."""
+def _coded(cells: Sequence[Any], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
+    """Which ``values`` are a code for missing, as the same number or day, or as one of these ``cells`` spells it, if given."""
     texts = {plain_name(code) for code in column.missing_codes}
     named = np.zeros(len(values), dtype=bool)
-    if not isinstance(cells, np.ndarray):
+    if texts and len(cells):
         named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
     if column.since:
         start = days_of(datetime.date.fromisoformat(column.since))
@@ -186,7 +232,7 @@ def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float6
     return named | np.isin(values, [float(code) for code in texts if is_number(code)])
 
 
-def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
+def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
         places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}
@@ -207,7 +253,7 @@ def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
             return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0
 
-    return np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
+    return np.array([place(text_of_cell(cell)) for cell in cells], dtype=np.float64)
 
 
 def _by_meaning(levels: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
@@ -232,10 +278,3 @@ def _meaning(text: str) -> Decimal | str | None:
 def _is_code(text: str, column: Column) -> bool:
     """Is it the number of a code, written in another way?"""
     return is_number(text) and float(text) in {float(code) for code in column.missing_codes if is_number(code)}
-
-
-def _tell(table: Table, column: Column, rows: list[int], what: str, tell: Tell) -> None:
-    many = "cells hold" if len(rows) > 1 else "cell holds"
-    if len(rows) == 1:
-        what = what.replace("count", "counts")
-    tell(f"{table.place}, column {column.name!r}: {len(rows)} {many} {what} ({table.where(rows)})")

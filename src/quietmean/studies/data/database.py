@@ -17,25 +17,19 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
-from quietmean.studies.data.table import (
-    MOST_CELLS,
-    Cells,
-    Table,
-    heading_absent,
-    require_distinct,
-    too_many_cells,
-)
+from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct, too_many_cells
 
-_CHUNK = 65_536
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
 _PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE")
-# The most seconds that a query may take; and the most characters of all cells.
+# The most seconds that a query may take; and the most characters of the cells of a piece.
 MOST_SECONDS, MOST_TEXT = 1800.0, 2**32
 # A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
-_CLOSED = {
+CLOSED = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    # Nor does a name in a query stand for a variable of this program.
+    "python_enable_replacements": "false",
     "lock_configuration": "true",
     # Memory and disk are limited, too.
     "memory_limit": "4GB",
@@ -47,55 +41,61 @@ _TABLES = {
 }
 
 
-def read_database(location: Location, kind: str, wanted: Collection[str]) -> Table:
+def read_database(location: Location, kind: str, wanted: Collection[str]) -> Pieces:
     """What the query says, the table that was named, or the only one with the ``wanted`` columns. ``kind``: sqlite or duckdb.
 
     Raises :class:`InputError` if the file or the query cannot be read, or if several tables have these columns.
     """
-    location.only("a database", {"table", "query"})
+    location.only("a database", {"table"})
     if kind == "duckdb":
         connect, failure = _duckdb(location)
     else:
         connect, failure = _sqlite, sqlite3.Error
-    query = _query_of(location)
+    query = query_of(location)
+    with failing(location, failure), closing(connect(location.path)) as base, in_time(base):
+        yield from selected(base, query or quoted(_chosen(base, kind, location, wanted)), kind, location, wanted)
+
+
+@contextmanager
+def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
+    """Raises :class:`InputError` in the place of a ``failure``: the library's message may quote a value, so it is dropped."""
     try:
-        with closing(connect(location.path)) as base, _in_time(base):
-            chosen = query or _quoted(_chosen(base, kind, location, wanted))
-            described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
-            names = tuple(plain_name(column[0]) for column in described)
-            require_distinct(location.name, names)
-            needed = {plain_name(name) for name in wanted}
-            if not needed <= set(names):
-                raise heading_absent(location.name, needed, names)
-            kept = [(column[0], str(column[1])) for column in described if plain_name(column[0]) in needed]
-            listed = ", ".join(_handed_over(_quoted(name), of_type, kind) for name, of_type in kept)
-            columns = _fetched(base.execute(f"SELECT {listed} FROM {chosen}"), len(kept), location)  # noqa: S608
-    # The library's message may quote a value, so it is dropped; names in a damaged file may not be valid text.
+        yield
+    # Names in a damaged file may not be valid text.
     except (failure, UnicodeError):
-        what = f"the query in {location.settings['query']}" if query else "it"
+        what = "it" if location.query is None else f"the query in {location.query}"
         raise InputError(
             f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
             f"no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
         ) from None
-    places = {plain_name(name): index for index, (name, _) in enumerate(kept)}
-    return Table(location.name, names, range(1, len(columns[0]) + 1), lambda index: Cells(columns[places[names[index]]]))
 
 
-def _fetched(cursor: Any, width: int, location: Location) -> list[list[Any]]:
-    """All columns. Raises :class:`InputError` for more than is read: a view may have rows without an end."""
-    columns: list[list[Any]] = [[] for _ in range(width)]
-    size = 0
-    while chunk := cursor.fetchmany(_CHUNK):
-        for column, cells in zip(columns, zip(*chunk, strict=True), strict=True):
-            column += cells
-            size += sum(len(cell) for cell in cells if isinstance(cell, str | bytes))
-        if len(columns[0]) * width > MOST_CELLS or size > MOST_TEXT:
+def selected(base: Any, chosen: str, kind: str, location: Location, wanted: Collection[str]) -> Pieces:
+    """The ``wanted`` columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
+    described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
+    names = tuple(plain_name(column[0]) for column in described)
+    require_distinct(location.name, names)
+    needed = {plain_name(name) for name in wanted}
+    if not needed <= set(names):
+        raise heading_absent(location.name, needed, names)
+    kept = [(column[0], str(column[1])) for column in described if plain_name(column[0]) in needed]
+    places = [names.index(plain_name(name)) for name, _ in kept]
+    listed = ", ".join(_handed_over(quoted(name), of_type, kind) for name, of_type in kept)
+    cursor, row = base.execute(f"SELECT {listed} FROM {chosen}"), 1  # noqa: S608
+    while True:
+        rows = cursor.fetchmany(ROWS)
+        columns = list(zip(*rows, strict=True)) or [()] * len(kept)
+        if sum(len(cell) for cells in columns for cell in cells if isinstance(cell, str | bytes)) > MOST_TEXT:
             raise too_many_cells(location.name)
-    return columns
+        by_place = {place: Cells(cells) for place, cells in zip(places, columns, strict=True)}
+        yield Table(location.name, names, range(row, row + len(rows)), by_place.__getitem__)
+        row += len(rows)
+        if len(rows) < ROWS:
+            return
 
 
 @contextmanager
-def _in_time(base: Any) -> Iterator[None]:
+def in_time(base: Any) -> Iterator[None]:
     """A view may compute without an end: it is interrupted, which the library reports as any other failure."""
     clock = Timer(MOST_SECONDS, base.interrupt)
     clock.daemon = True
@@ -134,12 +134,12 @@ def _sqlite(path: Path) -> Any:
 
 def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]:
     duckdb = import_extra("duckdb", "sql", f"{location.name} is a DuckDB file, and reading it")
-    return lambda path: duckdb.connect(str(path), read_only=True, config=_CLOSED), duckdb.Error
+    return lambda path: duckdb.connect(str(path), read_only=True, config=CLOSED), duckdb.Error
 
 
-def _query_of(location: Location) -> str:
-    """The query in the file that was named, as it stands behind FROM."""
-    path = location.settings.get("query")
+def query_of(location: Location) -> str:
+    """The query in the file that was named, as it stands behind FROM. Raises :class:`InputError` if it cannot be read."""
+    path = location.query
     if path is None:
         return ""
     if "table" in location.settings:
@@ -170,9 +170,9 @@ def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -
 
 
 def _columns(base: Any, table: str) -> set[str]:
-    described = base.execute(f"SELECT * FROM {_quoted(table)} LIMIT 0").description  # noqa: S608
+    described = base.execute(f"SELECT * FROM {quoted(table)} LIMIT 0").description  # noqa: S608
     return {plain_name(column[0]) for column in described}
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -10,21 +10,15 @@ import csv
 import io
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import DELIMITERS, Location
-from quietmean.studies.data.table import (
-    MOST_CELLS,
-    Cells,
-    Table,
-    heading_absent,
-    require_distinct,
-    too_many_cells,
-)
+from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, too_large, unpacked
 
 if TYPE_CHECKING:
@@ -62,11 +56,11 @@ class _Heading:
 _Record: TypeAlias = tuple[list[str] | None, int, bool]
 
 
-def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> Table:
-    """The ``wanted`` columns of a file of text.
+def read_delimited(location: Location, wanted: Collection[str] | None, tell: Tell) -> Pieces:
+    """The ``wanted`` columns of a file of text; without names, all that the first line names.
 
-    Raises :class:`InputError` if they are named in none of its first lines, and for more cells than are read. ``tell`` gets
-    sentences for the owner of the data alone.
+    Raises :class:`InputError` if they are named in none of its first lines. ``tell`` gets sentences for the owner of the data
+    alone, after the last piece.
     """
     location.only("a text", {"delimiter", "encoding", "multiline", "rownames", "skip"})
     chunks = unpacked(location.path)
@@ -75,23 +69,26 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
         head += chunk
     encoding, mark = Encoding.of(head, location)
     head = head[mark:]
-    names = {plain_name(name) for name in wanted}
+    names = None if wanted is None else {plain_name(name) for name in wanted}
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
     multiline = location.settings.get("multiline") == "true"
     records = (_records_of_lines if multiline else _records)(encoding, below, heading, location)
-    places = [index for index, name in enumerate(heading.names) if name in names]
-    columns: dict[int, list[str | None]] = {index: [] for index in places}
-    lines: list[int] = []
+    places = [index for index, name in enumerate(heading.names) if (name if names is None else name in names)]
+    table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
     longer = left_open = 0
-    for raw_cells, line, is_open in records:
-        cells = None if raw_cells is None else _fitting(raw_cells, heading, location)
-        longer, left_open = longer + (cells is None), left_open + is_open
-        for index, column in columns.items():
-            column.append(cell_text(cells[index][:LONGEST_CELL]) if cells is not None and index < len(cells) else None)
-        lines.append(line)
-        if len(lines) * max(len(places), 1) > MOST_CELLS:
-            raise too_many_cells(location.name)
+    while True:
+        columns: dict[int, list[str | None]] = {index: [] for index in places}
+        lines: list[int] = []
+        for raw_cells, line, is_open in itertools.islice(records, ROWS):
+            cells = None if raw_cells is None else _fitting(raw_cells, heading, location)
+            longer, left_open = longer + (cells is None), left_open + is_open
+            for index, column in columns.items():
+                column.append(cell_text(cells[index][:LONGEST_CELL]) if cells is not None and index < len(cells) else None)
+            lines.append(line)
+        yield replace(table, lines=lines, take=partial(_cells_of, columns))
+        if len(lines) < ROWS:
+            break
     if longer:
         tell(
             f"{location.name}: {longer} records have more cells than the {len(heading.names)} columns have names, and count as "
@@ -103,9 +100,10 @@ def read_delimited(location: Location, wanted: Collection[str], tell: Tell) -> T
             f"{location.name}: {left_open} records end within a quotation mark; if cells have several lines, say "
             f"{location.name}#multiline=true"
         )
-    return Table(
-        location.name, heading.names, lines, lambda index: Cells(columns[index]), word="line", delimiter=heading.delimiter
-    )
+
+
+def _cells_of(columns: Mapping[int, list[str | None]], index: int) -> Cells:
+    return Cells(columns[index])
 
 
 def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[str] | None:
@@ -124,10 +122,11 @@ def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[st
     return None if len(cells) > width else cells
 
 
-def _find_heading(encoding: Encoding, head: bytes, location: Location, names: set[str]) -> _Heading:
+def _find_heading(encoding: Encoding, head: bytes, location: Location, names: set[str] | None) -> _Heading:
     """The first of the first lines in which all ``names`` stand, with the delimiter of the settings, or the first that does.
 
-    Raises :class:`InputError` if there is none; it says which name is absent.
+    Without names, the first line with what makes most columns of it. Raises :class:`InputError` if there is none; it says which
+    name is absent.
     """
     stated = DELIMITERS.get(location.settings.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
@@ -141,14 +140,16 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
             delimiters = [content[len(_HINT) :].rstrip()[:1] or "\t"]
             continue
         ways = [(delimiter, _names_in(content, delimiter)) for delimiter in delimiters]
+        if names is None and any(any(heading) for _, heading in ways):
+            ways = [max(ways, key=lambda way: len(way[1]))]
         for delimiter, heading in ways:
-            if names <= set(heading):
+            if any(heading) if names is None else names <= set(heading):
                 require_distinct(location.name, heading)
                 # A single name may be a line of any text: then there is no delimiter.
                 between = "" if len(heading) == 1 and not stated else delimiter
                 return _Heading(heading, between, line, next_start, end, bool(between) and content.rstrip().endswith(between))
         widest = widest or max((heading for _, heading in ways), key=len)
-    raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names, widest)
+    raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names or {""}, widest)
 
 
 def _no_table(text: str, location: Location) -> InputError | None:
@@ -159,7 +160,10 @@ def _no_table(text: str, location: Location) -> InputError | None:
     if start[0] == "<":
         return InputError(f"{location.name} is a web page or XML and no table: save it as CSV")
     if start[0] in "{[":
-        return InputError(f"{location.name} is JSON and no table: save it as CSV")
+        return InputError(
+            f"{location.name} is JSON and no table: if each of its lines is an object, call it {location.path.stem}.jsonl, else "
+            "save it so, or as CSV"
+        )
     if "\0" in start:
         return InputError(
             f"{location.name} cannot be read as a table, it holds binary data: give a CSV file, or a format that quietmean knows"

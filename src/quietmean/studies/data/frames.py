@@ -6,21 +6,24 @@ The type of a column may follow from its cells, as where pandas infers it, so it
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 from quietmean.core import columnar
 from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
-from quietmean.core.columnar import cells_of
+from quietmean.core.columnar import ROWS, cells_of
 from quietmean.core.errors import InputError
 from quietmean.core.extras import command_for, import_extra, is_installed
-from quietmean.studies.data.apart import MOST_SECONDS, read_apart
+from quietmean.studies.data.apart import MOST_SECONDS, EndedError, pieces_apart
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import MOST_CELLS, Cells, Table, heading_absent, too_many_cells
+from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, too_many_cells
 
 
-def read_columnar(location: Location, kind: str, wanted: Collection[str]) -> Table:
-    """The ``wanted`` columns of a file of ``kind`` parquet or arrow; it may have others of any type.
+def read_columnar(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
+    """The ``wanted`` columns of a file of ``kind`` parquet or arrow, or all of them; it may have others of any type.
 
     Raises :class:`InputError` if it cannot be read, or if no library for it is there.
     """
@@ -30,26 +33,39 @@ def read_columnar(location: Location, kind: str, wanted: Collection[str]) -> Tab
             f"{location.name} is a {kind.capitalize()} file, and reading it needs the extra 'tables', which is not installed: "
             f"{command_for('tables')}"
         )
-    names = sorted({plain_name(name) for name in wanted})
-    ended, content = read_apart(columnar, [kind, str(location.path.absolute()), str(MOST_CELLS), *names])
-    if ended == columnar.TOO_LARGE:
-        raise too_many_cells(location.name)
-    damaged = InputError(
-        f"file {location.name} cannot be read as a table: it is a damaged {kind.capitalize()} file, or reading it takes more "
+    return columns_apart(columnar, kind, f"a damaged {kind.capitalize()} file", location, wanted)
+
+
+def columns_apart(module: ModuleType, kind: str, damaged: str, location: Location, wanted: Collection[str] | None) -> Pieces:
+    """The same by a ``module`` that runs as a process. Raises :class:`InputError`; ``damaged``: what the file may be."""
+    names = sorted({plain_name(name) for name in wanted or ()})
+    unreadable = InputError(
+        f"file {location.name} cannot be read as a table: it is {damaged}, or reading it takes more "
         f"than {columnar.MOST_MEMORY >> 30} GiB of memory or {MOST_SECONDS / 60:g} minutes"
     )
-    if ended:
-        raise damaged
-    heading, columns = columnar.unpacked(*decode(content, tuple[list[str], dict[int, bytes | list[Any]]], lambda reason: damaged))
-    height = len(next(iter(columns.values()), ()))
-    table = Table(location.name, tuple(map(plain_name, heading)), range(1, height + 1), lambda index: Cells(columns[index]))
-    if not set(names) <= set(table.names):
-        raise heading_absent(location.name, names, table.names)
-    return table
+    contents = pieces_apart(module, [kind, str(location.path.absolute()), str(MOST_CELLS), *names])
+    try:
+        heading, places = decode(next(contents), tuple[list[str], list[int]], lambda reason: unreadable)
+        if not set(names) <= set(map(plain_name, heading)):
+            raise heading_absent(location.name, names, tuple(map(plain_name, heading)))
+        table = Table(location.name, tuple(map(plain_name, heading)), (), lambda index: Cells(()))
+        row = 1
+        for content in contents:
+            packed = decode(content, list[tuple[bytes | list[Any], bytes | None]], lambda reason: unreadable)
+            columns = dict(zip(places, (Cells(*column) for column in columnar.unpacked(packed)), strict=True))
+            height = len(columns[places[0]])
+            yield replace(table, lines=range(row, row + height), take=columns.__getitem__)
+            row += height
+        if row == 1:
+            yield table
+    except EndedError as ended:
+        raise too_many_cells(location.name) if ended.code == columnar.TOO_LARGE else unreadable from None
+    except (StopIteration, ValueError):
+        raise unreadable from None
 
 
-def table_of_frame(frame: Any, source: str = "the data frame") -> Table:
-    """A data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
+def table_of_frame(frame: Any, wanted: Collection[str], source: str = "the data frame") -> Pieces:
+    """The ``wanted`` columns of a data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
     narwhals = import_extra("narwhals", "tables", "reading a data frame")
     try:
         wrapped = narwhals.from_native(frame)
@@ -61,4 +77,12 @@ def table_of_frame(frame: Any, source: str = "the data frame") -> Table:
         ) from None
     except narwhals.exceptions.DuplicateError:
         raise InputError(f"two columns of {source} have the same name: give each column a name of its own") from None
-    return Table(source, names, range(1, len(wrapped) + 1), lambda column: Cells(cells_of(wrapped[:, column], narwhals)))
+    for start in range(0, max(len(wrapped), 1), ROWS):
+        piece = wrapped[start : start + ROWS]
+        yield Table(source, names, range(start + 1, start + len(piece) + 1), partial(_cells_in, piece))
+
+
+def _cells_in(piece: Any, index: int) -> Cells:
+    import narwhals
+
+    return Cells(cells_of(piece[:, index], narwhals))

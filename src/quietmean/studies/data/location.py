@@ -1,5 +1,7 @@
 """Where a site's data are, and how they are written: ``FILE`` or ``FILE#NAME=VALUE,NAME=VALUE``, and ``NAME.format.toml`` beside.
 
+Instead of a file, a PostgreSQL database: ``postgresql://HOST/DATABASE``, or ``service=NAME`` of libpq's file of services.
+
 What stands behind the # is about this site's file, so it belongs to the data and not to the study: ``visits.csv#decimal=comma``,
 ``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``. What is set each time
 stands in ``visits.format.toml`` in the same folder; settings behind the # come first. How a file is read is fixed before any
@@ -8,16 +10,24 @@ of its rows is looked at: by these, else by its kind and its header.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+# What compressed files are called, and files with an object of JSON in each line.
+_PACKED = (".gz", ".bz2", ".xz", ".zip")
+_JSON_LINES = (".jsonl", ".ndjson")
+# Schemes of addresses of PostgreSQL; a path has one slash where there were more.
+_POSTGRESQL = re.compile(r"postgres(?:ql)?://?(?P<rest>.*)", re.DOTALL)
+_SERVICE = re.compile(r"service=(?P<name>[^\s#&=?/]+)")
 # The most bytes of a query, or of the settings of a file.
 _LONGEST_TEXT = 2**20
 # The settings of a file, and the values of those that have a choice.
@@ -33,26 +43,38 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "sheet": (),
     "table": (),
     "query": (),
+    "format": (),
 }
 
 
 @dataclass(frozen=True)
 class Location:
-    """A file and the settings of how it is read. Raises :class:`InputError` for impossible ones."""
+    """A file and the settings of how it is read. Raises :class:`InputError` for impossible ones.
+
+    ``database``: instead of a file, the address of a PostgreSQL database, without a password; ``path`` is its name then.
+    """
 
     path: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    database: str = ""
 
     @classmethod
     def of(cls, source: Path | str) -> Location:
-        """From ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is."""
+        """From ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is.
+
+        Raises :class:`InputError` for impossible settings, and for an address with a password in it, which is not shown.
+        """
         text = str(source)
+        if (address := _address_of(text)) is not None:
+            address, _, said = address.partition("#")
+            name = _name_of_database(address)
+            return cls(Path(name), _with_format_file(_settings_of(said, name) if said else {}, None), address)
         if "#" not in text or Path(text).exists():
-            return cls(Path(text), _in_format_file(Path(text)))
+            return cls(Path(text), _with_format_file({}, Path(text)))
         parts = text.split("#")
         heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
         head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
-        return cls(Path(head), _in_format_file(Path(head)) | _settings_of(text[len(head) + 1 :], Path(head).name))
+        return cls(Path(head), _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head)))
 
     def __post_init__(self) -> None:
         for name, value in self.settings.items():
@@ -77,7 +99,23 @@ class Location:
     @property
     def name(self) -> str:
         """What messages call it."""
-        return self.path.name
+        return f"the database {self.path.name}" if self.database else self.path.name
+
+    @property
+    def query(self) -> str | None:
+        """The file with the query, if one is said."""
+        return self.settings.get("query")
+
+    @property
+    def has_json_lines(self) -> bool:
+        """Has each of its lines an object of JSON, as its name says?"""
+        return Path(_unpacked_name(self.path)).suffix.lower() in _JSON_LINES
+
+    @property
+    def format_file(self) -> Path | None:
+        """The file of settings: the one that is named, else the one beside the data, which may not be there."""
+        named = self.settings.get("format")
+        return Path(named) if named is not None else None if self.database else _beside(self.path)
 
     @property
     def skip(self) -> int:
@@ -86,7 +124,7 @@ class Location:
     def only(self, kind: str, allowed: Collection[str]) -> None:
         """Raises :class:`InputError` for a setting that has no meaning for this ``kind`` of source."""
         for name in self.settings:
-            if name not in {*allowed, "decimal", "thousands", "dates"}:
+            if name not in {*allowed, "decimal", "thousands", "dates", "query", "format"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
 
 
@@ -110,31 +148,72 @@ def short_bytes(path: Path) -> bytes:
     return raw
 
 
-def format_file(path: Path) -> Path:
-    """The file of settings of a data file: ``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
+def _beside(path: Path) -> Path:
+    """``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
     return path.with_name(f"{_stem(path)}.format.toml")
 
 
 def account_name(source: Path | str) -> str:
     """The name of the file without its endings: what an account for these data is called."""
-    return _stem(Location.of(source).path)
+    location = Location.of(source)
+    return location.path.name if location.database else _stem(location.path)
 
 
 def _stem(path: Path) -> str:
-    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+    return Path(_unpacked_name(path)).stem
 
 
-def _in_format_file(path: Path) -> dict[str, str]:
-    """What the file beside says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
-    if not path.name:
-        return {}
-    beside = format_file(path)
+def _unpacked_name(path: Path) -> str:
+    return path.stem if path.suffix.lower() in _PACKED else path.name
+
+
+def _address_of(text: str) -> str | None:
+    """The address of a PostgreSQL database with what is said of it, if that is what a source is.
+
+    Raises :class:`InputError` if it has a password.
+    """
+    if matched := _SERVICE.match(text):
+        return f"postgresql://?{text}" if text[matched.end() :].startswith("#") or matched.end() == len(text) else None
+    matched = _POSTGRESQL.fullmatch(text)
+    if matched is None or Path(text).exists():
+        return None
+    user, _, _ = matched["rest"].rpartition("@")
+    if ":" in user or "password=" in unquote(matched["rest"]).lower():
+        raise InputError(
+            "the address of the database has a password, which other programs of this machine can see: leave it out, and keep "
+            "it where libpq looks, in ~/.pgpass, a file of services or PGPASSWORD"
+        )
+    return f"postgresql://{matched['rest']}"
+
+
+def _name_of_database(address: str) -> str:
+    """What it is called, without host and user: the database, or the service."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "postgresql"
+    service = parse_qs(parts.query).get("service", [""])[0]
+    return unquote(parts.path.strip("/")).replace("/", "_") or service or "postgresql"
+
+
+def _with_format_file(settings: dict[str, str], path: Path | None) -> dict[str, str]:
+    """And what a file of settings says, where one is named or stands beside; what stands behind the # comes first."""
+    named = settings.get("format")
+    if named is not None:
+        return _in_format_file(Path(named), must_be=True) | settings
+    return (_in_format_file(_beside(path)) if path is not None and path.name else {}) | settings
+
+
+def _in_format_file(beside: Path, must_be: bool = False) -> dict[str, str]:
+    """What it says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
     unreadable = InputError(
         f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
     )
     try:
         raw = decode_toml(short_bytes(beside), lambda reason: unreadable)
     except (FileNotFoundError, NotADirectoryError):
+        if must_be:
+            raise InputError(f"file {beside} does not exist, and #format= names it: check the path") from None
         return {}
     except OSError:
         raise unreadable from None

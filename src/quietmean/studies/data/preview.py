@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data.cells import floats_of, is_unclear, kind_of, strange_rows, text_of_cell
+from quietmean.studies.data.cells import is_unclear, kind_of, text_of_cell, understood
+from quietmean.studies.data.formats import read_file
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.reading import Source, location_of, read_file, read_table, values_of
-from quietmean.studies.data.table import Table
+from quietmean.studies.data.reading import Source, location_of, read_table, values_of
+from quietmean.studies.data.table import Table, joined
 
 # The most unreadable texts that are shown; rows at either end; and characters of a cell.
 _SPELLINGS, _ROWS, _LONGEST = 5, 3, 40
@@ -139,9 +140,9 @@ class Preview:
 
 
 def _column(table: Table, column: Column, location: Location, values: np.ndarray[Any, np.dtype[np.float64]]) -> ColumnPreview:
-    cells = table.column(column.name)
-    strange = strange_rows(cells, values, column)
-    texts = [text_of_cell(cells.values[row]) or "" for row in strange]
+    cells, numerals = table.column(column.name), Numerals.of(location, table.delimiter)
+    strange = list(map(int, np.flatnonzero(understood(cells, column, numerals, location)[1])))
+    texts = [text_of_cell(cells[row]) or "" for row in strange]
     there = values[~np.isnan(values)] if column.numeric else values[values >= 0]
     return ColumnPreview(
         column.name,
@@ -150,7 +151,7 @@ def _column(table: Table, column: Column, location: Location, values: np.ndarray
         table.height - len(there),
         int(((there < column.low) | (there > column.high)).sum()) if column.numeric else 0,
         len(strange),
-        sum(is_unclear(text, column, Numerals.of(location, table.delimiter), location) for text in texts),
+        sum(is_unclear(text, column, numerals, location) for text in texts),
         tuple(Counter(_short(text) for text in texts).most_common(_SPELLINGS)),
         *([_end(column, float(there.min())), _end(column, float(there.max()))] if column.numeric and len(there) else []),
     )
@@ -166,7 +167,7 @@ def _understood(table: Table, columns: Sequence[Column], location: Location) -> 
     """How many cells of each column hold a value within the bounds, or a declared level."""
     counts = []
     for column in columns:
-        values = floats_of(table, column, Numerals.of(location, table.delimiter), location, lambda sentence: None)
+        values, _ = understood(table.column(column.name), column, Numerals.of(location, table.delimiter), location)
         low, high = (column.low, column.high) if column.numeric else (0.0, np.inf)
         # A missing value is neither true nor false.
         counts.append(int(((values >= low) & (values <= high)).sum()))
@@ -196,14 +197,14 @@ def _names_of_rows(location: Location, columns: Sequence[Column], understood: in
     gains = {}
     for choice in ("true", "false"):
         other = replace(location, settings={**location.settings, "rownames": choice})
-        table = read_file(other, [column.name for column in columns])
+        table = joined(read_file(other, [column.name for column in columns], lambda sentence: None), len(columns))
         gains[choice] = sum(_understood(table, columns, other)) - understood
     best = max(gains, key=lambda choice: gains[choice])
     return ({"rownames": best}, gains[best]) if gains[best] > 0 else ({}, 0)
 
 
 def _row(table: Table, columns: Sequence[Column], row: int) -> tuple[str, ...]:
-    cells = (table.column(column.name).values[row] for column in columns)
+    cells = (table.column(column.name)[row] for column in columns)
     return f"{table.word} {table.lines[row]}", *(_short(text_of_cell(cell) or "") for cell in cells)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.studies.data import Source, Table, location_of, read_columns, read_table, text_of_cell, values_of
+from quietmean.studies.data.table import MOST_NAMED, where
 from quietmean.studies.data.text import Tell
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
@@ -54,12 +55,13 @@ def parties_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | 
 def _by_column(table: Table, party_column: str, values: NDArray[np.float64], tell: Tell) -> Parts:
     rows: dict[str, list[int]] = {}
     nobody: list[int] = []
-    for row, cell in enumerate(table.column(party_column).values):
+    for row, cell in enumerate(table.column(party_column)):
         text = text_of_cell(cell)
         (nobody if text is None else rows.setdefault(text, [])).append(row)
     if nobody:
         is_in = "rows name no party and are" if len(nobody) > 1 else "row names no party and is"
-        tell(f"{table.place}, column {party_column!r}: {len(nobody)} {is_in} in nobody's records ({table.where(nobody)})")
+        stand = where(table.word, [table.lines[row] for row in nobody[:MOST_NAMED]], len(nobody))
+        tell(f"{table.place}, column {party_column!r}: {len(nobody)} {is_in} in nobody's records ({stand})")
     if len(rows) < 2:
         raise InputError(f"column {party_column!r} names {'only one' if rows else 'no'} party: at least 2 are needed")
     return sorted(rows), [values[rows[name]] for name in sorted(rows)]

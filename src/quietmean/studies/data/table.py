@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +15,57 @@ from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
-# The most cells of a workbook or a database: 128 million, some ten gigabytes as objects.
+# The most cells of a source that are kept at a time: 128 million, some ten gigabytes as objects.
 MOST_CELLS = 2**27
+# The rows of a piece of a source that is read row by row.
+ROWS = 2**16
 # The most rows that a message names.
-_MOST_NAMED = 3
+MOST_NAMED = 3
+
+
+class Texts(ABC, Sequence[str | None]):
+    """The cells of a column of texts, as a library holds them: what is not plainly a number is handed over once."""
+
+    @abstractmethod
+    def numbers(self, mark: str) -> NDArray[np.float64]:
+        """The values of those that are plainly numbers, with no ``mark`` but the decimal one, (rows,); NaN for any other."""
+
+    @abstractmethod
+    def distinct(self, rows: NDArray[np.intp] | None = None) -> Cells:
+        """The cells of these ``rows``, by default of all: each text once, and which one a row has."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column: plain objects, or float64 of shape (rows,) with NaN for missing where all are numbers."""
+    """The cells of one column: plain objects, float64 of shape (rows,) with NaN for missing where all are numbers, or texts.
+
+    ``codes``: where ``values`` are the distinct ones, which of them stands in each row, (rows,).
+    """
 
     values: Sequence[Any] | NDArray[np.float64] = field(repr=False)
+    codes: NDArray[np.integer[Any]] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values) if self.codes is None else len(self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[row if self.codes is None else self.codes[row]]
+
+    def spread(self, of_values: NDArray[Any]) -> NDArray[Any]:
+        """What is known of each of ``values``, for each row."""
+        return of_values if self.codes is None else of_values[self.codes]
+
+    def distinct(self) -> Cells:
+        """The same cells, each once where that is quickly known."""
+        if isinstance(self.values, Texts):
+            return self.values.distinct()
+        if self.codes is not None or not isinstance(self.values, np.ndarray):
+            return self
+        values, codes = np.unique(self.values, return_inverse=True)
+        return Cells(values, codes)
 
 
 @dataclass(frozen=True)
@@ -54,11 +96,46 @@ class Table:
         require_column(self, name)
         return self.take(self.names.index(plain_name(name)))
 
-    def where(self, rows: Sequence[int]) -> str:
-        """Rows in words: ``line 4``, ``lines 4, 9, 12 and 7 more``."""
-        shown = ", ".join(str(self.lines[row]) for row in rows[:_MOST_NAMED])
-        more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-        return f"{self.word}{'s' if len(rows) > 1 else ''} {shown}{more}"
+    def renamed(self, names: Sequence[str]) -> Table:
+        """The same columns by other names."""
+        return replace(self, names=tuple(names))
+
+
+# The table of a source, one piece after the other, with the same columns: one at least, with no rows perhaps.
+Pieces: TypeAlias = Iterator[Table]
+
+
+def where(word: str, lines: Sequence[int], count: int) -> str:
+    """So many rows in words, by the first of their ``lines``: ``line 4``, ``lines 4, 9, 12 and 7 more``."""
+    shown = ", ".join(map(str, lines[:MOST_NAMED]))
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    return f"{word}{'s' if count > 1 else ''} {shown}{more}"
+
+
+def joined(pieces: Pieces, width: int) -> Table:
+    """All pieces as one table. Raises :class:`InputError` where its ``width`` columns have more cells than are kept."""
+    all_pieces: list[Table] = []
+    cells = 0
+    for piece in pieces:
+        all_pieces.append(piece)
+        cells += piece.height * max(width, 1)
+        if cells > MOST_CELLS:
+            raise too_many_cells(piece.place)
+    first = all_pieces[0]
+    if len(all_pieces) == 1:
+        return first
+    lines = list(itertools.chain.from_iterable(piece.lines for piece in all_pieces))
+    return replace(first, lines=lines, take=lambda index: _one_behind_the_other([piece.take(index) for piece in all_pieces]))
+
+
+def _one_behind_the_other(parts: Sequence[Cells]) -> Cells:
+    if all(isinstance(part.values, np.ndarray) and part.codes is None for part in parts):
+        return Cells(np.concatenate([part.values for part in parts]))
+    starts = itertools.accumulate((len(part.values) for part in parts), initial=0)
+    codes = [
+        start + (np.arange(len(part)) if part.codes is None else part.codes) for start, part in zip(starts, parts, strict=False)
+    ]
+    return Cells(list(itertools.chain.from_iterable(part.values for part in parts)), np.concatenate(codes))
 
 
 def require_distinct(source: str, names: Sequence[str]) -> None:

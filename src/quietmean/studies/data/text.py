@@ -6,18 +6,30 @@ encoding of its file, or is cut within a character, does not affect the next.
 
 from __future__ import annotations
 
+import bz2
 import codecs
-import gzip
+import lzma
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, Final
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 
-_GZIP = b"\x1f\x8b"
+ZIP: Final = b"PK\x03\x04"
+# What compressed files begin with, and what makes a decompressor of one stream: of gzip with its header and check sum. The
+# dictionary that a file of xz asks for is bounded, too.
+_MOST_DICTIONARY = 2**28
+_PACKINGS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MOST_DICTIONARY)),
+}
+_ENCRYPTED = 1
 _UTF_8 = "utf-8"
 _MARKS = [
     (codecs.BOM_UTF8, _UTF_8),
@@ -102,23 +114,78 @@ class Encoding:
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """The bytes of a file that may be compressed by gzip. Raises :class:`InputError` if it is damaged or unpacks to too much."""
+    """The bytes of a file that may be compressed by gzip, bzip2 or xz, or be the only one in a zip archive.
+
+    Raises :class:`InputError` if it is damaged or unpacks to too much, and for an archive of several files or with a password.
+    """
     with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
+        first = file.read(len(max(_PACKINGS, key=len)))
         file.seek(0)
-        if not packed:
-            yield from iter(lambda: file.read(_CHUNK), b"")
-            return
+        if first.startswith(ZIP):
+            pieces, packing = _of_zip(file, path.name), "zip"
+        else:
+            name, decompressor = next((way for begin, way in _PACKINGS.items() if first.startswith(begin)), ("", None))
+            if decompressor is None:
+                yield from iter(lambda: file.read(_CHUNK), b"")
+                return
+            pieces, packing = _of_streams(file, decompressor), name
         size = 0
         try:
-            with gzip.open(file) as inner:
-                while chunk := inner.read(_CHUNK):
-                    size += len(chunk)
-                    if size > MOST_UNPACKED:
-                        raise too_large(path.name)
-                    yield chunk
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise InputError(f"{path.name} is compressed by gzip and damaged or cut off: copy it again") from None
+            for piece in pieces:
+                size += len(piece)
+                if size > MOST_UNPACKED:
+                    raise too_large(path.name)
+                yield piece
+        except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError):
+            raise _damaged(path.name, packing) from None
+        except OSError as error:
+            # Of a decompressor, not of the disk.
+            if error.errno is not None:
+                raise
+            raise _damaged(path.name, packing) from None
+
+
+def _of_streams(file: IO[bytes], decompressor: Callable[[], Any]) -> Iterator[bytes]:
+    """What streams behind each other hold, a bounded piece at a time. Raises :class:`EOFError` for one that is cut off."""
+    stream, packed, begun = decompressor(), b"", False
+    while True:
+        if not packed and getattr(stream, "needs_input", True):
+            packed = file.read(_CHUNK)
+            if not packed:
+                if begun:
+                    raise EOFError
+                return
+            # Zeros may fill up what is behind a stream.
+            packed = packed if begun else packed.lstrip(b"\0")
+            if not packed:
+                continue
+        begun = True
+        piece = stream.decompress(packed, _CHUNK)
+        # The rest is kept by the stream itself, but by that of gzip.
+        packed = getattr(stream, "unconsumed_tail", b"")
+        if piece:
+            yield piece
+        if stream.eof:
+            packed, stream, begun = stream.unused_data.lstrip(b"\0"), decompressor(), False
+
+
+def _of_zip(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """The only file in an archive. Raises :class:`InputError` for another archive."""
+    with zipfile.ZipFile(file) as archive:
+        entries = [entry for entry in archive.infolist() if not (entry.is_dir() or entry.filename.startswith("__MACOSX/"))]
+        if len(entries) != 1:
+            raise InputError(f"{name} is a zip archive of {len(entries)} files: unpack it, and give the table in it")
+        (entry,) = entries
+        if entry.flag_bits & _ENCRYPTED:
+            raise InputError(f"{name} is protected by a password: unpack it, and give the table in it")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+            raise InputError(f"{name} is compressed in a way that is not read: unpack it, and give the table in it")
+        with archive.open(entry) as inner:
+            yield from iter(lambda: inner.read(_CHUNK), b"")
+
+
+def _damaged(name: str, packing: str) -> InputError:
+    return InputError(f"{name} is compressed by {packing} and damaged or cut off: copy it again")
 
 
 def too_large(name: str) -> InputError:

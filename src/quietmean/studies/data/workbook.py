@@ -13,7 +13,7 @@ from quietmean.core.extras import import_extra
 from quietmean.core.sheets import EXCEL, OTHER
 from quietmean.studies.data.apart import read_apart
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, too_many_cells
+from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, of_rows, too_many_cells
 
 __all__ = ["EXCEL", "OTHER", "read_workbook"]
 
@@ -22,13 +22,17 @@ Rows: TypeAlias = list[tuple[int, list[Any]]]
 Sheets: TypeAlias = list[tuple[str, Rows]]
 
 
-def read_workbook(location: Location, wanted: Collection[str], kind: str) -> Table:
+def read_workbook(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
     """The sheet that was named, or the only one with the ``wanted`` columns; rows are numbered as in the program.
 
     ``kind``: EXCEL for .xlsx and .xlsm, OTHER for .xls, .xlsb and .ods.
 
     Raises :class:`InputError` if the file cannot be read, needs a password, or has several such sheets.
     """
+    yield _chosen(location, wanted or (), kind)
+
+
+def _chosen(location: Location, wanted: Collection[str], kind: str) -> Table:
     location.only("a workbook", {"sheet", "skip"})
     sheets = _sheets(location, kind)
     wanted_sheet = location.settings.get("sheet")

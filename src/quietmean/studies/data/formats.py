@@ -1,0 +1,135 @@
+"""What kind of file a source is, by its first bytes, and the reader for it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from quietmean.core.columnar import ARROW, PARQUET
+from quietmean.core.errors import InputError
+from quietmean.core.foreign import KINDS as FOREIGN
+from quietmean.studies.data.database import read_database
+from quietmean.studies.data.delimited import read_delimited
+from quietmean.studies.data.foreign import read_foreign
+from quietmean.studies.data.frames import read_columnar
+from quietmean.studies.data.json_lines import read_json_lines
+from quietmean.studies.data.location import Location, is_plain
+from quietmean.studies.data.postgresql import read_postgresql
+from quietmean.studies.data.query import read_query
+from quietmean.studies.data.table import Pieces
+from quietmean.studies.data.text import MOST_UNPACKED, ZIP, Tell
+from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
+
+# A reader of a file: of the wanted columns, or of all where none are named.
+Reader: TypeAlias = Callable[[Location, Collection[str] | None], Pieces]
+
+_SQLITE: Final = "sqlite"
+_DUCKDB: Final = "duckdb"
+# The first bytes of some kinds of files, whatever their names.
+_BEGINNINGS = {
+    b"SQLite format 3\0": _SQLITE,
+    b"PAR1": PARQUET,
+    b"ARROW1": ARROW,
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": OTHER,
+    ZIP: "zip",
+    **FOREIGN,
+}
+_DUCKDB_MARK = slice(8, 12)
+# Bytes of a file that are read to see what it is.
+_LOOK = 4096
+# Endings of binary files; one with other first bytes is damaged.
+_BINARY = {
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+    ".feather": "Feather",
+    ".arrow": "Arrow",
+    ".xlsx": "Excel",
+    ".sav": "SPSS",
+    ".dta": "Stata",
+    ".sas7bdat": "SAS",
+    ".xpt": "SAS",
+}
+
+
+def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces:
+    """The ``wanted`` columns of a file with settings, piece by piece.
+
+    Raises :class:`InputError` where it cannot be read, for a column that is absent, and for a file that changes meanwhile.
+    """
+    if location.database:
+        yield from read_postgresql(location, wanted)
+        return
+    if location.path.is_dir():
+        raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
+    try:
+        if not is_plain(location.path):
+            raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
+        before = _state(location.path)
+        kind = _kind_of(location.path)
+        if kind in (_SQLITE, _DUCKDB):
+            # A database itself reads from one point in time.
+            yield from read_database(location, kind, wanted)
+            return
+        reader = _reader(location, kind, tell)
+        yield from reader(location, wanted) if location.query is None else read_query(location, kind, reader, wanted)
+        if _state(location.path) != before:
+            raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
+    except FileNotFoundError:
+        raise InputError(f"file {location.path} does not exist: check the path") from None
+    except OSError as error:
+        raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """A state of a file that differs once it was written to or replaced."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _kind_of(path: Path) -> str:
+    """By what it begins with; of a text, which begins anyhow, nothing. Raises :class:`InputError` for a damaged file."""
+    with path.open("rb") as file:
+        first = file.read(_LOOK)
+    if first[_DUCKDB_MARK] == b"DUCK":
+        return _DUCKDB
+    for beginning, kind in _BEGINNINGS.items():
+        if first.startswith(beginning):
+            return kind
+    binary = _BINARY.get(path.suffix.lower())
+    if binary is not None and b"\0" in first:
+        raise InputError(f"file {path.name} cannot be read as a table: it is no {binary} file, or damaged")
+    return ""
+
+
+def _reader(location: Location, kind: str, tell: Tell) -> Reader:
+    if kind in (PARQUET, ARROW):
+        return partial(read_columnar, kind=kind)
+    if kind in FOREIGN.values():
+        return partial(read_foreign, kind=kind)
+    if kind == OTHER:
+        return partial(read_workbook, kind=OTHER)
+    if kind == "zip" and (workbook := _workbook_in(location)):
+        return partial(read_workbook, kind=workbook)
+    return read_json_lines if location.has_json_lines else partial(read_delimited, tell=tell)
+
+
+def _workbook_in(location: Location) -> str:
+    """What kind of workbook an archive is, if it is one. Raises :class:`InputError` for one that is too large."""
+    try:
+        with zipfile.ZipFile(location.path) as archive:
+            inside = set(archive.namelist())
+            size = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        # A file that was cut off: the reader of workbooks reports it.
+        return OTHER
+    if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
+        return ""
+    if size > MOST_UNPACKED:
+        raise InputError(
+            f"{location.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the "
+            "table as CSV"
+        )
+    return EXCEL if "xl/workbook.xml" in inside else OTHER

@@ -1,0 +1,81 @@
+"""JSON lines: a text with one object of JSON in each line, which is one record.
+
+There is no header, so no name is refused for being in none of the objects: what an object lacks is missing. A line that is no
+object is a record of missing cells. Each line is read by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
+from quietmean.core.errors import InputError
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.table import ROWS, Cells, Pieces, Table
+from quietmean.studies.data.text import Encoding, unpacked
+
+# Bytes among which the encoding is seen; and the most names of columns, where all are asked for.
+_LOOK, _MOST_NAMES = 4096, 10_000
+
+
+def read_json_lines(location: Location, wanted: Collection[str] | None) -> Pieces:
+    """The ``wanted`` columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read."""
+    location.only("a file of JSON lines", {"encoding"})
+    names = _all_names(location) if wanted is None else tuple(sorted({plain_name(name) for name in wanted}))
+    records = _records(location)
+    while True:
+        some = list(itertools.islice(records, ROWS))
+        columns = [Cells([record.get(name) for _, record in some]) for name in names]
+        yield Table(location.name, names, [line for line, _ in some], columns.__getitem__, word="line")
+        if len(some) < ROWS:
+            return
+
+
+def _all_names(location: Location) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for _, record in _records(location):
+        names |= dict.fromkeys(name for name in record if name)
+        if len(names) > _MOST_NAMES:
+            raise InputError(f"{location.name} has more than {_MOST_NAMES} columns: give a file without the others")
+    return tuple(names)
+
+
+def _records(location: Location) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number of each line that is not empty, and its cells by their names; none where it is no object."""
+    chunks = unpacked(location.path)
+    head = next(chunks, b"")
+    encoding, mark = Encoding.of(head[:_LOOK], location)
+
+    def text() -> Iterator[bytes]:
+        yield head[mark:]
+        yield from chunks
+
+    for line, record in enumerate(encoding.records(text(), "\n"), 1):
+        if record is None or record.strip():
+            yield line, {} if record is None else _cells(record)
+
+
+def _cells(record: str) -> dict[str, Any]:
+    try:
+        # Numbers with more digits than Python reads are no whole numbers.
+        found = json.loads(record, parse_int=_whole)
+    # No object, or one that is nested without an end.
+    except Exception:
+        return {}
+    return {plain_name(cell_text(name)): _cell(cell) for name, cell in found.items()} if isinstance(found, dict) else {}
+
+
+def _whole(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+def _cell(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell_text(cell[:LONGEST_CELL])
+    return str(cell)[:LONGEST_CELL] if isinstance(cell, list | dict) else cell

@@ -1,0 +1,168 @@
+"""Tables of a PostgreSQL database, read in one transaction that writes nothing, a piece of rows at a time.
+
+The password is where libpq looks for it: ``~/.pgpass``, a file of services, the environment. No message of the driver is shown:
+it may have a value, a user or an address in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from quietmean.core.cells import LONGEST_CELL, STRANGE, plain_name
+from quietmean.core.columnar import cells_of
+from quietmean.core.errors import InputError
+from quietmean.core.extras import import_extra
+from quietmean.core.schema import nearest
+from quietmean.studies.data.database import MOST_SECONDS, query_of, quoted
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
+
+# Seconds in which a server has to answer.
+_CONNECT_SECONDS = 20
+# What a session is set to: texts of dates and times are then the same on every machine, and a query ends.
+_SETTINGS = {
+    "DateStyle": "ISO, YMD",
+    "TimeZone": "UTC",
+    "IntervalStyle": "iso_8601",
+    "statement_timeout": f"{MOST_SECONDS:.0f}s",
+    "client_encoding": "UTF8",
+}
+_TABLES = """
+SELECT format('%I.%I', n.nspname, c.relname) AS name, c.relname::text AS short,
+  (SELECT array_to_string(array_agg(a.attname), chr(31)) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+   AND NOT a.attisdropped) AS columns
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+  AND n.nspname NOT LIKE 'pg_toast%' AND has_table_privilege(c.oid, 'SELECT')
+ORDER BY 1
+"""
+# The name of a column's type, or of what it is a domain of.
+_TYPE_OF = """
+(SELECT format_type(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END, NULL) FROM pg_type t WHERE t.oid = pg_typeof({}))
+"""
+# Types that are handed over as they are.
+_AS_IT_IS = {"smallint", "integer", "bigint", "real", "double precision", "boolean"}
+# Where numbers of any digits become floats: beyond these, the server would refuse the whole query for one of them.
+_LARGEST, _SMALLEST = "1e308", "1e-307"
+
+
+def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
+    """What the query says, the table that was named, or the only one with the ``wanted`` columns.
+
+    Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
+    """
+    location.only("a database", {"table"})
+    what = f"{location.name} is of PostgreSQL, and reading it"
+    driver, arrow = (import_extra(module, "postgresql", what) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
+    query = query_of(location)
+    try:
+        connection = driver.connect(_with_timeout(location.database), autocommit=True)
+    except driver.Error:
+        raise InputError(
+            f"{location.name} cannot be reached, or does not let this user in: check the address, that the server runs, and the "
+            "password where libpq looks for it, in ~/.pgpass, a file of services or PGPASSWORD"
+        ) from None
+    try:
+        with closing(connection), closing(connection.cursor()) as cursor:
+            cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for name, value in _SETTINGS.items():
+                cursor.execute(f"SET LOCAL {name} = '{value}'")
+            chosen = query or _chosen(_rows(cursor, _TABLES), location, wanted)
+            yield from _selected(cursor, chosen, location, wanted)
+    # Arrow's where the server fails on a later row.
+    except (driver.Error, arrow.ArrowException, OSError):
+        which = "a table of it" if location.query is None else f"the query in {location.query}"
+        raise InputError(
+            f"{which} cannot be read from {location.name}: check the query, what this user may read, and that it takes no more "
+            f"than {MOST_SECONDS / 60:g} minutes"
+        ) from None
+
+
+def _with_timeout(address: str) -> str:
+    if "connect_timeout" in address:
+        return address
+    return f"{address}{'&' if urlsplit(address).query else '?'}connect_timeout={_CONNECT_SECONDS}"
+
+
+def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
+    cursor.execute(statement)
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collection[str]) -> str:
+    """The table or view that was named, or the only one with these columns, as a query names it."""
+    named, hint = location.settings.get("table"), "#table=SCHEMA.NAME behind the address, or a query in a file, #query=FILE"
+    if named is not None:
+        same = [full for full, short, _ in tables if named in (full, short, full.replace('"', ""))]
+        if len(same) == 1:
+            return str(same[0])
+        known = [full for full, _, _ in tables]
+        many = f"{len(same)} tables" if same else "no table"
+        raise InputError(f"{location.name} has {many} {named!r}{nearest(named, known)} that this user may read: say {hint}")
+    needed = {plain_name(name) for name in wanted}
+    fitting = [full for full, _, columns in tables if needed <= {plain_name(name) for name in (columns or "").split("\x1f")}]
+    if len(fitting) != 1:
+        many = f"{len(fitting)} tables" if fitting else f"none of the {len(tables)} tables"
+        raise InputError(f"{many} of {location.name} have the columns of the study: say which is meant, {hint}")
+    return str(fitting[0])
+
+
+def _selected(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> Pieces:
+    cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
+    described = [str(column[0]) for column in cursor.description]
+    names = tuple(map(plain_name, described))
+    require_distinct(location.name, names)
+    needed = {plain_name(name) for name in wanted}
+    if not needed <= set(names):
+        raise heading_absent(location.name, needed, names)
+    places = [place for place, name in enumerate(names) if name in needed]
+    columns = [f"q.{quoted(described[place])}" for place in places]
+    asked = ", ".join(map(_TYPE_OF.format, columns))
+    (types,) = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")  # noqa: S608
+    handed_over = map(_handed_over, columns, types)
+    listed = ", ".join(f"{column} AS c{place}" for place, column in zip(places, handed_over, strict=True))
+    cursor.execute(f"SELECT {listed} FROM {chosen} AS q")  # noqa: S608
+    table, row = Table(location.name, names, (), lambda index: Cells(())), 1
+    for batch in cursor.fetch_record_batch():
+        cells = {place: _cells(batch.column(index)) for index, place in enumerate(places)}
+        yield replace(table, lines=range(row, row + batch.num_rows), take=cells.__getitem__)
+        row += batch.num_rows
+    if row == 1:
+        yield table
+
+
+def _handed_over(column: str, kind: str) -> str:
+    """A column as it is selected: as floats, whole numbers, truth values, bytes, or a text of bounded length."""
+    if kind in _AS_IT_IS:
+        return column
+    if kind in ("numeric", "money"):
+        number = f"{column}::numeric"
+        return (
+            f"CASE WHEN {number} = 'NaN' THEN NULL WHEN {number} > {_LARGEST} THEN 'Infinity'::float8 "
+            f"WHEN {number} < -{_LARGEST} THEN '-Infinity'::float8 WHEN abs({number}) < {_SMALLEST} THEN 0 "
+            f"ELSE {number}::float8 END"
+        )
+    if kind == "bytea":
+        return f"substring({column}::bytea from 1 for {LONGEST_CELL})"
+    text = f"left({column}::text, {LONGEST_CELL})"
+    if kind == "date" or kind.startswith("timestamp"):
+        # What is no day is none that is written otherwise.
+        return f"CASE WHEN NOT isfinite({column}) OR {column} < '0001-01-01' THEN '{STRANGE}' ELSE {text} END"
+    return text
+
+
+def _cells(column: Any) -> Cells:
+    """The cells of a column of Arrow: each text once."""
+    import narwhals
+    import pyarrow
+
+    if not pyarrow.types.is_string(column.type):
+        return Cells(cells_of(narwhals.from_native(pyarrow.chunked_array([column]), series_only=True), narwhals))
+    once = column.dictionary_encode()
+    texts = once.dictionary.to_pylist()
+    return Cells([*texts, None], once.indices.fill_null(len(texts)).to_numpy())
