@@ -118,6 +118,26 @@ def files(name: str) -> set[str]:
     return {path.name for path in Path().glob(f"averaging-{name}.store*")}
 
 
+def test_files_stay_where_they_are_whatever_folder_a_program_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may change its folder between two rounds: no round has a store elsewhere, whose noise would be another one."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def all_rounds(taking_part: qm.session, name: str) -> None:
+        async with taking_part as rounds:
+            while not rounds.over:
+                await rounds.mean(VECTORS[name])
+                monkeypatch.chdir(elsewhere)
+
+    async def all_three() -> None:
+        parts = {name: part(name, store=f"{name}.store", receipt=f"{name}.json") for name in NAMES}
+        await asyncio.gather(*(all_rounds(own, name) for name, own in parts.items()))
+
+    asyncio.run(all_three())
+    assert list(elsewhere.iterdir()) == []
+    assert {f"{name}.json" for name in NAMES} <= {path.name for path in tmp_path.iterdir()}
+
+
 def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
     """Means of all rounds, one charge, one receipt, fresh noise each round."""
     sizes: list[int] = []

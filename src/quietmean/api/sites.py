@@ -56,7 +56,7 @@ class Site:
         start_timeout: float = 60.0,
         **options: Unpack[SiteKeywords],
     ) -> None:
-        self.roster, self.key, self.name, self.folder = Path(roster), Path(key), name, Path(folder)
+        self.roster, self.key, self.name, self.folder = Path(roster), Path(key), name, Path(folder).absolute()
         self._sealed = Sealed.load(self.roster) if is_signed_document(self.roster) else None
         self._members = Roster.load(self.roster) if self._sealed is None else self._sealed.roster
         self._times = {"round_timeout": float(round_timeout), "start_timeout": float(start_timeout)}

@@ -100,7 +100,8 @@ class PartyFiles:
             raise InputError(
                 f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew"
             )
-        stem = study.parent / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
+        # A program may change its folder between two rounds.
+        stem = study.parent.absolute() / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
         return cls(asked=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys)
 
     @classmethod
@@ -112,7 +113,7 @@ class PartyFiles:
         Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
         identity = unlock(key)
         party = members.find(identity)
-        stem = Path(f"{file_name(asked.name)}-{file_name(members.name(party))}")
+        stem = Path(f"{file_name(asked.name)}-{file_name(members.name(party))}").absolute()
         return cls(asked=asked, roster=members, identity=identity, party=party, stem=stem)
 
     @classmethod
