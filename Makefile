@@ -16,12 +16,7 @@ WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
-	@$(BIN)/python examples/patients.py $(DEMO)/patients.csv
-	$(BIN)/quietmean run --data $(DEMO)/patients.csv --party-column clinic \
-	  --column age --bounds 0 110 --column bmi --bounds 10 60 \
-	  --column blood_pressure --bounds 40 180 --column glucose --bounds 40 200 \
-	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 3 --out $(DEMO)/run
-	@echo "Open $(DEMO)/run/report.html in a browser."
+	$(BIN)/quietmean demo --out $(DEMO)
 
 # Does hormone therapy delay the recurrence of breast cancer? 20 hospitals, 686 women.
 demo-survival: .venv/examples.stamp

@@ -1,4 +1,4 @@
-"""The mean of private values, with nobody in the middle to trust.
+"""Statistics of private records, with nobody in the middle to trust.
 
 import quietmean as qm
 target = qm.Target(parties=200, epsilon=1.0, delta=1e-6, colluding=20, dropouts=0.05)

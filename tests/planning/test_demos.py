@@ -51,3 +51,16 @@ def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch
         assert not one.hopeless, one.statistic.text
         # An answer that is worth the trouble: noise is no more than a few times the sampling error.
         assert one.ratio[0] < 4, (one.statistic.text, one.ratio)
+
+
+def test_the_first_demo_asks_what_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it shows is what it runs: 442 patients of 20 clinics, in a new folder."""
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
+    main.main(["demo", "--out", str(tmp_path / "first")])
+    study, data, rehearsal = asked[0][:3]
+    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
+    assert (len(names), sum(map(len, parts))) == (20, 442)
+    assert data == tmp_path / "first" / "patients.csv"
+    noise = math.sqrt(1.3) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)
+    assert all(not one.hopeless for one in Expectation(study.workload, noise, 442).expected)

@@ -50,6 +50,7 @@ SEALED = "by-file.sealed"
 # The command with PLACE where its output goes.
 WRITTEN = {
     "run --out": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out PLACE",
+    "demo --out": "demo --out PLACE",
     "keygen --key": "keygen --key PLACE",
     "new --out": "new --column age --bounds 0 100 --out PLACE",
     "invite --out": "invite study.toml --key convener.key --out PLACE",

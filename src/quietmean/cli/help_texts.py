@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # An example of each command as it may be typed, apart from names of files.
 EXAMPLES = {
+    "demo": "quietmean demo --out first-study",
     "run": "quietmean run --data patients.csv --column age --bounds 0 110 --parties 20 --epsilon 1",
     "keygen": "quietmean keygen --key north.key --name north --address north.example.org:7000",
     "new": "quietmean new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 import quietmean
 from quietmean.cli.columns import attach
@@ -24,38 +24,53 @@ from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.outage import ONCE_MORE, outage_of
 
-# A command's module is imported when it is asked for: what is quick to answer starts quickly.
-COMMANDS = {
-    "run": ("run", "Run a whole study on this machine, each party a process of its own."),
-    "keygen": ("identity", "Make this party's key."),
-    "new": ("new", "Write a study file, from options or by questions."),
-    "invite": ("invite", "Invite parties to a study: one signed file, or one line of text."),
-    "accept": ("accept", "Accept an invitation: make this study's own keys, and the entry to send back."),
-    "seal": ("seal", "Seal a study with the entries of its parties."),
-    "words": ("words", "A sealed study in eight words, to be compared with other parties."),
-    "distrust": ("distrust", "Refuse a key at this site from now on."),
-    "contract": ("contract", "What a study asks and costs, before anybody says yes."),
-    "approve": ("approve", "Sign a yes to a study, with the key of who answers for the data."),
-    "desk": ("desk", "Studies, contracts, nodes and results in a browser on this machine."),
-    "data": ("data", "What a study finds in a data file, for the eyes of its owner."),
-    "check": ("check", "Before a study: who is ready, and what is wrong where."),
-    "join": ("join", "Run one party of a study between machines."),
-    "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),
-    "combine": ("combine", "Add up the contributions to a study by file, and certify."),
-    "relay": ("relay", "Let parties meet that nobody can dial: each dials out to this relay."),
-    "port": ("port", "Own a port that several studies of this site share."),
-    "start": ("start", "The convener starts a study before its time, with those who are there."),
-    "status": ("status", "What a node is doing, or how it ended."),
-    "certify": ("certify", "What colluding parties and eavesdroppers learn from an execution."),
-    "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),
-    "plan": ("plan", "Which protocol, with how much noise, at which cost."),
-    "simulate": ("simulate", "Run a plan many times over a simulated population."),
-    "schema": ("schema", "JSON Schemas of results and receipts, for programs that read them."),
-    "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
-    "audit": ("audit", "What this site was asked, agreed to, was charged and took part in."),
-    "stores": ("stores", "What studies have left on this machine, and removing it."),
-    "completion": ("completion", "Let a shell complete commands and options."),
+# Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its
+# command is asked for: what is quick to answer starts quickly.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Analyse on this machine": {
+        "demo": ("demo", "A first study on real data, each party a process."),
+        "run": ("run", "Run a whole study here, each party a process."),
+        "plan": ("plan", "Compare protocols: error, privacy and cost."),
+        "simulate": ("simulate", "Run a plan many times on a simulated population."),
+    },
+    "Take part in a study": {
+        "accept": ("accept", "Accept an invitation, with keys for this study."),
+        "contract": ("contract", "What a study asks and costs, before a yes."),
+        "check": ("check", "Find trouble before a study, here and elsewhere."),
+        "join": ("join", "Take part over the network, or through a folder."),
+        "contribute": ("contribute", "Take part by one file."),
+        "words": ("words", "Compare a sealed study with others by telephone."),
+    },
+    "Convene a study": {
+        "new": ("new", "Write a study file, from options or by questions."),
+        "keygen": ("identity", "Make a key."),
+        "invite": ("invite", "Invite parties: one signed file, or a line of text."),
+        "seal": ("seal", "Seal a study with the entries of its parties."),
+        "start": ("start", "Start before the time, with those who are there."),
+        "combine": ("combine", "Add up the contributions to a study by file."),
+    },
+    "At a site": {
+        "data": ("data", "What a study finds in a data file, for its owner."),
+        "desk": ("desk", "Studies, contracts and results in a browser."),
+        "approve": ("approve", "Sign a yes with the data owner's key."),
+        "ledger": ("ledger", "Privacy budgets, and what studies have cost."),
+        "audit": ("audit", "What this site was asked, and what it did."),
+        "status": ("status", "What a node is doing, or how it ended."),
+        "stores": ("stores", "What studies left on this machine; remove it."),
+        "distrust": ("distrust", "Refuse a key from now on."),
+        "relay": ("relay", "A meeting point for parties that nobody can dial."),
+        "port": ("port", "One port for several studies."),
+    },
+    "Check a result": {
+        "certify": ("certify", "Recompute the privacy loss from a receipt."),
+        "attack": ("attack", "Attack the real code, beside its certificate."),
+    },
+    "For programs": {
+        "schema": ("schema", "JSON Schemas of results and receipts."),
+        "completion": ("completion", "Complete commands and options in a shell."),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def make_app(asked: str | None) -> App:
@@ -65,12 +80,17 @@ def make_app(asked: str | None) -> App:
     """
     app = App(
         name="quietmean",
-        help="The mean of private values, with nobody in the middle to trust.",
+        help="Statistics of private records, with nobody in the middle to trust.",
         version=lambda: quietmean.__version__,
         suppress_keyboard_interrupt=False,
     )
-    for name, (module, purpose) in COMMANDS.items():
-        app.command(f"quietmean.cli.{module}:command", name=name, help=purpose, help_epilogue=epilogue(name))
+    for place, (title, commands) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=place)
+        for name, (module, purpose) in commands.items():
+            path = f"quietmean.cli.{module}:command"
+            order = list(COMMANDS).index(name)
+            app.command(path, name=name, help=purpose, help_epilogue=epilogue(name), group=group, sort_key=order)
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=len(GROUPS) + 1)
     if asked not in COMMANDS:
         _add_extensions(app, asked)
     return app
@@ -83,11 +103,12 @@ def _add_extensions(app: App, asked: str | None) -> None:
     extensions, sentences = usable(installed, COMMANDS)
     for sentence in sentences:
         warn(sentence)
+    group = Group("Of other distributions", sort_key=len(GROUPS))
     for extension in extensions:
         if extension.name == asked:
             app.command(extension.load(), name=asked)
         else:
-            app.command(extension.path, name=extension.name, help=extension.purpose)
+            app.command(extension.path, name=extension.name, help=extension.purpose, group=group)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
