@@ -150,6 +150,12 @@ def _calibrate(*arguments: Any, **keywords: Any) -> Plan:
     return calibrate(*arguments, **keywords)
 
 
+def _influence(*arguments: Any, **keywords: Any) -> Any:
+    from quietmean.planning.influence import planned_influence
+
+    return planned_influence(*arguments, **keywords)
+
+
 def _simulate(*arguments: Any, **keywords: Any) -> Any:
     from quietmean.simulation import simulate
 
@@ -158,6 +164,7 @@ def _simulate(*arguments: Any, **keywords: Any) -> Any:
 
 # Methods of values in layers below.
 late.calibrate.provide(_calibrate)
+late.influence.provide(_influence)
 late.simulate.provide(_simulate)
 
 

@@ -76,6 +76,7 @@ def page_of(section: dict[str, object]) -> str:
         facts=[],
         guarantee="",
         assumptions=[],
+        influence=[],
     )
 
 

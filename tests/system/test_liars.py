@@ -289,7 +289,7 @@ def test_a_program_that_does_not_look_shows_the_lie(tmp_path: Path, monkeypatch:
     (tmp_path / "one").mkdir()
     with pytest.raises(ImpossibleResult):
         test_by_file("too large", tmp_path / "one", monkeypatch)
-    monkeypatch.setattr("quietmean.studies.party.by_file.require_possible_result", lambda *given: None)
+    monkeypatch.setattr("quietmean.studies.outcome.outcome.require_possible_result", lambda *given: None)
     (tmp_path / "other").mkdir()
     with pytest.raises(AssertionError):
         test_by_file("too large", tmp_path / "other", monkeypatch)

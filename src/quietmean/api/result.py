@@ -23,6 +23,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
 from quietmean.studies.party import Finished
@@ -93,6 +94,11 @@ class StudyResult(TableFile):
     @property
     def certificate(self) -> CoalitionCertificate:
         return self.outcome.certificate
+
+    @property
+    def influence(self) -> StudyInfluence | None:
+        """How far one party can have moved each answer by what it sent; None where that was not computed."""
+        return self.outcome.influence
 
     @property
     def execution(self) -> Execution:

@@ -197,11 +197,20 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
     return next((str(one["text"]) for one in document["certificate"]["assumptions"] if one["key"] == Key.NO_NOISE), None)
 
 
+def print_influence(certificate: Mapping[str, Any]) -> None:
+    """How far one party can have moved the answers, in a line."""
+    if "influence" in certificate:
+        from quietmean.studies.outcome.influence import StudyInfluence
+
+        out.print(f"one party can move {'; '.join(StudyInfluence.from_json(certificate['influence']).sentences())}", markup=False)
+
+
 def print_privacy(document: dict[str, Any], study: StudyTerms) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
     if "nats" in document:
         print_nats(document, study)
+        print_influence(certificate)
         print_assumptions(certificate["assumptions"])
         return
     unit = f"at delta {study.delta:g} for one {study.unit}"
@@ -218,6 +227,7 @@ def print_privacy(document: dict[str, Any], study: StudyTerms) -> None:
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")
+    print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:
         err.print(f"quietmean: {bare}", style="red", markup=False)

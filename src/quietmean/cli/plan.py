@@ -26,6 +26,7 @@ from quietmean.protocols.eavesdropping import read_eavesdropping
 
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking
+    from quietmean.planning.plan import Plan
 
 
 class Domain(StrEnum):
@@ -281,10 +282,20 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         "domain": candidates[chosen].plan.input_domain.text,
         "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
         "plan": candidates[chosen].plan.to_json(),
+        "influence": _influence(candidates[chosen].plan),
     }
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
+
+
+def _influence(plan: Plan) -> dict[str, Any] | None:
+    """How far one party can move a coordinate of the mean, in the units of values; None for too many parties."""
+    from quietmean.core.codec import to_plain
+    from quietmean.planning.influence import planned_influence
+
+    found = planned_influence(plan)
+    return None if found is None else {"checked": str(found.checked), "largest": to_plain(found.largest)}
 
 
 def _named(protocols: list[str] | None) -> list[str] | None:
@@ -327,6 +338,14 @@ def _show(answer: dict[str, Any]) -> None:
         )
     out.print(table)
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
+    if (moved := answer.get("influence")) is not None:
+        from quietmean.studies.outcome.influence import bound_text
+
+        out.print(
+            f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
+            f"same; what is held against the bounds: {moved['checked']}",
+            markup=False,
+        )
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):

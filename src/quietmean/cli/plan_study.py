@@ -88,6 +88,7 @@ def plan_study(
     from quietmean.studies.agreement.any_study import require_study
     from quietmean.studies.agreement.signed import is_signed_document
     from quietmean.studies.outcome.forecast import Forecast
+    from quietmean.studies.outcome.influence import StudyInfluence
     from quietmean.studies.party import agreed_files
 
     if parties is None or options.roster is not None or is_signed_document(path):
@@ -117,10 +118,12 @@ def plan_study(
                 forecast.require_hope()
             sentences, expected = forecast.sentences(), forecast.to_json()
             needed = forecast.needed(options.width, options.power)
+    influence = StudyInfluence.planned(study.workload, plan, units)
     if plan_file is not None:
         plan_file.write_json(plan.to_json())
     if json:
-        print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]})
+        moved = {"influence": None if influence is None else influence.to_json()}
+        print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]} | moved)
         return
     if first := plan.above_target or plan.nats_kept:
         out.print(first, markup=False)
@@ -134,6 +137,8 @@ def plan_study(
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
     for sentence in [*sentences, *(one.sentence for one in needed)]:
         out.print(sentence, markup=False)
+    if influence is not None:
+        out.print(f"one party can move {'; '.join(influence.sentences())}", markup=False)
 
 
 def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:

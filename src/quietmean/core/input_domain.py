@@ -203,6 +203,16 @@ class InputDomain:
         """The largest value of a coordinate."""
         return max(part.high for part in self.parts)
 
+    @property
+    def coordinate_bounds(self) -> tuple[Vector, Vector]:
+        """The least and the largest value of each coordinate, (d,)."""
+        bounds = [getattr(part, "coordinate_bounds", None) for part in self.parts]
+        both = [
+            (np.full(part.size, part.low), np.full(part.size, part.high)) if own is None else own
+            for part, own in zip(self.parts, bounds, strict=True)
+        ]
+        return np.concatenate([low for low, _ in both]), np.concatenate([high for _, high in both])
+
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
         return math.sqrt(math.fsum(part.farthest(middle) ** 2 for part in self.parts))

@@ -27,4 +27,5 @@ class FromAbove:
 
 
 calibrate = FromAbove()
+influence = FromAbove()
 simulate = FromAbove()

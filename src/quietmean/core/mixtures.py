@@ -29,6 +29,8 @@ _BISECTIONS, _NEGLIGIBLE = 60, 1e-9
 # A column block is (w p, p x, c2 p (x^2 - a), c3 p (x^3 - x), c4 p (x^4 - x^2)): p is 1 or 0, x from -1 to 1.
 SQUARE, SQUARE_CENTRE, CUBE, FOURTH = 1.4, 0.75, 1.5, 1.5
 BLOCK_SIZE = 5
+# The largest of x^3 - x for x in -1..1.
+_CUBIC = 2 / (3 * math.sqrt(3))
 # |block|^2 - w^2 is a polynomial in x, at most 1.1386 where its derivative is 0.
 BLOCK_NORM = 1.139
 # Two blocks of one group are this far apart at most. Proof in docs/mathematics.md, "Column blocks".
@@ -190,6 +192,14 @@ class Blocks(Mixture):
         return (
             f"a value that may be missing{where}, with its powers up to the fourth, half of its bounds scaled to {self.scale:g}"
         )
+
+    @property
+    def coordinate_bounds(self) -> tuple[Vector, Vector]:
+        """The least and the largest value of each coordinate, (size,)."""
+        # x in -1..1, and what x^2, x^3 - x and x^4 - x^2 are there; all is 0 where nothing is present.
+        least = np.array([0.0, -1.0, -SQUARE * SQUARE_CENTRE, -CUBE * _CUBIC, -FOURTH / 4])
+        most = np.array([self.weight, 1.0, SQUARE * (1 - SQUARE_CENTRE), CUBE * _CUBIC, 0.0])
+        return self.scale * np.tile(least, self.groups), self.scale * np.tile(most, self.groups)
 
     def holds(self, vector: Vector, scale: float) -> bool:
         blocks = vector.reshape(self.groups, BLOCK_SIZE) / (scale * self.scale)

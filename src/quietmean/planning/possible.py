@@ -18,7 +18,14 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
-from quietmean.planning.release_bounds import NOISE_MARGIN, REFUSED_IF_HONEST, ROUNDING, deviations_allowed, within_bounds
+from quietmean.planning.release_bounds import (
+    LEAST_PART,
+    NOISE_MARGIN,
+    REFUSED_IF_HONEST,
+    ROUNDING,
+    deviations_allowed,
+    within_bounds,
+)
 from quietmean.protocols.execution import Execution
 
 Array = NDArray[np.float64]
@@ -26,8 +33,6 @@ Array = NDArray[np.float64]
 _CHANCE = f"a chance of {REFUSED_IF_HONEST:g} if all are honest"
 # Where some shares count twice or are lost, no weight of a party counts as much more often.
 _MOST_COPIES = 2.0
-# Of less than that part of one party's weight nothing is left but rounding, by which a mean could be anything.
-_LEAST_PART = 1e-3
 
 
 class ImpossibleResult(ProtocolFailure):
@@ -102,7 +107,7 @@ def _impossible(
 
 
 def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: float | None) -> bool:
-    least, most = _LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
+    least, most = LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
     if expected is not None and opened.settled and plan.protocol.releases_are_public:
         possible = possible and abs(opened.weight - expected) <= ROUNDING * expected

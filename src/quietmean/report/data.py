@@ -44,6 +44,8 @@ class ReportedOutcome(Protocol):
     def party_epsilon(self) -> float | None: ...
     @property
     def parties_counted(self) -> int: ...
+    @property
+    def influence_sentences(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,8 @@ class StudyReport:
     receipt: str = "receipt.json"
     # Of a target in nats; see :meth:`quietmean.privacy.PrivacyAnalysis.nats_of_target`.
     nats: Mapping[str, float] | None = None
+    # How far one party can have moved the answers; none where nobody said.
+    influence: tuple[str, ...] = ()
 
     @classmethod
     def of_outcome(
@@ -127,6 +131,7 @@ class StudyReport:
             parties_counted=outcome.parties_counted,
             truth=None if truth is None else combined(truth).value,
             party_epsilon=outcome.party_epsilon,
+            influence=outcome.influence_sentences,
             answers=outcome.answers,
             true_answers=truth,
             **more,

@@ -64,6 +64,7 @@ def render(report: StudyReport) -> str:
         facts=_facts(report),
         guarantee=report.privacy.guarantee,
         assumptions=_assumptions(report),
+        influence=report.influence,
     )
 
 

@@ -206,6 +206,20 @@ class Released:
         return covariance
 
 
+@dataclass(frozen=True, eq=False)
+class TermReading:
+    """A term that is a weighted sum of a feature's quantities by ``top`` (size,), over one by ``bottom``; None for 1.
+
+    ``adds_up``: times the weight of all records.
+    """
+
+    term: str
+    feature: Feature
+    top: Array
+    bottom: Array | None = None
+    adds_up: bool = False
+
+
 def expectation_field() -> Any:
     """What is expected, for planning only: ``{auc = 0.7, missing = 0.1}`` in a study file, ``auc 0.7 missing 0.1`` in a text."""
 
@@ -335,6 +349,10 @@ class Statistic(Configured, ABC):
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         """The terms that depend on a column; none stand for all of them."""
+        return ()
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        """How its terms are read from quantities where that is linear, or a ratio of what is linear; by default of none."""
         return ()
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
@@ -16,7 +17,7 @@ from quietmean.statistics.intervals import wilson
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.kinds.quantiles import USUAL_BINS, cumulative, prefix_table
 from quietmean.statistics.rows import nothing_present
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
 # The most edges of a curve that are reported by default.
 _MOST_EDGES = 65
@@ -40,12 +41,24 @@ class CumulativeDistribution(Statistic):
     def _table(self, columns: Columns) -> PrefixTable:
         return prefix_table(columns.number(self.column), self.edges, self.bins)
 
-    def decode(self, released: Released, columns: Columns) -> Estimates:
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
         table = self._table(columns)
-        distribution, edges = cumulative(released, table), np.array(table.axis.edges)
-        shown = np.arange(len(edges))
+        cells = np.arange(table.size)
+        present = (cells < table.size - 1).astype(np.float64)
+        return tuple(
+            TermReading(table.axis.edge_label(table.axis.edges[edge]), table, (cells <= edge).astype(np.float64), present)
+            for edge in self._shown(table).tolist()
+        )
+
+    def _shown(self, table: PrefixTable) -> NDArray[np.int64]:
+        shown = np.arange(len(table.axis.edges))
         if self.edges is None and len(shown) > _MOST_EDGES:
             shown = np.unique(np.rint(np.linspace(0, shown[-1], _MOST_EDGES)).astype(np.int64))
+        return shown
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        table = self._table(columns)
+        distribution, edges, shown = cumulative(released, table), np.array(table.axis.edges), self._shown(table)
         terms = tuple(table.axis.edge_label(edge) for edge in edges[shown].tolist())
         if distribution is None:
             return nothing_present(f"column {self.column!r}", terms, [(0.0, 1.0)] * len(terms))

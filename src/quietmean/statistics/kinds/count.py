@@ -10,9 +10,10 @@ from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
+from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import few
 from quietmean.statistics.kinds.sum import COUNTED
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -41,6 +42,10 @@ class Count(Statistic):
             return CellIndicators((axis,)), np.array([float(label != MISSING) for label in axis.labels])
         require_known("level", level, axis.labels)
         return CellIndicators((axis,)), np.array([float(label == level) for label in axis.labels])
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        feature, weights = self._weights(columns)
+        return (TermReading(WHOLE, feature, weights, adds_up=True),)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))

@@ -17,7 +17,7 @@ from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
 from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
@@ -61,10 +61,16 @@ class Crosstab(Statistic):
     def _table(self, columns: Columns) -> CellIndicators:
         return CellIndicators((Axis(columns.category(self.row)), Axis(columns.category(self.column))))
 
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        """Of the counts."""
+        table = self._table(columns)
+        cells = zip(_terms(table), np.eye(table.size), strict=True)
+        return tuple(TermReading(term, table, cell, adds_up=True) for term, cell in cells)
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         rows, levels = (axis.labels for axis in table.axes)
-        terms = tuple(f"{row}:{level}" for row in rows for level in levels)
+        terms = _terms(table)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
         estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
         shape = (len(rows) - 1, len(levels) - 1)
@@ -80,6 +86,11 @@ class Crosstab(Statistic):
         labels = {"rows": list(rows), "columns": list(levels)}
         estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
         return _with_ratios(estimates, cells, noise) if shape == (2, 2) else estimates
+
+
+def _terms(table: CellIndicators) -> tuple[str, ...]:
+    rows, levels = (axis.labels for axis in table.axes)
+    return tuple(f"{row}:{level}" for row in rows for level in levels)
 
 
 def left_out(level: str, upper: int, terms: tuple[str, ...]) -> Flag:

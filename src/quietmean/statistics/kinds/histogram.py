@@ -12,7 +12,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
 
 _USUAL_BINS = 10
 
@@ -38,6 +38,11 @@ class Histogram(Statistic):
 
     def _table(self, columns: Columns) -> CellIndicators:
         return CellIndicators((Axis.of(columns[self.column], self.edges, self.bins, _USUAL_BINS),))
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        table = self._table(columns)
+        cells = zip(table.axes[0].labels, np.eye(table.size), strict=True)
+        return tuple(TermReading(label, table, cell, adds_up=True) for label, cell in cells)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
@@ -17,7 +19,7 @@ from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.rows import nothing_present
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 from quietmean.statistics.supposed import Supposed
 
 
@@ -49,6 +51,13 @@ class Mean(Statistic):
         if self.cluster is not None:
             return ColumnBlock(columns.number(self.column), site_column(self, columns, self.cluster, self.column))
         return ColumnBlock(columns.number(self.column), own_mean=columns.unit == PrivacyUnit.PARTY)
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        if self.cluster is not None:
+            return ()
+        block = self._block(columns)
+        first = np.eye(block.size)
+        return (TermReading(WHOLE, block, block.column.centre * first[0] + block.column.width / 2 * first[1], first[0]),)
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         return estimates.terms if column.name == self.column else ()

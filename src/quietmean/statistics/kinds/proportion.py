@@ -18,7 +18,7 @@ from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.intervals import few, wilson
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,16 @@ class Proportion(Statistic):
         if self.cluster is None:
             return CellIndicators((axis,))
         return CellIndicators((axis, Axis(site_column(self, columns, self.cluster, self.column))))
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        if self.cluster is not None:
+            return ()
+        column = columns.category(self.column)
+        labels, level = Axis(column).labels, self.level or (YES if column.boolean else None)
+        return tuple(
+            TermReading(label if level is None else WHOLE, CellIndicators((Axis(column),)), *_weights(labels, label))
+            for label in (labels if level is None else (level,))
+        )
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.category(self.column)
@@ -118,9 +128,13 @@ def _proportion(
     released: Released, table: CellIndicators, labels: tuple[str, ...], level: str, column: Column, parties: bool
 ) -> PartOf:
     """The part of the records that count which have a level."""
+    return part_of(released, table, *_weights(labels, level), f"{column.name} {level}", parties)
+
+
+def _weights(labels: tuple[str, ...], level: str) -> tuple[Array, Array]:
+    """Of the cells with a level, and of those that count."""
     cells = np.eye(len(labels))
-    counted = np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
-    return part_of(released, table, cells[labels.index(level)], counted, f"{column.name} {level}", parties)
+    return cells[labels.index(level)], np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
 
 
 def part_of(released: Released, table: Feature, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:

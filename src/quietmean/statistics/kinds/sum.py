@@ -10,7 +10,8 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.flags_and_tests import WHOLE
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 
 COUNTED = "a description of the records that were counted, not a parameter of a population"
 
@@ -29,10 +30,15 @@ class Sum(Statistic):
         require_records(self, columns)
         return (ColumnBlock(columns.number(self.column)),)
 
-    def decode(self, released: Released, columns: Columns) -> Estimates:
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
         column = columns.number(self.column)
         weights = np.array([column.centre, column.width / 2, 0.0, 0.0, 0.0])
-        value, noise = released.weighted(ColumnBlock(column), weights)
+        return (TermReading(WHOLE, ColumnBlock(column), weights, adds_up=True),)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        column = columns.number(self.column)
+        (reading,) = self.readings(columns)
+        value, noise = released.weighted(reading.feature, reading.top)
         records = released.weight
         ends = (min(column.low, 0.0) * records, max(column.high, 0.0) * records)
         return Estimates.number(value * records, noise * records, *ends, reason=COUNTED, method="linear")

@@ -19,7 +19,7 @@ from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 
 Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]
@@ -83,8 +83,7 @@ def run_study(
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
     execution, opened = opened_of(first, plan)
-    require_possible_result(plan, workload, execution, opened)
-    outcome = conclude(workload, plan.target, execution, execution.decode(opened.total, opened.weight), first.gate)
+    outcome = conclude_possible(plan, workload, execution, opened, first.gate)
     parts = outcome.execution.parts
     counted = float(parts @ weights)
     truth = workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)

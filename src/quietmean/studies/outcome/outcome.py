@@ -18,6 +18,7 @@ from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
+from quietmean.planning.influence import Influence, influence_of
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ImpossibleResult, NeverNegative, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
@@ -26,13 +27,14 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.flags_and_tests import in_part, known
+from quietmean.studies.outcome.influence import StudyInfluence
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StudyOutcome:
-    """A finished study: the estimates of its statistics, and its privacy.
+    """A finished study: the estimates of its statistics, its privacy, and how far one party can have moved them.
 
     Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
     values lost with parties that dropped out.
@@ -46,6 +48,7 @@ class StudyOutcome:
     certificate: CoalitionCertificate
     party_epsilon: float | None
     gate: GateRecord | None = None
+    influence: StudyInfluence | None = None
 
     def __repr__(self) -> str:
         cost = self.certificate.terms.figures(self.a_priori, self.epsilon)
@@ -103,7 +106,13 @@ class StudyOutcome:
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
             "assumptions": assumptions_json(self.certificate.assumptions),
+            **({} if self.influence is None else {"influence": self.influence.to_json()}),
         }
+
+    @property
+    def influence_sentences(self) -> tuple[str, ...]:
+        """How far one party can have moved the answers, for people; none where nobody said."""
+        return () if self.influence is None else tuple(self.influence.sentences())
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""
@@ -215,12 +224,29 @@ def require_possible_result(plan: Plan, workload: Workload, execution: Execution
     require_possible(plan, execution, opened, never_negative)
 
 
+def conclude_possible(
+    plan: Plan, workload: Workload, execution: Execution, opened: ReleasedSum, gate: GateRecord | None = None
+) -> StudyOutcome:
+    """What :func:`conclude` makes of a sum that can be, with the bound on what one party can have done to it.
+
+    Raises :class:`ImpossibleResult` for one that cannot.
+    """
+    require_possible_result(plan, workload, execution, opened)
+    mean, influence = execution.decode(opened.total, opened.weight), influence_of(plan, execution, settled=opened.settled)
+    return conclude(workload, plan.target, execution, mean, gate, influence)
+
+
 def conclude(
-    workload: Workload, target: Target, execution: Execution, mean: Vector, gate: GateRecord | None = None
+    workload: Workload,
+    target: Target,
+    execution: Execution,
+    mean: Vector,
+    gate: GateRecord | None = None,
+    influence: Influence | None = None,
 ) -> StudyOutcome:
     """Decode the result and certify the execution. ``mean``: the noisy mean of the parties' vectors, shape (d,).
 
-    ``gate``: the record of the gate, if there was one.
+    ``gate``: the record of the gate, if there was one. ``influence``: how far one party can have moved the mean.
     """
     if gate is not None:
         execution = kept_at_gate(target, execution)
@@ -229,7 +255,8 @@ def conclude(
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     counted = execution.counted_weight()
-    answers = workload.decode(mean, float(np.sqrt(stated_variance(execution))), counted, step=execution.protocol.numbers().step)
+    step = execution.protocol.numbers().step
+    answers = workload.decode(mean, float(np.sqrt(stated_variance(execution))), counted, step=step)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(
@@ -241,4 +268,5 @@ def conclude(
         certificate,
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
         gate,
+        None if influence is None else StudyInfluence.of(workload, influence, step, mean),
     )

@@ -34,7 +34,7 @@ from quietmean.studies.agreement.contribution import AnotherStudyError, Contribu
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, decode_base64
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 
 _IMPOSSIBLE = (
     "what {} released (digest {}) cannot be: no values within their bounds give it, with its weight and noise of the plan's size"
@@ -244,6 +244,4 @@ def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missi
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(missing)
     weight = sum(release.weight for release in releases.values())
-    require_possible_result(plan, sealed.study.workload, execution, ReleasedSum(total, weight))
-    mean = execution.decode(total, weight)
-    return conclude(sealed.study.workload, plan.target, execution, mean)
+    return conclude_possible(plan, sealed.study.workload, execution, ReleasedSum(total, weight))

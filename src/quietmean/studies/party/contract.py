@@ -26,6 +26,7 @@ from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.agreement import Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.files import Files
 
@@ -140,6 +141,16 @@ class Contract(Agreement):
         records = self.study.public_records(len(self.parties))
         return [] if records is None else Forecast(self.study, self.plan, records).sentences()
 
+    @cached_property
+    def influence(self) -> StudyInfluence | None:
+        """How far one party can move each answer, if all stay; None where nobody said how many records there are."""
+        return StudyInfluence.planned(self.study.workload, self.plan, self.study.public_records(len(self.parties)))
+
+    def _moved(self) -> list[str]:
+        if self.influence is None:
+            return ["not known beforehand: the study does not say how many records there are (records = ...)"]
+        return self.influence.sentences()
+
     def _counts(self) -> str:
         """What is said of numbers of records; nothing where they are public."""
         workload = self.study.workload
@@ -180,6 +191,7 @@ class Contract(Agreement):
             "links": str(self.links),
             "post_quantum": self.post_quantum,
             "expected": self.expected(),
+            "influence": None if self.influence is None else self.influence.to_json(),
             "plan": plan.digest,
             **self._quorum_json(),
             **self._deadlines_json(),
@@ -289,6 +301,7 @@ class Contract(Agreement):
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
             ("keys", self.keys),
             *(("expected", sentence) for sentence in expected),
+            *(("one party can move", sentence) for sentence in self._moved()),
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]

@@ -17,7 +17,7 @@ from quietmean.node.start import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude, require_possible_result, save_impossible, save_refusal
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal
 from quietmean.studies.party.audit import Event
 from quietmean.studies.party.ending import ended, loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
@@ -118,14 +118,11 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     files, settings = among.files, among.settings
     execution, opened = opened_of(result, settings.plan)
     try:
-        require_possible_result(settings.plan, files.workload, execution, opened)
+        outcome = conclude_possible(settings.plan, files.workload, execution, opened, result.gate)
     except ImpossibleResult as error:
         _keep_impossible(ready, among, result, error)
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
-    outcome = conclude(
-        files.workload, settings.plan.target, execution, execution.decode(opened.total, opened.weight), result.gate
-    )
     account = None if charge is None else charge.settle(outcome, files.party)
     if ready.settings.start is not None:
         require_enough(ready, outcome)

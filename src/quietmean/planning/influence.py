@@ -1,0 +1,162 @@
+"""How far one party can move a result by what it sends, whatever that is: a bound from what receivers refuse.
+
+Where each release is seen alone, two that are accepted lie at most twice the half width of the bounds apart, times the party's
+weight, and twice what its noise may be; or it is left out. Elsewhere all results that are shown lie within the bounds, and the
+noise of all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.planning.plan import Plan
+from quietmean.planning.release_bounds import LEAST_PART, NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism.results import GivesResults
+from quietmean.randomness import Seed
+
+Array = NDArray[np.float64]
+
+# Of more parties no schedule is drawn before the start.
+_MOST_PLANNED = 2000
+
+
+class Checked(StrEnum):
+    """What receivers hold against the bounds before a result is shown."""
+
+    EACH_RELEASE = "each release"
+    RESULT = "the result"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """How far one party moves each coordinate of the ``mean`` of vectors, (d,), or of their ``total``, (d,), at most.
+
+    Among the parties that count, with their weights: ``share`` is the largest party's part of all weight, ``weight`` its weight
+    where it may be left out, which takes it away, else 0. Infinite where nothing bounds it. Bounds hold but for a chance of some
+    1e-12 that honest noise is larger than was ever to be expected. Who sends nothing is a dropout, whose error is stated.
+    """
+
+    mean: Array
+    total: Array
+    checked: Checked
+    share: float
+    weight: float = 0.0
+
+    @property
+    def is_bounded(self) -> bool:
+        return bool(np.isfinite(self.mean).all())
+
+    @property
+    def largest(self) -> float:
+        """Of a coordinate of the mean."""
+        return float(self.mean.max())
+
+
+def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> Influence:
+    """Of one party on the result of an execution. ``settled``: that the execution says exactly what is in the sum."""
+    # Imported here since running parties do not need it.
+    from quietmean.planning.accuracy import released_noise
+
+    used = execution.in_result
+    noise = released_noise(used)
+    variance = noise.variance if settled or noise.most is None else noise.most
+    reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
+    means = _Means(execution.schedule, execution.weights, execution.contributors(), execution.counted_weight(), variance, reach)
+    return _influence(plan, means, exact=settled and plan.protocol.releases_are_public)
+
+
+def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:
+    """Of one party on the result of a study that everybody finishes, in which no party has more than ``share`` of the records.
+
+    ``records``: of all together, by default one for each party; ``share``: by default all have as many. None for
+    too many parties.
+    """
+    target, protocol = plan.target, plan.protocol
+    if target.parties > _MOST_PLANNED:
+        return None
+    total = float(target.parties) if records is None or target.unit == PrivacyUnit.PARTY else max(records, target.parties)
+    weights = np.full(target.parties, total / target.parties)
+    if share is not None and target.unit == PrivacyUnit.RECORD:
+        weights = np.full(target.parties, total * max(1.0 - share, 0.0) / max(target.parties - 1, 1))
+        weights[0] = max(share, 1 / target.parties) * total
+    schedule, everyone = plan.schedule(Seed.public("influence")), ExecutionTrace.everyone(protocol.rounds, target.parties)
+    stated = protocol.noise_variance(target)
+    of_mean = float(plan.prediction.get("mse_noise", math.inf)) if stated is None else stated
+    plain = type(protocol).reach is GivesResults.reach
+    reach = 1.0 if plain else protocol.reach(schedule, everyone, np.ones(target.parties))
+    # Predictions are of parties with one record each.
+    variance = of_mean * (target.parties / total) ** 2
+    means = _Means(schedule, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
+    return _influence(plan, means, exact=protocol.releases_are_public)
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Of whom a mean is: ``total``, the weight in it; ``variance`` of the noise on a coordinate; see :meth:`Mechanism.reach`."""
+
+    schedule: Schedule
+    weights: Array
+    counted: NDArray[np.bool_]
+    total: float
+    variance: float
+    reach: float
+
+
+def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
+    """``exact``: that the weight of what is added up is known."""
+    weights, counted, total, variance, reach = means.weights, means.counted, means.total, means.variance, means.reach
+    parties, dimension = int(counted.sum()), plan.target.dimension
+    by_record = plan.target.unit == PrivacyUnit.RECORD
+    share = float(weights[counted].max(initial=0.0)) / total if total else 1.0
+    nothing = Influence(np.full(dimension, math.inf), np.full(dimension, math.inf), Checked.NOTHING, share)
+    if not total or not (math.isfinite(variance) and math.isfinite(reach)) or not (by_record or (weights == 1).all()):
+        return nothing
+    protocol, step = plan.protocol, plan.protocol.rounding_step
+    low, high = plan.input_domain.coordinate_bounds
+    half = (high - low) / 2 * (1 + ROUNDING)
+    largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
+    allowed = deviations_allowed(dimension, protocol.gaussian_noise)
+    possible = PossibleReleases.of(plan, means.schedule)
+    if possible is None or not _is_plain(plan, parties):
+        least = total if exact else LEAST_PART * float(weights[counted].min())
+        rounding = (allowed * math.sqrt(len(weights)) + len(weights)) * step / least
+        room = allowed * NOISE_MARGIN * math.sqrt(variance) + rounding
+        # A decoder that draws results towards zero takes no two further apart than their sizes.
+        widths = half if _is_plain(plan, parties) else largest
+        mean = 2 * (reach * widths + room) * _stretch(plan, parties)
+        return Influence(mean, total * mean, Checked.RESULT, share)
+    # The party that moves most, by its weight and by its noise, whichever party has which.
+    units, weight = share * total if by_record else 1.0, share * total
+    room = max(possible.reach(party) for party in np.flatnonzero(counted).tolist())
+    sent = 2 * (units * half + room)
+    # Left out it leaves the noise that it shares with others in their sum.
+    noise = math.sqrt(variance * total**2 + float(possible.deviations[counted].max()) ** 2)
+    rest = allowed * (NOISE_MARGIN * noise + math.sqrt(parties) * step) + parties * step
+    without = total - weight
+    left = (units * half + room + weight * (half + rest / without)) if without > 0 else np.full(dimension, math.inf)
+    return Influence(
+        np.maximum(sent, left) / total,
+        np.maximum(sent, units * largest + room),
+        Checked.EACH_RELEASE,
+        share,
+        weight,
+    )
+
+
+def _is_plain(plan: Plan, parties: int) -> bool:
+    """Is the result the sum over the weight?"""
+    return abs(_stretch(plan, parties, least=0.0) - 1.0) < ROUNDING
+
+
+def _stretch(plan: Plan, parties: int, least: float = 1.0) -> float:
+    decoded = plan.protocol.decode(plan.target.parties, np.ones(plan.target.dimension), 1.0, parties)
+    return max(float(np.abs(decoded).max()), least)
