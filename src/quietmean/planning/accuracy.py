@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, eye_array
-from scipy.sparse.linalg import spsolve_triangular
 
+from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.core.noise import NoiseGroup
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript
@@ -100,7 +99,9 @@ def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> Lin
 
 def _influence(transcript: Transcript) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How much of each value and of each noise term ends up in the sum of all releases."""
-    unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
+    unit = sparse.csr_array(sparse.eye_array(transcript.messages) - transcript.dependence)
     # One backward sweep through the messages.
-    influence = spsolve_triangular(csr_array(unit.T), transcript.released.astype(np.float64), lower=False, unit_diagonal=True)
+    influence = sparse_linalg.spsolve_triangular(
+        sparse.csr_array(unit.T), transcript.released.astype(np.float64), lower=False, unit_diagonal=True
+    )
     return np.asarray(transcript.values.T @ influence), np.asarray(transcript.noise.T @ influence)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import optimize
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
 from quietmean.planning.accuracy import LinearEstimate
@@ -389,7 +389,7 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
         return math.inf
     if excess(low) <= 0:
         return star * float(_RATIOS[0])
-    return star * math.exp(float(brentq(excess, low, high, xtol=1e-12)))
+    return star * math.exp(float(optimize.brentq(excess, low, high, xtol=1e-12)))
 
 
 def _best_pair(

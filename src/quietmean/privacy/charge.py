@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
-from scipy.special import erfinv, log_expit, ndtri_exp
-
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.schema import require_usual
 from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
 from quietmean.privacy.concentrated import epsilon_of_rho
@@ -195,9 +194,9 @@ def _mu_of_pure(epsilon: float) -> float:
     """-2 Phi^-1(1 / (1 + e^epsilon)), rounded up."""
     if epsilon <= _SMALL_EPSILON:
         # Phi(mu / 2) - 1/2 = tanh(epsilon / 2) / 2, without the cancellation around 1/2.
-        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
+        mu = 2 * math.sqrt(2) * float(special.erfinv(math.tanh(epsilon / 2)))
     else:
-        mu = -2 * float(ndtri_exp(log_expit(-epsilon)))
+        mu = -2 * float(special.ndtri_exp(special.log_expit(-epsilon)))
     return mu * (1 + _SAFETY)
 
 

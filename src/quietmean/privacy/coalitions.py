@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
@@ -203,7 +203,7 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
     """
     if exceeding >= draws:
         return 1.0
-    return float(betaincinv(exceeding + 1, draws - exceeding, 1 - (1 - confidence) / choices))
+    return float(special.betaincinv(exceeding + 1, draws - exceeding, 1 - (1 - confidence) / choices))
 
 
 def most_tried(solver: CoalitionSolver, size: int) -> int:

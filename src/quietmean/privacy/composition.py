@@ -13,10 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
 from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import epsilon_of_mu
@@ -151,11 +151,11 @@ def type_two_error(mu: float, type_one: float) -> float:
     if type_one == 0.0:
         return 1.0
     # Not 1 - type_one: that would lose the digits of a small one.
-    threshold = -float(ndtri(type_one))
+    threshold = -float(special.ndtri(type_one))
     point = threshold - mu
     # Rounding of the difference, carried through the slope of log Phi.
     safety = _ROUNDING * (1 + (abs(threshold) + mu) * (1 + abs(point)))
-    return max(0.0, min(float(ndtr(point)) * (1 - safety), 1.0 - type_one))
+    return max(0.0, min(float(special.ndtr(point)) * (1 - safety), 1.0 - type_one))
 
 
 def mu_of_errors(type_one: float, type_two: float) -> float:
@@ -170,7 +170,7 @@ def mu_of_errors(type_one: float, type_two: float) -> float:
         return 0.0
     if type_one == 0.0 or type_two == 0.0:
         return math.inf
-    first_quantile, second_quantile = -float(ndtri(type_one)), -float(ndtri(type_two))
+    first_quantile, second_quantile = -float(special.ndtri(type_one)), -float(special.ndtri(type_two))
     # The sum of quantiles of either sign may cancel: the margin follows their sizes, not the result's.
     return max(0.0, first_quantile + second_quantile + _ROUNDING * (1 + abs(first_quantile) + abs(second_quantile)))
 

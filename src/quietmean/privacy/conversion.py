@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import erfcx
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import optimize, special
 
 # Relative accuracy of the formulas below; results are moved by this much towards less privacy, and then checked.
 _SAFETY = 1e-12
@@ -44,7 +43,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     above = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
     if mu > _LARGE_MU:
         return above * (1 + _SAFETY)
-    root = brentq(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, xtol=1e-300, rtol=1e-14)
+    root = optimize.brentq(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, xtol=1e-300, rtol=1e-14)
     return moved_until(float(root), 1.0, lambda epsilon: delta_of_mu(mu, epsilon) <= delta)
 
 
@@ -73,7 +72,7 @@ def log_delta(mu: float, epsilon: float) -> float:
 
 
 def _mills(x: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * erfcx(np.asarray(x) / math.sqrt(2))
+    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2))
     return ratio
 
 

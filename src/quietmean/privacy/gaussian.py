@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-
+from quietmean.core.lazy_scipy import optimize
 from quietmean.privacy.conversion import check_budget, delta_of_mu, log_delta, moved_until
 
 
@@ -29,7 +28,7 @@ def mu_of_budget(epsilon: float, delta: float) -> float:
         low -= 1.0
     while excess(high) < 0:
         high += 1.0
-    root = brentq(excess, low, high, xtol=1e-15, rtol=1e-14) if low < high else low
+    root = optimize.brentq(excess, low, high, xtol=1e-15, rtol=1e-14) if low < high else low
     return moved_until(math.exp(float(root)), -1.0, lambda mu: delta_of_mu(mu, epsilon) <= delta)
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, eye_array
-from scipy.sparse.linalg import splu
 
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
@@ -84,8 +83,10 @@ class AdversaryView:
         """By the transcript: what a unit of the target's value adds to each row (R,), and the unknown noise in it (R, K)."""
         chosen = np.zeros((self.transcript.messages, len(self.rows)))
         chosen[self.rows, np.arange(len(self.rows))] = 1.0
-        system = csc_array(eye_array(self.transcript.messages) - self.transcript.dependence.T)
-        adjoint = splu(system, permc_spec="NATURAL", diag_pivot_thresh=0.0).solve(chosen) if len(self.rows) else chosen
+        system = sparse.csc_array(sparse.eye_array(self.transcript.messages) - self.transcript.dependence.T)
+        adjoint = (
+            sparse_linalg.splu(system, permc_spec="NATURAL", diag_pivot_thresh=0.0).solve(chosen) if len(self.rows) else chosen
+        )
         unknown = ~self.adversary.view(self.transcript).noise
         values, noise = (np.asarray(part.T @ adjoint) for part in (self.transcript.values, self.transcript.noise))
         return values[target], noise.T[:, unknown] * self.transcript.noise_scale[unknown]

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
-from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary
@@ -223,7 +222,7 @@ class _Counts:
         equal parts to both error rates (Clopper and Pearson, one-sided; Bonferroni).
         """
         positive, negative = self._above(slice(0, 1), error / 4)
-        mu = float(norm.isf(positive[0]) - norm.ppf(negative[0]))
+        mu = -float(special.ndtri(positive[0]) + special.ndtri(negative[0]))
         positive, negative = self._above(slice(None), error / (4 * len(self.false_positives)))
         hits = np.stack([(1 - delta - negative) / positive, (1 - delta - positive) / negative])
         return max(mu, 0.0), math.log(max(float(hits.max()), 1.0))
@@ -231,7 +230,7 @@ class _Counts:
     def _above(self, which: slice, error: float) -> tuple[Vector, Vector]:
         """Upper bounds of both error rates."""
         counts = np.stack([self.false_positives[which], self.false_negatives[which]])
-        rates = beta.isf(error, counts + 1, np.maximum(self.trials - counts, 1))
+        rates = special.betainccinv(counts + 1, np.maximum(self.trials - counts, 1), error)
         rates = np.where(counts == self.trials, 1.0, rates)
         return rates[0], rates[1]
 
@@ -275,4 +274,4 @@ def _p_gaussian(estimate: float, mu: float, trials: int) -> float:
     freedom, scale = 2 * trials - 2, math.sqrt(trials / 2)
     distance = estimate * scale
     z = (distance * (1 - 1 / (4 * freedom)) - mu * scale) / math.sqrt(1 + distance * distance / (2 * freedom))
-    return math.exp(float(log_ndtr(-z)))
+    return math.exp(float(special.log_ndtr(-z)))

@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
 
+from quietmean.core.lazy_scipy import special
+from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
@@ -37,10 +38,8 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     ``spread``: the standard deviation of a column without a guess, in widths of its bounds. ``relation``: the correlation of the
     ranks of each column, about, with those of the one before it.
     """
-    from scipy.stats import qmc
-
     # Any two columns of a Sobol sequence are nearly independent: in random order they would be correlated by some 2 %.
-    places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
+    places = (sobol(len(columns), _ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
     if relation:
         places = _related(places, relation)
     by_column: dict[str, Array] = {}
@@ -54,7 +53,7 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
 
 def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
     """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
-    scores = ndtri((places + 0.5) / _ROWS)
+    scores = special.ndtri((places + 0.5) / _ROWS)
     for column in range(1, scores.shape[1]):
         scores[:, column] = relation * scores[:, column - 1] + math.sqrt(1 - relation**2) * scores[:, column]
     return scores.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
@@ -73,7 +72,7 @@ def _sorted(column: Column, spread: float) -> Array:
     mean = min(max(mean, 1e-3), 1 - 1e-3)
     # A beta distribution has any mean, and up to nearly any variance.
     size = mean * (1 - mean) / min(deviation**2, 0.95 * mean * (1 - mean)) - 1
-    inverse = np.asarray(betaincinv(mean * size, (1 - mean) * size, places), dtype=np.float64)
+    inverse = np.asarray(special.betaincinv(mean * size, (1 - mean) * size, places), dtype=np.float64)
     return column.low + column.width * inverse
 
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Column
 
 # Where the lower bound is not above 0, bins of equal factors begin at this part of the upper bound: six decades.
@@ -61,7 +61,9 @@ def _by_log_odds(first: float, last: float, bins: int) -> NDArray[np.float64]:
     low, high = max(first, _LEAST_PROBABILITY), min(last, 1 - _LEAST_PROBABILITY)
     if low >= high:
         return _equal(first, last, bins)
-    edges: NDArray[np.float64] = np.asarray(expit(np.linspace(logit(low), logit(high), bins + 1)), dtype=np.float64)
+    edges: NDArray[np.float64] = np.asarray(
+        special.expit(np.linspace(special.logit(low), special.logit(high), bins + 1)), dtype=np.float64
+    )
     if bins >= _MANY:
         for probability in PROBABILITIES:
             if low < probability < high:

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, fdtrc, ndtr, stdtr, stdtrit
 
+from quietmean.core.lazy_scipy import special
 from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
@@ -37,7 +37,7 @@ def satterthwaite(variance: float, uncertainty: float) -> float:
 
 def t_quantile(degrees: float) -> float:
     """The two-sided quantile of Student's distribution at the level of all intervals."""
-    return Z if math.isinf(degrees) else float(stdtrit(degrees, (1 + LEVEL) / 2))
+    return Z if math.isinf(degrees) else float(special.stdtrit(degrees, (1 + LEVEL) / 2))
 
 
 def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
@@ -46,18 +46,18 @@ def t_test(estimate: float, error: float, degrees: float, method: str = "t test"
     if not error > 0:
         return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)
     ratio = estimate / error
-    tail = float(ndtr(-abs(ratio))) if math.isinf(degrees) else float(stdtr(degrees, -abs(ratio)))
+    tail = float(special.ndtr(-abs(ratio))) if math.isinf(degrees) else float(special.stdtr(degrees, -abs(ratio)))
     return HypothesisTest(ratio, (degrees,), 2 * tail, method, symbol)
 
 
 def chi_squared_test(statistic: float, degrees: float, method: str = "chi-squared test") -> HypothesisTest:
-    return HypothesisTest(statistic, (degrees,), float(chdtrc(degrees, max(statistic, 0.0))), method, CHI_SQUARED)
+    return HypothesisTest(statistic, (degrees,), float(special.chdtrc(degrees, max(statistic, 0.0))), method, CHI_SQUARED)
 
 
 def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
     """The test of a ratio of variances; with infinite second degrees of freedom it is a chi-squared test."""
     ratio = max(statistic, 0.0)
-    tail = float(chdtrc(first, first * ratio)) if math.isinf(second) else float(fdtrc(first, second, ratio))
+    tail = float(special.chdtrc(first, first * ratio)) if math.isinf(second) else float(special.fdtrc(first, second, ratio))
     return HypothesisTest(statistic, (first, second), tail, method, "F")
 
 

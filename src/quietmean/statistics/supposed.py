@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import betaincinv, expit, logit, ndtri
 
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import optimize, special
 from quietmean.core.schema import nearest
+from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.transforms import Transform
 
@@ -49,10 +50,7 @@ class Supposed:
         self.expect = expect
         count = len(columns)
         # Scrambled, so that any two columns are independent also where there are many of them; the same for equal seeds.
-        # It takes longer to import than all else of a party together, and only planning with a number of records needs it.
-        from scipy.stats import qmc
-
-        drawn = qmc.Sobol(2 * count + _SPARE, scramble=True, rng=_SEED).random_base2(ROWS.bit_length() - 1)
+        drawn = sobol(2 * count + _SPARE, ROWS.bit_length() - 1, _SEED)
         drawn = np.clip(drawn, 0.5 / ROWS, 1 - 0.5 / ROWS)
         self._drawn = {column.name: drawn[:, index] for index, column in enumerate(columns)}
         self._missing = {column.name: drawn[:, count + index] for index, column in enumerate(columns)}
@@ -74,7 +72,7 @@ class Supposed:
 
     def scores(self, name: str) -> Array:
         """Normal scores of a column, (rows,): independent of those of all others."""
-        scores: Array = ndtri(self._drawn[name])
+        scores: Array = special.ndtri(self._drawn[name])
         return scores
 
     def sort_by(self, name: str, scores: Array) -> None:
@@ -99,7 +97,7 @@ class Supposed:
     def normal(self, name: str) -> Array:
         """Normal scores of a column of numbers as it is now, (rows,)."""
         ranks = self.values[name].argsort(kind="stable").argsort(kind="stable")
-        scores: Array = ndtri((ranks + 0.5) / ROWS)
+        scores: Array = special.ndtri((ranks + 0.5) / ROWS)
         return scores
 
     def covariate(self, column: Column, level: str | None = None) -> Array:
@@ -121,7 +119,7 @@ class Supposed:
         column, part = self.columns[name], part_of_level(self.columns[outcome])
         area = self.expected("auc")
         if area is None and 0 <= column.low < column.high <= 1:
-            score = logit(np.clip(self.values[name], _LEAST_CHANCE, 1 - _LEAST_CHANCE))
+            score = special.logit(np.clip(self.values[name], _LEAST_CHANCE, 1 - _LEAST_CHANCE))
             self.happen(outcome, score, float(self.values[name].mean()) if part is None else part)
             return
         score = self.normal(name)
@@ -185,7 +183,7 @@ class Supposed:
         if between is None:
             return
         count = len(self.columns[by].categories)
-        effects = ndtri((np.arange(count) + 0.5) / count)
+        effects = special.ndtri((np.arange(count) + 0.5) / count)
         effects = effects / effects.std() * between * math.sqrt((count - 1) / count)
         own = self.columns[column]
         self.values[column] = np.clip(self.values[column] + effects[self.values[by].astype(np.int64)], own.low, own.high)
@@ -203,8 +201,8 @@ class Supposed:
 def chances(log_odds: Array, part: float) -> Array:
     """Chances with these log odds and a constant, so that their mean is ``part``."""
     part = min(max(part, 1e-6), 1 - 1e-6)
-    constant = brentq(lambda shift: float(expit(shift + log_odds).mean()) - part, -800, 800)
-    probabilities: Array = expit(constant + log_odds)
+    constant = optimize.brentq(lambda shift: float(special.expit(shift + log_odds).mean()) - part, -800, 800)
+    probabilities: Array = special.expit(constant + log_odds)
     return probabilities
 
 
@@ -221,17 +219,24 @@ def log_odds_of_area(score: Array, part: float, area: float) -> float:
     low, high = excess(-_MOST_LOG_ODDS), excess(_MOST_LOG_ODDS)
     if not low < 0 < high:
         return _MOST_LOG_ODDS if high <= 0 else -_MOST_LOG_ODDS
-    return float(brentq(excess, -_MOST_LOG_ODDS, _MOST_LOG_ODDS, xtol=1e-6))
+    return float(optimize.brentq(excess, -_MOST_LOG_ODDS, _MOST_LOG_ODDS, xtol=1e-6))
 
 
 def counted(mean: Array, spread: tuple[float, float] | None, drawn: Array) -> Array:
     """Whole numbers with these means, (rows,): Poisson, or negative binomial where a guess of mean and deviation is wider."""
-    from scipy.stats import nbinom, poisson
-
+    mean = np.maximum(mean, 1e-12)
     if spread is not None and spread[1] ** 2 > spread[0] > 0:
         size = spread[0] ** 2 / (spread[1] ** 2 - spread[0])
-        return np.asarray(nbinom.ppf(drawn, size, size / (size + np.maximum(mean, 1e-12))), dtype=np.float64)
-    return np.asarray(poisson.ppf(drawn, np.maximum(mean, 1e-12)), dtype=np.float64)
+        part = size / (size + mean)
+        return _least(special.nbdtrik(drawn, size, part), lambda number: special.betainc(size, number + 1, part) >= drawn)
+    return _least(special.pdtrik(drawn, mean), lambda number: special.pdtr(number, mean) >= drawn)
+
+
+def _least(about: NDArray[Any], enough: Callable[[Array], NDArray[Any]]) -> Array:
+    """The least whole number for which it is enough, (rows,), next to where a real one is."""
+    number = np.ceil(np.asarray(about, dtype=np.float64))
+    before = np.maximum(number - 1, 0.0)
+    return np.where(enough(before), before, number)
 
 
 def hazards(limit: float, mean: float | None, part: float | None, median: float | None) -> tuple[float, float]:
@@ -257,7 +262,7 @@ def hazards(limit: float, mean: float | None, part: float | None, median: float 
 def _root(falling: Callable[[float], float], lowest: float) -> float:
     """Where a falling function is 0, from ``lowest`` on; ``lowest`` where it is below 0 from there."""
     low, high = max(lowest, _ANY_RATE[0]), _ANY_RATE[1]
-    return low if falling(low) <= 0 else float(brentq(falling, low, high))
+    return low if falling(low) <= 0 else float(optimize.brentq(falling, low, high))
 
 
 def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, float]) -> Array:
@@ -274,7 +279,7 @@ def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, flo
     if column.scale == "log" and column.low >= 0:
         values = _lognormal(mean, deviation, own.get("median"), drawn)
     elif min(mean - column.low, column.high - mean) > _FAR * deviation:
-        values = mean + deviation * ndtri(drawn)
+        values = mean + deviation * special.ndtri(drawn)
     else:
         middle_part = min(max((mean - column.low) / column.width, 1e-3), 1 - 1e-3)
         # Between near bounds: a beta distribution has any mean, and up to nearly any variance.
@@ -283,7 +288,7 @@ def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, flo
             - 1
         )
         values = column.low + column.width * np.asarray(
-            betaincinv(middle_part * size, (1 - middle_part) * size, drawn), dtype=np.float64
+            special.betaincinv(middle_part * size, (1 - middle_part) * size, drawn), dtype=np.float64
         )
         if "median" in own and "mean" not in own:
             values = values + own["median"] - float(np.median(values))
@@ -295,7 +300,7 @@ def _lognormal(mean: float, deviation: float, median: float | None, drawn: Array
     mean = max(mean, 1e-12)
     width = math.sqrt(math.log1p((deviation / mean) ** 2))
     middle = math.log(mean) - width**2 / 2 if median is None else math.log(median)
-    values: Array = np.exp(middle + width * ndtri(drawn))
+    values: Array = np.exp(middle + width * special.ndtri(drawn))
     return values
 
 
@@ -318,5 +323,5 @@ def part_of_level(column: Column, level: str = YES) -> float | None:
 
 def between_groups(parts: Sequence[float], probability: float) -> float:
     """The correlation of normal scores with belonging to the second of two groups, with which it is above the first so often."""
-    apart, product = math.sqrt(2) * float(ndtri(probability)), parts[0] * parts[1]
+    apart, product = math.sqrt(2) * float(special.ndtri(probability)), parts[0] * parts[1]
     return apart * math.sqrt(product / (1 + product * apart**2))

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
+from quietmean.core.lazy_scipy import sparse
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
@@ -266,7 +266,7 @@ def seconds(bare: Transcript, variance: float, public: NDArray[np.bool_], size: 
 
 def _in_terms_of_noise(bare: Transcript, prior: float) -> Matrix:
     """All messages in terms of values of unit variance and standard noise: (M, n + K). By rows that build on earlier ones."""
-    dependence = csr_array(bare.dependence)
+    dependence = sparse.csr_array(bare.dependence)
     level = np.zeros(bare.messages, dtype=np.int64)
     for row in range(bare.messages):
         before = dependence.indices[dependence.indptr[row] : dependence.indptr[row + 1]]
@@ -274,7 +274,7 @@ def _in_terms_of_noise(bare: Transcript, prior: float) -> Matrix:
     rows = np.hstack([bare.values.toarray() * prior, bare.noise.toarray() * bare.noise_scale])
     for number in range(1, int(level.max(initial=0)) + 1):
         here = np.nonzero(level == number)[0]
-        rows[here] += np.asarray(csr_array(dependence[here]) @ rows)
+        rows[here] += np.asarray(sparse.csr_array(dependence[here]) @ rows)
     return rows
 
 

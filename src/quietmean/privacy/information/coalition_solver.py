@@ -9,9 +9,8 @@ from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_array, diags_array, hstack
 
+from quietmean.core.lazy_scipy import linalg, sparse
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.information.coalition_batches import CoalitionBatches, seconds
@@ -41,7 +40,7 @@ class _Elimination:
     """All messages in terms of values (M, n) and of noise (M, K), which includes noise of variance ``extra`` on the values."""
 
     values: NDArray[np.float64]
-    noise: NDArray[np.float64] | csr_array[np.float64]
+    noise: NDArray[np.float64] | sparse.csr_array[np.float64]
     extra: float
 
 
@@ -135,30 +134,30 @@ class CoalitionSolver:
         return self._views.sparse(adversary) if structured is None else structured
 
 
-def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | csr_array[np.float64]]:
+def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | sparse.csr_array[np.float64]]:
     """The dense map from values, and that from all noise, which includes ``extra`` noise on the values."""
-    direct = csr_array(hstack([bare.values, bare.noise @ diags_array(bare.noise_scale)]))
+    direct = sparse.csr_array(sparse.hstack([bare.values, bare.noise @ sparse.diags_array(bare.noise_scale)]))
     every, passed_on = direct, direct
     for _ in range(_SHALLOW):
-        passed_on = csr_array(bare.dependence @ passed_on)
+        passed_on = sparse.csr_array(bare.dependence @ passed_on)
         if passed_on.nnz == 0:
             # Messages hardly build on each other, so noise stays sparse: pairs of parties may share a term each.
             values, noise = every[:, : bare.parties], every[:, bare.parties :]
-            return values.toarray(), csr_array(hstack([noise, extra * values]))
-        every = csr_array(every + passed_on)
+            return values.toarray(), sparse.csr_array(sparse.hstack([noise, extra * values]))
+        every = sparse.csr_array(every + passed_on)
     dense_values, dense_noise = bare.eliminated()
     return dense_values, np.hstack([dense_noise, extra * dense_values])
 
 
 def _gram(
-    columns: NDArray[np.float64] | csr_array[np.float64], rows: NDArray[np.int64], unknown: NDArray[np.bool_]
+    columns: NDArray[np.float64] | sparse.csr_array[np.float64], rows: NDArray[np.int64], unknown: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     if isinstance(columns, np.ndarray):
         dense = columns[np.ix_(rows, unknown)]
         covariance: NDArray[np.float64] = dense @ dense.T
         return covariance
-    sparse = columns[rows] @ diags_array(unknown.astype(np.float64))
-    return np.asarray((sparse @ sparse.T).toarray())
+    seen = columns[rows] @ sparse.diags_array(unknown.astype(np.float64))
+    return np.asarray((seen @ seen.T).toarray())
 
 
 def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], extra: float) -> tuple[NDArray[np.float64], float]:
@@ -167,17 +166,17 @@ def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], e
         return np.zeros((shifts.shape[1], shifts.shape[1])), 0.0
     spread = np.sqrt(np.diag(covariance))
     ridge = _RIDGE * len(covariance)
-    factor = cho_factor(covariance / np.outer(spread, spread) + ridge * np.eye(len(covariance)))
+    factor = linalg.cho_factor(covariance / np.outer(spread, spread) + ridge * np.eye(len(covariance)))
     right = shifts / spread[:, None]
-    solution = cho_solve(factor, right)
+    solution = linalg.cho_solve(factor, right)
     result: NDArray[np.float64] = right.T @ solution
     # What the ridge took away, to first order; and all of it where an observation is smaller than the ridge.
     lost = extra * ridge * float((solution**2).sum(axis=0).max(initial=0.0))
     if lost > _ACCURACY:
         # Too much to leave to the bound: give the first order back, what the second took is left.
         result += ridge * solution.T @ solution
-        lost = extra * ridge**2 * float((solution * cho_solve(factor, solution)).sum(axis=0).max(initial=0.0))
-    left = ridge * cho_solve(factor, ridge * (solution @ _probes(shifts.shape[1])))
+        lost = extra * ridge**2 * float((solution * linalg.cho_solve(factor, solution)).sum(axis=0).max(initial=0.0))
+    left = ridge * linalg.cho_solve(factor, ridge * (solution @ _probes(shifts.shape[1])))
     if np.sqrt(extra) * float(np.abs(left).max()) > _LEFT:
         return result, np.inf
     return (result + result.T) / 2, lost

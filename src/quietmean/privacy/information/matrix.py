@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import null_space
 
+from quietmean.core.lazy_scipy import linalg
 from quietmean.core.party import PartyId
 
 # A party takes part in a disclosed combination if its coefficient is above this (rows are orthonormal).
@@ -124,7 +124,7 @@ class InformationMatrix:
 
     def mutual_information(self, prior_sd: float) -> Matrix:
         """I(x_i; view) in nats per coordinate, shape (n_H,), for independent values N(0, prior_sd^2)."""
-        hidden = null_space(self.disclosed) if self.disclosed.size else np.eye(len(self.honest))
+        hidden = linalg.null_space(self.disclosed) if self.disclosed.size else np.eye(len(self.honest))
         precision = np.eye(hidden.shape[1]) / prior_sd**2 + hidden.T @ self.finite @ hidden
         posterior = np.einsum("ij,ji->i", hidden, np.linalg.solve(precision, hidden.T))
         posterior = np.where(posterior > (INVOLVED * prior_sd) ** 2, posterior, 0.0)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import null_space
-from scipy.sparse import csr_array, eye_array
-from scipy.sparse.linalg import spsolve_triangular
 
+from quietmean.core.lazy_scipy import linalg, sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import INVOLVED, InformationMatrix
 from quietmean.transcript import Transcript
@@ -38,7 +36,7 @@ def noiseless_information(transcript: Transcript, adversary: Adversary) -> Infor
     hidden_by_rank = involved & ~(np.abs(disclosed) > INVOLVED).any(axis=0)
     if hidden_by_rank.any():
         disclosed = _row_space(np.vstack([disclosed, np.eye(size)[hidden_by_rank]]))
-    hidden = null_space(disclosed) if len(disclosed) else np.eye(size)
+    hidden = linalg.null_space(disclosed) if len(disclosed) else np.eye(size)
     release = np.concatenate([np.full(hidden.shape[1], np.inf), np.zeros(len(disclosed))])
     return InformationMatrix(honest, np.hstack([hidden, disclosed.T]), release, exact=not bool(hidden_by_rank.any()))
 
@@ -58,6 +56,6 @@ def _values_in(transcript: Transcript) -> Matrix:
     """How much of each value is in each message, shape (M, n)."""
     if not transcript.messages:
         return np.zeros((0, transcript.parties))
-    unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
-    weights: Matrix = spsolve_triangular(unit, transcript.values.toarray(), lower=True, unit_diagonal=True)
+    unit = sparse.csr_array(sparse.eye_array(transcript.messages) - transcript.dependence)
+    weights: Matrix = sparse_linalg.spsolve_triangular(unit, transcript.values.toarray(), lower=True, unit_diagonal=True)
     return weights

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.sparse import csr_array
 
+from quietmean.core.lazy_scipy import linalg, sparse
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.round_structure import Entries, MessageBatch, RoundStructure
@@ -26,7 +26,7 @@ from quietmean.privacy.information.threads import few_threads
 Matrix = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Sparse = csr_array[np.float64]
+Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Rounding in a covariance of unit scale: this much for each step, times the condition of what was inverted.
 _ROUNDING = 2e-16
@@ -63,7 +63,7 @@ def bare_information(structure: RoundStructure, adversary: Adversary) -> Informa
     with few_threads(len(honest)):
         try:
             covariance, error = posterior(structure, view, np.array(honest), extra)
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             return None
         noisy = covariance / -extra
         noisy[np.diag_indices_from(noisy)] += 1.0 / extra
@@ -82,7 +82,7 @@ def private_diagonal(structure: RoundStructure, adversary: Adversary) -> tuple[M
     with few_threads(len(honest)):
         try:
             covariance, error = posterior(structure, view, np.array(honest), structure.variance, diagonal_only=True)
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             return None
     variances = covariance if covariance.ndim == 1 else np.diag(covariance)
     return (1.0 - variances).clip(min=0.0) / structure.variance, error
@@ -186,8 +186,8 @@ class _State:
         if other is None:
             self._finish(triangle, fresh)
             return
-        gain = solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False)
-        other = solve_triangular(triangle, other, lower=True, check_finite=False)
+        gain = linalg.solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False)
+        other = linalg.solve_triangular(triangle, other, lower=True, check_finite=False)
         _downdate(self.values, gain)
         for begin in range(0, len(self.cross), _BLOCK):
             self.cross[begin : begin + _BLOCK] -= other[:, begin : begin + _BLOCK].T @ gain
@@ -195,11 +195,11 @@ class _State:
 
     def _finish(self, triangle: Matrix, fresh: Ints) -> None:
         if not self.diagonal_only:
-            _downdate(self.values, solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False))
+            _downdate(self.values, linalg.solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False))
             return
         variance: Matrix = np.diag(self.values).copy()
         for begin in range(0, variance.size, _BLOCK):
-            gain = solve_triangular(triangle, self.cross[fresh, begin : begin + _BLOCK], lower=True, check_finite=False)
+            gain = linalg.solve_triangular(triangle, self.cross[fresh, begin : begin + _BLOCK], lower=True, check_finite=False)
             variance[begin : begin + _BLOCK] -= np.einsum("ij,ij->j", gain, gain)
         self.values = variance
 
@@ -252,22 +252,22 @@ def _matrix(parts: Sequence[Entries], shape: tuple[int, int]) -> Sparse:
     order = np.argsort(rows, kind="stable")
     begins = np.zeros(shape[0] + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=begins[1:])
-    return csr_array((weights[order], columns[order], begins), shape=shape)
+    return sparse.csr_array((weights[order], columns[order], begins), shape=shape)
 
 
 def _rows(matrix: Sparse, rows: slice) -> Sparse:
     """Some rows; without a copy if they are all of them."""
-    return matrix if matrix.shape[0] <= _BLOCK else csr_array(matrix[rows])
+    return matrix if matrix.shape[0] <= _BLOCK else sparse.csr_array(matrix[rows])
 
 
 def _factor(innovation: Matrix) -> tuple[Matrix, float]:
     """The lower Cholesky factor, and the largest factor by which conditioning on the others shrinks one variance."""
     variances = np.diag(innovation).copy()
     # The transpose is the same matrix in the order that allows factorisation in place.
-    triangle = cholesky(innovation.T, lower=True, overwrite_a=True, check_finite=False)
+    triangle = linalg.cholesky(innovation.T, lower=True, overwrite_a=True, check_finite=False)
     shares = np.diag(triangle) ** 2 / variances
     if not shares.min() > _SINGULAR:
-        raise LinAlgError("an observation without noise is redundant")
+        raise np.linalg.LinAlgError("an observation without noise is redundant")
     return triangle, float(1.0 / shares.min())
 
 

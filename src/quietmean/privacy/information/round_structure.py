@@ -8,17 +8,18 @@ messages not yet used and of the values is all that has to be carried from one s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
+from quietmean.core.lazy_scipy import sparse
 from quietmean.privacy.information.scales import without_private_noise
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Sparse = csr_array[np.float64]
+Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 # Row, column and weight of the entries of a sparse matrix.
 Entries = tuple[Ints, Ints, Array]
 
@@ -83,7 +84,7 @@ def find_rounds(transcript: Transcript) -> RoundStructure | None:
 
 
 def _entries(matrix: Sparse) -> Entries:
-    triplets = coo_array(matrix)
+    triplets = sparse.coo_array(matrix)
     row, column = triplets.coords
     return row.astype(np.int64), column.astype(np.int64), triplets.data.astype(np.float64)
 
@@ -94,7 +95,7 @@ def _value_rows(bare: Transcript) -> Ints | None:
     if (np.diff(values.indptr) != 1).any() or (values.data != 1.0).any():
         return None
     rows = values.indices.astype(np.int64)
-    other_noise = csr_array(bare.noise[rows] * bare.noise_scale[None, :])
+    other_noise = sparse.csr_array(bare.noise[rows] * bare.noise_scale[None, :])
     alone = (
         np.unique(rows).size == rows.size and not np.diff(bare.dependence.indptr)[rows].any() and not other_noise.count_nonzero()
     )

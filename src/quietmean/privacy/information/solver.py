@@ -17,11 +17,9 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, vstack
-from scipy.sparse.csgraph import breadth_first_order
-from scipy.sparse.linalg import SuperLU, splu
 
 from quietmean.core.errors import NumericalError
+from quietmean.core.lazy_scipy import csgraph, sparse, sparse_linalg
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.direct import direct_information
@@ -44,7 +42,7 @@ _DOUBTFUL = 1e-7
 # Largest gap, with values scaled to unit extra noise: beyond it the refined solution is not accepted.
 _ACCEPTED = 1e-9
 _Solve: TypeAlias = Callable[[Transcript, Adversary, tuple[PartyId, ...], float], tuple[Matrix, float]]
-_Factorise: TypeAlias = "Callable[[csc_array[np.float64]], SuperLU[np.float64]]"
+_Factorise: TypeAlias = "Callable[[sparse.csc_array[np.float64]], sparse_linalg.SuperLU[np.float64]]"
 # Singular values of the dense view below this share of the largest noise anywhere are what rounding left of zero.
 _RANK = 1e-11
 
@@ -164,21 +162,30 @@ def _solve(
     """The information about honest values that carry extra noise of variance ``extra``, and its relative error."""
     view = adversary.view(transcript)
     rows = np.nonzero(_ingredients(transcript, view.messages))[0]
-    unit = eye_array(transcript.messages, format="csr") - transcript.dependence
-    free = csr_array(unit[rows][:, rows[~view.messages[rows]]])
-    shifts = csr_array(transcript.values[rows][:, list(honest)])
+    unit = sparse.eye_array(transcript.messages, format="csr") - transcript.dependence
+    free = sparse.csr_array(unit[rows][:, rows[~view.messages[rows]]])
+    shifts = sparse.csr_array(transcript.values[rows][:, list(honest)])
     unknown = np.nonzero(~view.noise)[0]
-    noise = csr_array(
-        block_array(
-            [[transcript.noise[rows][:, unknown] @ diags_array(transcript.noise_scale[unknown]), np.sqrt(extra) * shifts]]
+    noise = sparse.csr_array(
+        sparse.block_array(
+            [
+                [
+                    transcript.noise[rows][:, unknown] @ sparse.diags_array(transcript.noise_scale[unknown]),
+                    np.sqrt(extra) * shifts,
+                ]
+            ]
         )
     )
     # Scale every constraint by its own noise, every free message by its largest coefficient.
     spread = np.sqrt(np.asarray(noise.multiply(noise).sum(axis=1)).ravel())
-    row_scale = diags_array(1.0 / np.where(spread > 0, spread, np.sqrt(extra)))
-    noise, free, right = csr_array(row_scale @ noise), csr_array(row_scale @ free), (row_scale @ shifts).toarray()
+    row_scale = sparse.diags_array(1.0 / np.where(spread > 0, spread, np.sqrt(extra)))
+    noise, free, right = (
+        sparse.csr_array(row_scale @ noise),
+        sparse.csr_array(row_scale @ free),
+        (row_scale @ shifts).toarray(),
+    )
     largest = np.asarray(abs(free).max(axis=0).todense()).ravel() if free.shape[1] else np.zeros(0)
-    free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
+    free = sparse.csr_array(free @ sparse.diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
     changes, gap = _refined(noise, free, right * np.sqrt(extra), factorise)
     return changes.T @ changes / extra, gap
 
@@ -186,25 +193,25 @@ def _solve(
 def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which messages are observed or went into an observed one: the others reveal nothing, and rounding must not change that."""
     start = transcript.messages
-    marked = vstack([transcript.dependence, csr_array(observed[None, :].astype(np.float64))], format="csr")
-    graph = csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))
-    reached = breadth_first_order(graph, start, return_predecessors=False)
+    marked = sparse.vstack([transcript.dependence, sparse.csr_array(observed[None, :].astype(np.float64))], format="csr")
+    graph = sparse.csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))
+    reached = csgraph.breadth_first_order(graph, start, return_predecessors=False)
     ingredients = np.zeros(start + 1, dtype=np.bool_)
     ingredients[reached] = True
     return ingredients[:start]
 
 
-def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
-    return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+def _quasi_definite(matrix: sparse.csc_array[np.float64]) -> sparse_linalg.SuperLU[np.float64]:
+    return sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
 
-def _pivoted(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
-    return splu(matrix, permc_spec="COLAMD", diag_pivot_thresh=1.0)
+def _pivoted(matrix: sparse.csc_array[np.float64]) -> sparse_linalg.SuperLU[np.float64]:
+    return sparse_linalg.splu(matrix, permc_spec="COLAMD", diag_pivot_thresh=1.0)
 
 
 def _refined(
-    noise: csr_array[np.float64],
-    free: csr_array[np.float64],
+    noise: sparse.csr_array[np.float64],
+    free: sparse.csr_array[np.float64],
     right: Matrix,
     factorise: _Factorise,
 ) -> tuple[Matrix, float]:
@@ -214,11 +221,11 @@ def _refined(
     the system is quasi-definite: a symmetric order without pivoting is nearly always stable and keeps the fill small.
     """
     rows, columns = free.shape
-    gram = noise @ noise.T + _REGULARISATION * eye_array(rows)
-    corner = -_REGULARISATION * eye_array(columns)
-    matrix = block_array([[gram, free], [free.T, corner]], format="csc") if columns else gram.tocsc()
+    gram = noise @ noise.T + _REGULARISATION * sparse.eye_array(rows)
+    corner = -_REGULARISATION * sparse.eye_array(columns)
+    matrix = sparse.block_array([[gram, free], [free.T, corner]], format="csc") if columns else gram.tocsc()
     factors = factorise(matrix)
-    noise_transposed, free_transposed = csr_array(noise.T), csr_array(free.T)
+    noise_transposed, free_transposed = sparse.csr_array(noise.T), sparse.csr_array(free.T)
     dual, slack = np.zeros((rows, right.shape[1])), np.zeros((columns, right.shape[1]))
     best, changes = np.inf, np.zeros((noise.shape[1], right.shape[1]))
     upper, lower = right, np.zeros((columns, right.shape[1]))

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, coo_array, csc_array, csr_array, diags_array, eye_array
-from scipy.sparse.linalg import SuperLU, splu
 
 from quietmean.core.errors import NumericalError
+from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Sparse = csr_array[np.float64]
+Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Free variables of the repair count as noise with this multiple of the typical standard deviation: nearly free, yet regular.
 _NEARLY_FREE = 100.0
@@ -41,16 +41,16 @@ class ViewMap:
     def __init__(self, transcript: Transcript, adversary: Adversary) -> None:
         view = adversary.view(transcript)
         unknown = np.nonzero(~view.noise & (transcript.noise_scale > 0))[0]
-        hidden = csr_array(transcript.dependence @ diags_array((~view.messages).astype(np.float64)))
+        hidden = sparse.csr_array(transcript.dependence @ sparse.diags_array((~view.messages).astype(np.float64)))
         hidden.eliminate_zeros()
         level = _levels(hidden)
         # Rows level by level: each level is then computed from the ones before at once.
         self.order = np.argsort(level, kind="stable")
-        self._hidden = csr_array(hidden[self.order][:, self.order])
-        noise = transcript.noise[:, unknown] @ diags_array(transcript.noise_scale[unknown])
-        self.noise = csr_array(csr_array(noise)[self.order])
-        self._noise_transposed = csr_array(self.noise.T)
-        self._values = csr_array(transcript.values[self.order])
+        self._hidden = sparse.csr_array(hidden[self.order][:, self.order])
+        noise = transcript.noise[:, unknown] @ sparse.diags_array(transcript.noise_scale[unknown])
+        self.noise = sparse.csr_array(sparse.csr_array(noise)[self.order])
+        self._noise_transposed = sparse.csr_array(self.noise.T)
+        self._values = sparse.csr_array(transcript.values[self.order])
         self.observed = view.messages[self.order]
         self._levels = _level_maps(self._hidden, np.bincount(level))
         self._internal = _internal(self._hidden, transcript.sender[self.order], ~self.observed)
@@ -81,8 +81,8 @@ class ViewMap:
 
     def repairer(self) -> Repairer:
         """Changes of noise that move observed messages by given amounts. Raises :class:`NumericalError` if one cannot be."""
-        identity = eye_array(self.observed.size, format="csr")
-        free = csr_array((self._hidden - identity)[:, np.nonzero(self._internal)[0]])
+        identity = sparse.eye_array(self.observed.size, format="csr")
+        free = sparse.csr_array((self._hidden - identity)[:, np.nonzero(self._internal)[0]])
         return Repairer(self.noise, free, self.observed)
 
 
@@ -94,13 +94,17 @@ class Repairer:
 
     def __init__(self, noise: Sparse, free: Sparse, observed: Mask) -> None:
         typical = float(np.median(np.abs(noise.data))) if noise.nnz else 1.0
-        both = csr_array(block_array([[noise, _NEARLY_FREE * typical * free]])) if free.shape[1] else noise
+        both = sparse.csr_array(sparse.block_array([[noise, _NEARLY_FREE * typical * free]])) if free.shape[1] else noise
         # Rows that nothing can change are not asked to change.
         self._rows = np.diff(both.indptr) > 0
-        self._both, self._noise, self._observed = csr_array(both[self._rows]), csr_array(noise.T), observed
-        self._transposed = csr_array(self._both.T)
+        self._both, self._noise, self._observed = (
+            sparse.csr_array(both[self._rows]),
+            sparse.csr_array(noise.T),
+            observed,
+        )
+        self._transposed = sparse.csr_array(self._both.T)
         self._terms = noise.shape[1]
-        self._factors = _factorise(csc_array(self._both @ self._transposed))
+        self._factors = _factorise(sparse.csc_array(self._both @ self._transposed))
 
     def repair(self, missing: Matrix) -> Matrix:
         """Noise u, shape (K, q), with V u = ``missing``, shape (O, q), up to rounding."""
@@ -117,16 +121,16 @@ class Repairer:
         return result
 
 
-def _factorise(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
+def _factorise(matrix: sparse.csc_array[np.float64]) -> sparse_linalg.SuperLU[np.float64]:
     try:
-        return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        return sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError as error:
         raise NumericalError(f"some observed messages carry no noise that hides them ({error}): use an exact method") from None
 
 
 def _levels(hidden: Sparse) -> Ints:
     """The length of the longest chain of unobserved messages that ends in each row."""
-    entries = coo_array(hidden)
+    entries = sparse.coo_array(hidden)
     rows, columns = entries.coords
     level = np.zeros(hidden.shape[0], dtype=np.int64)
     while True:
@@ -142,16 +146,16 @@ def _level_maps(hidden: Sparse, sizes: Ints) -> list[tuple[slice, Ints, Sparse, 
     ends = np.cumsum(sizes)
     maps = []
     for begin, end in itertools.pairwise(ends):
-        part = csr_array(hidden[begin:end])
+        part = sparse.csr_array(hidden[begin:end])
         used = np.unique(part.indices).astype(np.int64)
-        part = csr_array(part[:, used])
-        maps.append((slice(int(begin), int(end)), used, part, csr_array(part.T)))
+        part = sparse.csr_array(part[:, used])
+        maps.append((slice(int(begin), int(end)), used, part, sparse.csr_array(part.T)))
     return maps
 
 
 def _internal(hidden: Sparse, sender: Ints, unobserved: Mask) -> Mask:
     """Unobserved messages that only their own sender goes on to use."""
-    entries = coo_array(hidden)
+    entries = sparse.coo_array(hidden)
     rows, columns = entries.coords
     internal = unobserved.copy()
     internal[columns[sender[rows] != sender[columns]]] = False

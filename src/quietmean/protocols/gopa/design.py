@@ -15,7 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.protocols.gopa.spec import pair_chance
 from quietmean.protocols.target import Target
 
@@ -78,6 +82,13 @@ def check_partners(partners: int, least_partners: int, parties: int) -> None:
 
 def _missing(parties: int, leaving: int, partners: int) -> int:
     """How many of a party's partners may be among ``leaving`` random parties: of no party more, but with a small chance."""
-    from scipy.stats import hypergeom
+    counts = np.arange(min(leaving, partners) + 1)
 
-    return int(hypergeom.isf(_TOO_FEW / parties, parties - 1, leaving, partners))
+    def choices(of: int, some: NDArray[np.int64] | int) -> NDArray[np.float64]:
+        # Impossible ones have no logarithm that is finite.
+        return np.asarray(special.gammaln(of + 1) - special.gammaln(some + 1.0) - special.gammaln(of - some + 1.0))
+
+    # Hypergeometric: which of the others are partners, and which of these leave.
+    ways = choices(leaving, counts) + choices(parties - 1 - leaving, partners - counts) - choices(parties - 1, partners)
+    more = np.cumsum(np.exp(ways)[::-1])[::-1] - np.exp(ways)
+    return int(np.argmax(more <= _TOO_FEW / parties))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import toeplitz
 
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.lazy_scipy import linalg
 from quietmean.core.mixtures import Prefixes, prefix_diameter, prefix_root
 from quietmean.statistics.features.table import Axis, CellIndicators
 from quietmean.statistics.statistic import Feature, Records
@@ -74,7 +74,7 @@ class PrefixTable(Feature):
         """The encoding of each cell, one row for each."""
         first = np.zeros(self.cells)
         first[0] = 1.0
-        code: Array = toeplitz(first, prefix_root(self.cells))
+        code: Array = linalg.toeplitz(first, prefix_root(self.cells))
         return code if self.by is None else np.asarray(np.kron(np.eye(self.groups), code), dtype=np.float64)
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:

@@ -1,0 +1,99 @@
+"""What a party does not need is not imported: no part of scipy with the first name of the package, and never ``scipy.stats``.
+
+What stands in for ``scipy.stats`` gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import quietmean as qm
+from quietmean.protocols.gopa.design import _TOO_FEW, _missing
+from quietmean.randomness.sobol import sobol
+from quietmean.statistics.supposed import counted
+
+SESSION = """
+import numpy as np
+import quietmean as qm
+plan = qm.plan(parties=5, epsilon=2.0, delta=1e-6)
+with qm.Session(parties=4, dimension=3, rounds=2, epsilon=2.0, delta=1e-6) as session:
+    session.mean(np.zeros((4, 3)))
+"""
+# What the data are expected to tell, as every party of a study of records looks at before it pays.
+STUDY = """
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics.expectation import Expectation
+columns = Columns([Column(name="age", low=0, high=110), Column(name="visits", low=0, high=30)])
+asked = ("mean(age)", "rates(visits, age)", "quantiles(age)")
+workload = Workload(columns, tuple(parse_statistic(read_text(text)) for text in asked), PrivacyUnit.RECORD)
+found = Expectation(workload, 1e-3, 500.0)
+print(found.hopeless)
+"""
+
+
+def modules_after(script: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}\nimport sys; print(*sys.modules)"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("name", ["session", "join", "Study", "Session", "certify", "rank"])
+def test_the_first_name_imports_nothing_of_scipy(name: str) -> None:
+    found = modules_after(f"import quietmean as qm; qm.{name}")
+    assert not {module for module in found if module.split(".")[0] == "scipy"}
+
+
+def test_no_name_is_left_out() -> None:
+    names = " ".join(f"qm.{name};" for name in qm.__all__)
+    found = modules_after(f"import quietmean as qm; {names}")
+    assert "scipy.stats" not in found
+
+
+@pytest.mark.parametrize("script", [SESSION, STUDY])
+def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:
+    found = modules_after(script)
+    assert "scipy.stats" not in found
+    # It was not for want of anything to compute.
+    assert "scipy.special" in found
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 9, 65])
+@pytest.mark.parametrize("seed", [None, 20_30, 7])
+def test_points_are_those_of_scipy(dimension: int, seed: int | None) -> None:
+    expected = stats.qmc.Sobol(dimension, scramble=seed is not None, rng=seed).random_base2(10)
+    np.testing.assert_array_equal(sobol(dimension, 10, seed), expected)
+
+
+def test_without_its_file_scipy_answers_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_file = sobol(5, 8, 3)
+    monkeypatch.setattr("quietmean.randomness.sobol._FILE", ("nowhere", "nothing.npz"))
+    np.testing.assert_array_equal(sobol(5, 8, 3), with_file)
+
+
+def test_counts_are_those_of_scipy() -> None:
+    numbers = np.random.default_rng(8)
+    drawn = np.concatenate([numbers.random(2000), [1e-5, 1 - 1e-5]])
+    for level in (1e-13, 1e-3, 0.1, 1.0, 3.3, 17.0, 400.0):
+        mean = level * numbers.uniform(0.5, 2, len(drawn))
+        np.testing.assert_array_equal(counted(mean, None, drawn), stats.poisson.ppf(drawn, np.maximum(mean, 1e-12)))
+        for spread in ((1.0, 2.0), (5.0, 3.0), (0.2, 4.0), (30.0, 20.0)):
+            size = spread[0] ** 2 / (spread[1] ** 2 - spread[0])
+            expected = stats.nbinom.ppf(drawn, size, size / (size + np.maximum(mean, 1e-12)))
+            np.testing.assert_array_equal(counted(mean, spread, drawn), expected)
+
+
+@pytest.mark.parametrize("parties", [5, 30, 333, 10_000, 1_000_000])
+def test_missing_partners_are_those_of_the_hypergeometric_distribution(parties: int) -> None:
+    for part in (0.0, 0.05, 0.3, 0.6):
+        for partners in {1, 2, 9, 90} & set(range(1, parties)):
+            leaving = int(part * parties)
+            expected = stats.hypergeom.isf(_TOO_FEW / parties, parties - 1, leaving, partners)
+            assert _missing(parties, leaving, partners) == expected
