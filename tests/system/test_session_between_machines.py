@@ -28,7 +28,7 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
-from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import StudySession
 from quietmean.planning.possible import require_possible
@@ -311,6 +311,58 @@ def test_different_members_are_away_in_different_rounds(way: str) -> None:
         assert receipt(name)["rounds"]["counted"]["north"] == begun
         # Nothing but the small store of the session and its last round is left.
         assert files(name) <= {f"averaging-{name}.store{end}" for end in ("", ".round", ".status.json")}
+
+
+class _KilledError(BaseException):
+    """Nothing of the process runs any more."""
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["", "what it kept is gone"])
+def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the round has left: it is not missed. Where what was kept of it is gone nobody knows, and it is."""
+    opened = NodeSettings.open_store
+
+    def killed(settings: NodeSettings, *given: Any) -> Any:
+        if settings.names[settings.party] == "east" and settings.store.suffix == ".round":
+            raise _KilledError
+        return opened(settings, *given)
+
+    async def story() -> None:
+        running = {name: part(name, UNSTEADY) for name in NAMES}
+        rounds = dict(zip(NAMES, await asyncio.gather(*(one.__aenter__() for one in running.values())), strict=True))
+        assert await mean_of_all(rounds) == {(1, NAMES)}
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeSettings, "open_store", killed)
+            with pytest.raises(_KilledError):
+                await rounds["east"].mean(VECTORS["east"])
+        assert rounds["east"].begun == 2
+        await interrupt(running["east"])
+        if gone:
+            Path("averaging-east.store.round").unlink()
+        running["east"] = part("east", UNSTEADY)
+        coming = asyncio.create_task(running["east"].__aenter__())
+
+        async def late() -> tuple[int, tuple[str, ...]]:
+            # It is connected, and has to compute for more than half of the others' time-out.
+            east = await coming
+            await asyncio.sleep(0.6 * UNSTEADY["round_timeout"])
+            mean = await east.mean(-VECTORS["east"])
+            return mean.round, mean.counted
+
+        others = {name: one for name, one in rounds.items() if name != "east"}
+        found = await asyncio.gather(mean_of_all(others), late(), return_exceptions=True)
+        expected = (2, NAMES) if not gone else (2, NAMES[:2])
+        assert found[0] == {expected}
+        if not gone:
+            assert found[1] == expected
+        for one in running.values():
+            await interrupt(one)
+
+    async def with_end() -> None:
+        async with asyncio.timeout(60.0):
+            await story()
+
+    asyncio.run(with_end())
 
 
 PROGRAM = """

@@ -12,10 +12,11 @@ from quietmean.node.folder import FolderPost, FolderSettings, Outbox
 from quietmean.node.mesh import Member, Mesh
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Payload, Traffic
-from quietmean.node.participant import OnStart, Participant, ignore_start
+from quietmean.node.participant import Participant
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import NodeResult, NodeSettings, Patience, endure
+from quietmean.node.start import OnStart, ignore_start
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Tasks
 

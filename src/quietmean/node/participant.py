@@ -37,19 +37,13 @@ from quietmean.node.session import (
     note_refusal,
     read_vector,
 )
-from quietmean.node.start import Attempt, Came, Closed, Gathering, Started, load_standing
+from quietmean.node.start import Beginning, Came, Closed, OnStart, Started, ignore_start
 from quietmean.node.storage import Store
 from quietmean.node.tasks import first_of
 
 # So long a request of a party that is further waits until this one is bound, too; without limit where it cannot be in another
 # attempt (s).
 _PATIENCE = 15.0
-
-OnStart = Callable[[Started], None]
-
-
-def ignore_start(started: Started) -> None:
-    """The default of who is told that a study has started."""
 
 
 class Participant:
@@ -62,14 +56,11 @@ class Participant:
     def __init__(
         self, settings: NodeSettings, store: Store, traffic: Traffic, report: Report, on_start: OnStart = ignore_start
     ) -> None:
-        self._settings, self._store, self._traffic, self._report, self._on_start = settings, store, traffic, report, on_start
+        self._settings, self._store, self._traffic, self._report = settings, store, traffic, report
+        self._beginning = Beginning(settings, store, report, self.fail, self.refused, on_start)
         self._current = CurrentSession(settings.round_timeout)
-        self._gathering: Gathering | None = None
         self._refusals = Refusals()
-        self._started: Started | None = None
         self._begun = asyncio.Event()
-        # A process before this one may have been handed messages.
-        self._restarted = False
         # What could be read before the session began, and was not answered.
         self._handed: list[tuple[PartyId, Transfer]] = []
         # By sender: which message is held, and what is set once another one follows it.
@@ -83,26 +74,17 @@ class Participant:
         came: Came = tuple,
     ) -> None:
         """``cut_off`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`Gathering`."""
-        self._links, self._cut_off, self._closed, self._came = links, cut_off, closed, came
+        self._links, self._cut_off, self._closed = links, cut_off, closed
+        self._beginning.attach(links, closed, came)
 
     async def open(self) -> NodeResult | None:
         """Where this party is, is what its store says. Returns the result if the study is over for it."""
-        if self._gathering is not None:
-            await self._gathering.stop()
-            self._store.reopen()
-            self._restarted = True
-        standing = load_standing(self._store.standing())
-        self._restarted = self._restarted or standing.attempt is not None
-        if standing.bound and standing.attempt is not None:
-            self._settle(standing.attempt)
+        await self._beginning.open()
         if (before := kept_result(self._store)) is not None:
             return before
-        self._gathering = Gathering(
-            self._settings, self._store, self._links, self._report, self.fail, self.refused, self._closed, self._came
-        )
-        if self._started is not None:
+        if self._beginning.started is not None:
             # From the first moment on: who connects is told where it is.
-            self._begin(self._started)
+            self._begin(self._beginning.started)
         return None
 
     async def run(self) -> NodeResult:
@@ -111,29 +93,20 @@ class Participant:
         Raises :class:`NotStarted` for a study without this party, and :class:`ProtocolFailure` if it did not start or nothing of
         it came back.
         """
-        if self._gathering is None:
-            raise RuntimeError("a participant runs when it is opened")
-        self._gathering.start()
-        if self._started is None:
-            self._begin(self._settle(await self._gathering.until_bound()))
+        begun = self._beginning.started is not None
+        started = await self._beginning.run()
+        if not begun:
+            self._begin(started)
         return await self._current.session.run()
 
     @property
     def settings(self) -> NodeSettings:
         """Of this party in the study of who is in, once that is settled."""
-        return self._settings if self._started is None else self._started.settings
+        return self._beginning.settings
 
     async def stop(self) -> None:
         """Tell the others nothing any more."""
-        if self._gathering is not None:
-            await self._gathering.stop()
-
-    def _settle(self, attempt: Attempt) -> Started:
-        if self._started is None:
-            self._started = Started.of(self._settings, attempt, self._store.encapsulated())
-            self._store.use_grid(self._started.settings.plan.grid)
-            self._on_start(self._started)
-        return self._started
+        await self._beginning.stop()
 
     def _begin(self, started: Started) -> None:
         links = {index: self._links[member] for index, member in enumerate(started.members) if member in self._links}
@@ -145,7 +118,7 @@ class Participant:
             self._report,
             self._closed,
             self._refusals,
-            restarted=self._restarted,
+            restarted=self._beginning.restarted,
         )
         if (cut_off := self._cut_off) is not None:
             session.at_gate(lambda parties: cut_off(started.members[index] for index in parties), asyncio.to_thread)
@@ -170,9 +143,7 @@ class Participant:
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
         if isinstance(request, Start):
-            if self._gathering is None:
-                raise ConnectionAbortedError("this party has not begun")
-            return self._gathering.handle(sender, request, self.position)
+            return self._beginning.handle(sender, request, self.position)
         if not self._current.begun:
             if (answer := self._answer_early(sender, request, payload)) is not None:
                 return answer
@@ -180,7 +151,7 @@ class Participant:
             if held is None:
                 return AnswerFrame(request.number, REFUSED, *self.position)
             request = held
-        index = None if self._started is None else self._started.place(sender)
+        index = self._beginning.place(sender)
         if index is None:
             raise PeerError("it takes part in a study that has not started with it here")
         return await self._current.handle(index, request, payload)
@@ -203,14 +174,13 @@ class Participant:
                     return AnswerFrame(request.number, REFUSED, *self.position)
             case Transfer() if waits_for_all:
                 read_vector(request, payload, plan.grid)
-                if self._gathering is not None:
-                    self._gathering.began(sender, request.agreement)
+                self._beginning.gathering.began(sender, request.agreement)
         return None
 
     @property
     def _may_have_begun(self) -> bool:
         """Whether others may be further than this party: nobody is before all have committed."""
-        attempt = None if self._gathering is None else self._gathering.standing.attempt
+        attempt = self._beginning.gathering.standing.attempt
         return attempt is not None and attempt.all_committed
 
     async def _held(self, sender: PartyId, request: AnyRequest) -> AnyRequest | None:
@@ -248,14 +218,14 @@ class Participant:
             raise PeerError("it takes part in a study that has not started with it here") from None
 
     def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
-        if self._current.begun and self._started is not None and (index := self._started.place(sender)) is not None:
+        if self._current.begun and (index := self._beginning.place(sender)) is not None:
             self._current.session.handed(index, transfer)
         else:
             self._handed.append((sender, transfer))
 
     def heard(self, peer: PartyId, position: Position) -> None:
         """Where a party of the roster says that it is, with a greeting or an answer."""
-        if self._started is not None and self._current.begun and (index := self._started.place(peer)) is not None:
+        if self._current.begun and (index := self._beginning.place(peer)) is not None:
             self._current.session.heard(index, position)
 
     def refused(self, peer: str, reason: str) -> None:
@@ -266,5 +236,5 @@ class Participant:
         """End what goes on with an error of what goes on beside it."""
         if self._current.begun and not self._current.session.failed:
             self._current.fail(error)
-        elif self._gathering is not None:
-            self._gathering.fail(error)
+        else:
+            self._beginning.fail(error)

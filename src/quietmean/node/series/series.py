@@ -185,6 +185,8 @@ class Series:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
         if not self._number or not self._round_store.exists():
             return False
+        if not self._round_store.stat().st_size:
+            return True
         try:
             with contextlib.closing(
                 Store(self._round_store, self._settings.plan.target.dimension, self._settings.plan.grid)
@@ -302,6 +304,8 @@ class Series:
         self._save(msgspec.structs.replace(standing, current=number, begun=standing.begun + 1))
         self._number, self._ended, self._last = number, False, None
         discard(self._round_store)
+        # As long as it is empty nothing of the round has left; where it is gone, nobody knows.
+        self._round_store.touch(mode=0o600)
         self._requests.drop(number - 1)
 
     def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
@@ -407,10 +411,11 @@ class Series:
         return self._first_open(number, returning=returning)
 
     def _goes_on(self, value: Admitted) -> bool:
-        try:
-            return self._settings_of(self._standing.current, value).store_exists()
-        except InputError:
-            return False
+        """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""
+        with contextlib.suppress(InputError):
+            self._settings_of(self._standing.current, value).store_exists()
+            return self._round_store.exists()
+        return False
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

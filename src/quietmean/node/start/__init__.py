@@ -3,6 +3,7 @@
 :mod:`.machine` and :mod:`.rules` are pure; :mod:`.gathering` has the clock, the store and the links.
 """
 
+from quietmean.node.start.beginning import Beginning, OnStart, ignore_start
 from quietmean.node.start.gathering import Gathering
 from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
 from quietmean.node.start.occasion import Came, Closed
@@ -13,16 +14,19 @@ from quietmean.node.start.started import Started
 __all__ = [
     "ATTEMPTS",
     "Attempt",
+    "Beginning",
     "Came",
     "Closed",
     "Gathering",
     "Machine",
+    "OnStart",
     "Proposal",
     "Rules",
     "Signatures",
     "Standing",
     "Started",
     "Telling",
+    "ignore_start",
     "least_minimum",
     "load_standing",
     "quorum_study",
