@@ -6,7 +6,7 @@ import asyncio
 import runpy
 import sys
 from abc import abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,11 @@ class _Rounds:
     def epsilon(self) -> float:
         """What they cost at most at the session's delta, whatever happened in them; rounded up."""
         return self._joined.spent_epsilon
+
+    @property
+    def absent(self) -> Sequence[str] | None:
+        """Who was not in at the start; None of a session that waits for all."""
+        return self._joined.absent
 
     @property
     def receipt(self) -> Path:

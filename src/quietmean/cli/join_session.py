@@ -11,6 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
+    from quietmean.api.sessions import Rounds
     from quietmean.cli.live import NodeDisplay
     from quietmean.core.site_options import SessionOptions, SiteOptions
     from quietmean.ledger import Account
@@ -46,7 +47,7 @@ def take_part(
     # What it prints is drawn over by nothing.
     with shown.asking():
         rounds = PartOf(ready).run(program)
-    document = _document(contract, rounds.begun, rounds.epsilon, rounds.receipt)
+    document = _document(contract, rounds)
     payer, account = preparation.payer, rounds.account
     if payer is not None and account is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(account)}
@@ -62,17 +63,20 @@ def show(document: dict[str, Any], account: Account | None, json: bool) -> None:
     cost = f"epsilon {spent} at delta {document['delta']:g} at most"
     out.print(f"session {document['session']!r}: {rounds['begun']} of {rounds['agreed']} rounds, {cost}", markup=False)
     out.print(f"receipt {document['receipt']}", markup=False)
+    if absent := document.get("not_in_at_start"):
+        out.print(f"{', '.join(absent)} took no part: not in at the start", markup=False)
     if account is not None:
         show_balance(account)
 
 
-def _document(contract: SessionContract, begun: int, epsilon: float, receipt: Path) -> dict[str, Any]:
+def _document(contract: SessionContract, rounds: Rounds) -> dict[str, Any]:
     return {
         "session": contract.name,
         "party": contract.own.name,
         "contract": contract.digest,
-        "rounds": {"agreed": contract.study.rounds, "begun": begun},
-        "epsilon": epsilon,
+        "rounds": {"agreed": contract.study.rounds, "begun": rounds.begun},
+        "epsilon": rounds.epsilon,
         "delta": contract.study.delta,
-        "receipt": str(receipt),
+        "receipt": str(rounds.receipt),
+        **({} if rounds.absent is None else {"not_in_at_start": list(rounds.absent)}),
     }

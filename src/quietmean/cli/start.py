@@ -38,10 +38,10 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.node.monitor import read_status, status_path
-    from quietmean.studies.party import Files, start_request
+    from quietmean.studies.party import PartyFiles, start_request
 
-    files = Files.load(study, roster, key, load_identity, store)
-    if not files.study.starts_with_quorum:
+    files = PartyFiles.load(study, roster, key, load_identity, store)
+    if not files.asked.starts_with_quorum:
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
     first = files.roster.conveners[0]
     if files.party != first:
@@ -56,5 +56,5 @@ def command(
         print_json({"asked": str(request)})
     else:
         out.print(
-            f"{printable(files.name)} starts {printable(files.study.name)} as soon as enough parties are there", markup=False
+            f"{printable(files.name)} starts {printable(files.asked.name)} as soon as enough parties are there", markup=False
         )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Self
 
 from quietmean.core.assumptions import Assumption, assumptions_json
 from quietmean.core.codec import canonical_json
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace
-from quietmean.node import Roster
+from quietmean.node import Roster, Started
+from quietmean.node.start import least_minimum
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
-from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_session
 from quietmean.studies.agreement.sealed import Sealed
@@ -55,8 +54,13 @@ class SessionContract(Agreement):
         return cls(require_session(asked), parties, place_of(name, parties), sealed)
 
     @cached_property
+    def terms_by_size(self) -> dict[int, SessionTerms]:
+        """For each number of parties with which it may start; of all of them first."""
+        return self.study.terms_by_size(len(self.parties))
+
+    @property
     def terms(self) -> SessionTerms:
-        return self.study.terms(len(self.parties))
+        return self.terms_by_size[len(self.parties)]
 
     @property
     def _asked(self) -> SessionStudy:
@@ -65,10 +69,10 @@ class SessionContract(Agreement):
     def _stated(self) -> dict[str, Any]:
         return {"format": "quietmean-session-contract-1", "session": self.study.describe()}
 
-    @property
-    def plan(self) -> Plan:
+    @cached_property
+    def plans(self) -> list[Plan]:
         """Of each round."""
-        return self.terms.plan
+        return [terms.plan for terms in self.terms_by_size.values()]
 
     @cached_property
     def target(self) -> Target:
@@ -83,16 +87,11 @@ class SessionContract(Agreement):
     @property
     def charge(self) -> Charge:
         """What is reserved for all rounds."""
-        return self.terms.charge(self.study.rounds)
+        return self.charge_of(self.study.rounds)
 
-    def spent_epsilon(self, rounds: int) -> float:
-        """What so many rounds cost at most at the session's delta; rounded up."""
-        return self.terms.spent_epsilon(rounds)
-
-    @property
-    def fewest(self) -> int:
-        """All parties agree before the first round."""
-        return len(self.parties)
+    def charge_of(self, rounds: int) -> Charge:
+        """What so many rounds cost at most, whoever is in."""
+        return reduce(Charge.larger, (terms.charge(rounds) for terms in self.terms_by_size.values()))
 
     @property
     def asks_for(self) -> list[tuple[str, str]]:
@@ -109,11 +108,11 @@ class SessionContract(Agreement):
 
     def everybody_else(self, rounds: int) -> float:
         """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
-        plan = self.plan
-        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
-        analysis = plan.execution(Seed.public("contract"), everyone).privacy(self.study.delta)
-        others = [one for one in range(plan.target.parties) if one != self.party]
-        return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0
+        return self._against_all_others(self.plan, self.party, self.study.delta, rounds)
+
+    def among(self, started: Started | None) -> PartOfSession:
+        """What it is for those who are in; for all, before that is settled."""
+        return PartOfSession(self, started)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -135,6 +134,7 @@ class SessionContract(Agreement):
             "protocol": self.plan.protocol.name,
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
+            **self._quorum_json(),
             "relays": self.relays,
             "links": str(self.links),
             "post_quantum": self.post_quantum,
@@ -162,11 +162,48 @@ class SessionContract(Agreement):
             ("if all others collude", "not bounded" if math.isinf(others) else f"epsilon {others:.4g} {at}"),
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),
             ("connects to", "; ".join(map(str, self.others))),
+            *(("starts", sentence) for sentence in self._start()),
             *(("through a relay", relay) for relay in self.relays),
             ("keys", self.keys),
             *(("taken for granted", str(one)) for one in self.assumptions),
             ("digest", self.digest),
         ]
+
+
+@dataclass(frozen=True)
+class PartOfSession:
+    """A session among those who are in at its start, for all its rounds."""
+
+    contract: SessionContract
+    started: Started | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of those who are in, in their order."""
+        parties = self.contract.parties
+        return tuple(party.name for party in parties) if self.started is None else self.started.settings.names
+
+    @property
+    def terms(self) -> SessionTerms:
+        return self.contract.terms_by_size[len(self.names)]
+
+    @property
+    def least(self) -> int:
+        """With how many vectors there is a mean: with fewer, of a session that does not wait for all, there could be another."""
+        target = self.contract.target
+        return least_minimum(target.parties, target.colluding) if self.contract.study.starts_with_quorum else 1
+
+    def everybody_else(self, rounds: int) -> float:
+        """See :meth:`SessionContract.everybody_else`."""
+        party = self.names.index(self.contract.own.name)
+        return self.contract._against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
+
+    def start_json(self) -> dict[str, Any]:
+        """For the receipt, of a session that does not wait for all: who was in at the start."""
+        if self.started is None or not self.contract.study.starts_with_quorum:
+            return {}
+        start = {"attempt": self.started.attempt, "members": list(self.names), "not_in_at_start": list(self.started.absent)}
+        return {"start": start}
 
 
 def contract_for(

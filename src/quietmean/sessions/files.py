@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Identity, NodeSettings, Roster
+from quietmean.node import Brought, Identity, NodeSettings, Roster
 from quietmean.node.monitor import status_path
 from quietmean.node.net import Seal, listening_place
 from quietmean.sessions.agreed import SessionContract
@@ -47,17 +47,20 @@ class SessionFiles(PartyFiles):
             raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
         # With the digest of all that was agreed on in every label.
         seal = Seal(contract.digest, tuple(range(len(self.roster))))
+        zeros, weight = np.zeros(study.dimension), float(records or 1)
+        smaller = {plan.target.parties: Brought(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
         return NodeSettings(
             identity=self.identity,
             roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),
             plan=contract.plan,
-            value=contract.plan.admit(np.zeros(study.dimension), float(records or 1)),
+            value=contract.plan.admit(zeros, weight),
             store=store,
             round_timeout=study.round_timeout,
             start_timeout=study.start_timeout,
             # A party whose process has ended comes back in a later round.
             gone_timeout=study.round_timeout / 10,
             status=status_path(store),
+            start=self.start_terms(smaller, store),
             listen=listening_place(options),
             links=study.keyed_by,
             pairs=self.pair_keys(),

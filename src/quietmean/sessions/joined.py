@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, NotStarted, ProtocolFailure
 from quietmean.core.output import Output
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import NodeSettings, RoundEnd, Series, SeriesProgress
+from quietmean.node import NodeSettings, RoundEnd, Series
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
 from quietmean.planning.possible import require_possible
-from quietmean.sessions.agreed import SessionContract
+from quietmean.sessions.agreed import PartOfSession, SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.files import SessionFiles
 from quietmean.sessions.receipt import receipt_at, receipt_of
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, require_places
+from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, not_started, require_places
 from quietmean.studies.party.audit import Auditor, Event
 
 
@@ -79,8 +79,8 @@ class SessionPreparation(PartyPreparation):
             raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
         settings = self._for_person(self._files.settings(self._options, records))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
-        whole = contract.terms.charge(most)
-        charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
+        whole = contract.charge_of(most)
+        settings, charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
         approval = {**self.approval["approval"], **{name: of for name, of in self.approval.items() if name != "approval"}}
         return Ready(contract, settings, most, approval, charge, self._auditor, self._receipt, self._files)
 
@@ -106,6 +106,10 @@ class JoinedSession:
         ready.auditor.write(Event.STARTED, {"plan": self.contract.plan.digest, "charged": ready.charge is not None})
         try:
             await self._stack.enter_async_context(self._series)
+        except NotStarted as error:
+            ended_so = not_started(error, ready.charge)
+            ready.auditor.write(Event.ENDED, {"result": False, "reason": "it did not start with this party"})
+            raise ended_so from None
         except BaseException:
             ready.auditor.write(Event.ENDED, {"result": False, "reason": "it could not begin, or was interrupted"})
             raise
@@ -139,7 +143,17 @@ class JoinedSession:
     @property
     def spent_epsilon(self) -> float:
         """What the rounds so far cost at most at the session's delta; rounded up."""
-        return self.contract.spent_epsilon(self.begun)
+        return self._part.terms.spent_epsilon(self.begun)
+
+    @property
+    def absent(self) -> Sequence[str] | None:
+        """Who was not in at the start; None of a session that waits for all."""
+        started = self._series.started
+        return None if started is None or not self.contract.study.starts_with_quorum else started.absent
+
+    @property
+    def _part(self) -> PartOfSession:
+        return self.contract.among(self._series.started)
 
     def last(self, clip: float | None = None) -> RoundMean[str] | None:
         """The mean of the last round, also after a restart; None if there is none, or a round without one came after it.
@@ -171,7 +185,7 @@ class JoinedSession:
         return self.contract.study.clip if clip is None else checked_clip(clip)
 
     def _value(self, vector: ArrayLike, bound: float) -> Admitted:
-        study, plan = self.contract.study, self.contract.plan
+        study, plan = self.contract.study, self._part.terms.plan
         try:
             array = np.asarray(vector, dtype=np.float64)
         except (TypeError, ValueError):
@@ -188,9 +202,15 @@ class JoinedSession:
         return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
 
     def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean[str]:
-        require_possible(self.contract.plan, *opened_of(end.result, self.contract.plan))
+        part = self._part
+        names, plan = part.names, part.terms.plan
+        require_possible(plan, *opened_of(end.result, plan))
         inside = end.execution.contributors().tolist()
-        names = tuple(party.name for party in self.contract.parties)
+        if sum(inside) < part.least:
+            raise ProtocolFailure(
+                f"there is no mean of round {end.number}: {sum(inside)} parties are counted, and one takes {part.least}, so that "
+                "no two can be made; what it cost is in the ledger"
+            )
         return RoundMean(
             end.number,
             end.result.mean * scale,
@@ -201,7 +221,7 @@ class JoinedSession:
             end.bytes_sent,
             _parties=names,
             _scale=scale,
-            _terms=self.contract.terms,
+            _terms=part.terms,
             _begun=self.begun,
         )
 
@@ -209,24 +229,27 @@ class JoinedSession:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""
         if not self._series.standing.left:
             self._series.leave()
-        self.account = conclude(self._ready, self._series.standing)
+        self.account = conclude(self._ready, self._series)
 
 
 def give_up(ready: Ready) -> Account | None:
     """End this party's part for good without another round, as :class:`JoinedSession` does at its end; nothing is sent."""
     ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
-    return conclude(ready, Series.retire(ready.settings))
+    series = Series(ready.settings, ready.contract.study.rounds, ready.most)
+    series.retire()
+    return conclude(ready, series)
 
 
-def conclude(ready: Ready, standing: SeriesProgress) -> Account | None:
+def conclude(ready: Ready, series: Series) -> Account | None:
     """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
-    spent, account = ready.contract.terms.charge(standing.begun), None
+    part, standing = ready.contract.among(series.started), series.standing
+    spent, account = part.terms.charge(standing.begun), None
     if ready.charge is not None:
         colluding = ready.contract.target.colluding
         note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
         account = ready.charge.settle_rounds(spent, note)
     end = {"result": standing.results > 0, "rounds": standing.begun}
-    document = receipt_of(ready.contract, standing, spent, ended(ready.auditor, ready.approval, **end))
+    document = receipt_of(part, standing, spent, ended(ready.auditor, ready.approval, **end))
     ready.receipt.write_json(document)
     ready.files.forget_opening_keys()
     return account

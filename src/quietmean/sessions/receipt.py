@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from quietmean.node import SeriesProgress
 from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
-from quietmean.sessions.agreed import SessionContract
+from quietmean.sessions.agreed import PartOfSession, SessionContract
+from quietmean.studies.agreement.quorum import minimum_of
 from quietmean.studies.agreement.session_study import SessionStudy
 
 
@@ -33,9 +35,8 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
     return Output(path, "the receipt", "receipt", own=own, private=True)
 
 
-def receipt_of(contract: SessionContract, standing: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
-    others = contract.everybody_else(standing.begun)
-    names = [party.name for party in contract.parties]
+def receipt_of(part: PartOfSession, standing: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+    contract, terms, others = part.contract, part.terms, part.everybody_else(standing.begun)
     return {
         "format": SESSION_RECEIPT,
         "session": contract.study.describe(),
@@ -45,10 +46,10 @@ def receipt_of(contract: SessionContract, standing: SeriesProgress, spent: Charg
             "agreed": contract.study.rounds,
             "begun": standing.begun,
             "with_mean": standing.results,
-            "counted": dict(zip(names, standing.counted, strict=True)),
+            "counted": dict(zip(part.names, standing.counted, strict=True)),
         },
         "certificate": {
-            "epsilon": contract.spent_epsilon(standing.begun),
+            "epsilon": terms.spent_epsilon(standing.begun),
             "delta": contract.study.delta,
             "mu": spent.mu,
             "beta": spent.beta,
@@ -57,11 +58,12 @@ def receipt_of(contract: SessionContract, standing: SeriesProgress, spent: Charg
             "colluding": contract.target.colluding,
             "unit": str(contract.study.unit),
             "neighbouring": str(contract.target.neighbouring),
-            "enforced_by": contract.plan.a_priori.enforced_by,
+            "enforced_by": terms.plan.a_priori.enforced_by,
             "everyone_else_epsilon": "inf" if math.isinf(others) else others,
             "assumptions": assumptions_json(contract.assumptions),
         },
-        "plan": contract.plan.to_json(),
+        "plan": terms.plan.to_json(),
+        **part.start_json(),
         "origin": {"approval": dict(origin), "version": package_version()},
     }
 
@@ -87,9 +89,13 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
         study, begun = SessionStudy.parse(receipt["session"]), int(receipt["rounds"]["begun"])
         parties, stated = len(receipt["parties"]), float(receipt["certificate"]["epsilon"])
         plan = Plan.from_json(receipt["plan"])
+        inside = len(receipt["start"]["members"]) if study.starts_with_quorum else parties
     except (KeyError, TypeError, ValueError):
         raise InputError("this receipt of a session is not as quietmean writes it: ask its party for it again") from None
-    planned, asked = plan.target, study.terms(parties).whole_target
+    terms = study.terms(parties)
+    planned, asked = plan.target, replace(terms.whole_target, parties=inside)
+    if not (inside == parties or minimum_of(study.minimum, parties, terms.colluding) <= inside < parties):
+        raise InputError("the session in this receipt may not start with so many parties: ask its party for it again")
     fields = ("parties", "dimension", "sensitivity", "colluding", "dropouts", "unit", "neighbouring")
     if any(getattr(planned, name) != getattr(asked, name) for name in fields) or not 0 <= begun <= study.rounds:
         raise InputError("the plan in this receipt is not that of a round of its session: ask its party for it again")

@@ -23,7 +23,7 @@ class Others:
     """
 
     def __init__(self, links: Mapping[PartyId, Link], colluding: int, silence: float, fail: Fail = report_defect) -> None:
-        self._links = links
+        self.links = links
         self._colluding = colluding
         self._silence = silence
         self._tasks = Tasks(fail)
@@ -56,10 +56,10 @@ class Others:
 
     def silent(self, peer: PartyId) -> bool:
         """Whether a peer cannot be reached, or was not heard for long."""
-        return self._links[peer].unreachable or self._clock() - self._heard_at.get(peer, -math.inf) > self._silence
+        return self.links[peer].unreachable or self._clock() - self._heard_at.get(peer, -math.inf) > self._silence
 
     def not_silent(self) -> set[PartyId]:
-        return {peer for peer in self._links if not self.silent(peer)}
+        return {peer for peer in self.links if not self.silent(peer)}
 
     @property
     def begun_for(self) -> float:
@@ -68,7 +68,7 @@ class Others:
 
     def place(self) -> RoundPosition | None:
         """The furthest place that more parties claim than may collude; with fewer parties in reach, that all of them claim."""
-        claims = sorted((place for peer, place in self._places.items() if not self._links[peer].unreachable), reverse=True)
+        claims = sorted((place for peer, place in self._places.items() if not self.links[peer].unreachable), reverse=True)
         return claims[min(self._colluding, len(claims) - 1)] if claims else None
 
     def are_past(self, number: int) -> bool:
@@ -83,11 +83,11 @@ class Others:
         """
 
         async def ask(peer: PartyId) -> None:
-            await self._links[peer].ask(in_round(Heartbeat(0, int(Phase.AGREEMENT), 0), round_))
+            await self.links[peer].ask(in_round(Heartbeat(0, int(Phase.AGREEMENT), 0), round_))
 
-        until, asking = self._clock() + seconds, {peer: self._tasks.spawn(ask(peer)) for peer in self._links}
+        until, asking = self._clock() + seconds, {peer: self._tasks.spawn(ask(peer)) for peer in self.links}
         while self._clock() < until:
-            open_ = [task for peer, task in asking.items() if not task.done() and not self._links[peer].unreachable]
+            open_ = [task for peer, task in asking.items() if not task.done() and not self.links[peer].unreachable]
             if not open_:
                 break
             await asyncio.wait(open_, timeout=_LOOK)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -22,7 +23,7 @@ from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.node.driver import mesh_of, monitor_of
-from quietmean.node.monitor import Monitor
+from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
@@ -39,6 +40,7 @@ from quietmean.node.net import (
 )
 from quietmean.node.opening import public_seed
 from quietmean.node.phase import Phase, Position
+from quietmean.node.series.ahead import CLOSING, FIRST_ASKING, RoundAhead
 from quietmean.node.series.others import Others
 from quietmean.node.series.place import RoundLink, RoundPosition
 from quietmean.node.series.record import SeriesOver, SeriesProgress, over_text
@@ -54,19 +56,13 @@ from quietmean.node.session import (
     note_refusal,
     position_of,
 )
-from quietmean.node.start import Gathering, load_standing
+from quietmean.node.start import Beginning, Started
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.planning import Admitted
 from quietmean.randomness import Seed
 
-# While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
-_SOON, _ASKING, _FIRST_ASKING = 0.02, 0.1, 2.0
 # What the store of a party that left has for a result.
 _LEFT = b"left"
-# Later than so many round time-outs after the others began a round, a party is late for it.
-_LATE = 0.5
-_LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
-_CLOSING: Position = (int(Phase.FINALIZATION), 0)
 
 
 class Series:
@@ -74,6 +70,9 @@ class Series:
 
     ``settings``: those of the party in every round, without a value; its roster is sealed with what the parties agreed on, and
     its store is that of the series. ``rounds``: the number of the last one; ``most``: how many this party takes part in.
+
+    Who is in is settled before the first round, for all of them. From then on parties are numbered among these; what connections
+    and the start see counts them as the roster does.
     """
 
     def __init__(self, settings: NodeSettings, rounds: int, most: int | None = None) -> None:
@@ -81,8 +80,6 @@ class Series:
         self._rounds = rounds
         self._most = rounds if most is None else most
         self._stack = contextlib.AsyncExitStack()
-        self._parties = settings.plan.target.parties
-        self._others = [party for party in range(self._parties) if party != settings.party]
         self._standing = SeriesProgress()
         self._number = 0
         self._ended = True
@@ -109,6 +106,11 @@ class Series:
         return self._standing
 
     @property
+    def started(self) -> Started | None:
+        """Who is in, once that is settled."""
+        return self._beginning.started
+
+    @property
     def last(self) -> RoundEnd | None:
         """The last round of which this party has the mean, if nothing of a later one was begun."""
         return self._last
@@ -119,19 +121,16 @@ class Series:
         standing = self._standing
         return standing.left or standing.current >= self._rounds or standing.begun >= self._most
 
-    @classmethod
-    def retire(cls, settings: NodeSettings) -> SeriesProgress:
-        """Leave a series without taking part again: no connection is made. Returns where this party was.
+    def retire(self) -> None:
+        """Leave without taking part again, instead of the ``async with`` statement: no connection is made.
 
         Raises :class:`InputError` if another process of this party runs.
         """
-        with contextlib.closing(settings.open_store()) as store:
-            standing = SeriesProgress.load(store.series(), settings.plan.target.parties)
-            if not standing.left:
-                standing = msgspec.structs.replace(standing, left=True)
-                store.save_series(standing.dump())
-                store.finish(int(Phase.MIXING), _LEFT)
-            return standing
+        self._store = self._settings.open_store()
+        with contextlib.closing(self._store):
+            self._load()
+            if not self._standing.left:
+                self.leave()
 
     def leave(self) -> None:
         """Begin no other round, ever; on disk when this returns. The secrets of the series are deleted."""
@@ -147,39 +146,55 @@ class Series:
         self._store = settings.open_store()
         stack.callback(self._store.close)
         self._store.keep_journal_short()
-        self._standing = SeriesProgress.load(self._store.series(), self._parties)
+        self._monitor: Monitor = monitor_of(settings)
+        self._load(self._monitor.event)
         self._number = self._standing.current
         self._ended = not self._restore()
         if self.over and self._ended:
             # Nothing is left to do with the others.
             return
-        self._may_know_more = load_standing(self._store.standing()).attempt is not None
-        self._monitor: Monitor = stack.enter_context(monitor_of(settings))
+        self._may_know_more = self._beginning.restarted
+        stack.enter_context(self._monitor)
         self._mesh = mesh_of(settings, self, self._monitor)
-        self._where = Others(self._mesh.links, settings.plan.target.colluding, settings.round_timeout / 2, self.fail)
-        self._gathering = self._new_gathering()
+        self._beginning.attach(self._round_links(0))
+        await self._beginning.open()
+        again = self.started
+        self._where = self._others()
         self._mesh.bind(settings.listen_socket or settings.listen)
         stack.push_async_callback(self._mesh.close)
-        stack.push_async_callback(self._stop_gathering)
+        stack.push_async_callback(self._beginning.stop)
         self._mesh.start()
-        agreed = self._agreed
         await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._mesh.drop)
-        if agreed:
-            await self._where.ask(_FIRST_ASKING, self._place.round)
+        if again is not None:
+            await self._where.ask(FIRST_ASKING, self._place.round)
+
+    def _load(self, report: Report = lambda event: None) -> None:
+        """Where this party is, as its store says."""
+        self._beginning = Beginning(self._settings, self._store, report, self.fail, self.refused)
+        self._beginning.load()
+        self._standing = SeriesProgress.load(self._store.series(), len(self._inside.roster))
 
     async def _agree(self) -> None:
-        self._go_on()
-        self._gathering.start()
-        await self._gathering.until_bound()
+        await self._go_on()
+        await self._beginning.run()
+        if len(self._inside.roster) < len(self._settings.roster) == len(self._standing.counted):
+            # Parties have other places from here on.
+            self._where, self._standing = self._others(), SeriesProgress.load(None, len(self._inside.roster))
 
-    async def _stop_gathering(self) -> None:
-        # Another one may have followed the first.
-        await self._gathering.stop()
+    def _others(self) -> Others:
+        """Those who are in, as far as that is known."""
+        links = {index: self._mesh.links[member] for index, member in enumerate(self._members) if member in self._mesh.links}
+        return Others(links, self._settings.plan.target.colluding, self._settings.round_timeout / 2, self.fail)
 
     @property
-    def _agreed(self) -> bool:
-        """Whether the start of the series is over here."""
-        return self._gathering.standing.bound
+    def _members(self) -> Sequence[PartyId]:
+        """Who is in, by their places in the roster; all, before that is settled."""
+        return range(len(self._settings.roster)) if self.started is None else self.started.members
+
+    @property
+    def _inside(self) -> NodeSettings:
+        """Of this party among those who are in."""
+        return self._beginning.settings
 
     def _restore(self) -> bool:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
@@ -201,7 +216,7 @@ class Series:
         return False
 
     def _public_seed(self, number: int) -> str:
-        settings = self._settings_of(number, self._settings.value)
+        settings = self._settings_of(number, self._inside.value)
         return public_seed(settings.study, settings.agreed).secret.hex()
 
     # --- a round -----------------------------------------------------------------------------------------------------
@@ -213,12 +228,12 @@ class Series:
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
         """
         if not (self.over and self._ended):
-            self._go_on()
+            await self._go_on()
         number = await self._next(value)
         settings, goes_on = self._settings_of(number, value), number == self._standing.current
 
         async def begin() -> Store:
-            self._go_on()
+            await self._go_on()
             if number != self._standing.current:
                 self._begin(number)
             seeds = iter([self._store.seed, Seed(self._store.nonce)])
@@ -236,7 +251,7 @@ class Series:
             again = next(attempts) > 0
             if again:
                 store.reopen()
-                self._go_on()
+                await self._go_on()
             return kept_result(store) or await self._run_once(settings, store, restarted=restarted or again)
 
         try:
@@ -259,13 +274,14 @@ class Series:
             self._monitor.event,
             restarted=restarted or self._may_know_more or self._requests.lost_some,
         )
-        session.at_gate(self._mesh.cut_off, asyncio.to_thread)
+        members, others = self._members, self._where.links
+        session.at_gate(lambda parties: self._mesh.cut_off(members[index] for index in parties), asyncio.to_thread)
         detector = session.failure_detector
-        for party in self._others:
+        for party in others:
             if party in self._where.absent:
                 detector.presume_absent(party)
             elif self._where.is_past(party, number):
-                detector.heard(party, _CLOSING)
+                detector.heard(party, CLOSING)
             else:
                 detector.expect(party)
         self._may_know_more = self._requests.lost_some = False
@@ -275,28 +291,23 @@ class Series:
             return await session.run()
         finally:
             self._session = None
-            self._where.absent = {party for party in self._others if detector.suspected(party) and self._where.silent(party)}
+            self._where.absent = {party for party in others if detector.suspected(party) and self._where.silent(party)}
 
     def fail(self, error: BaseException) -> None:
         """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
-        if self._session is not None or not self._agreed:
-            (self._session or self._gathering).fail(error)
+        if self._session is not None or self.started is None:
+            (self._session or self._beginning).fail(error)
         elif outage_of(error, self._store.path) is None:
             self._defect = self._defect or error
 
-    def _go_on(self) -> None:
+    async def _go_on(self) -> None:
         """Before a round: raises what nobody could be told until now, and reads anew what an outage has left of the store."""
-        error = self._defect or self._gathering.error
+        error = self._defect or self._beginning.error
         if error is not None and outage_of(error, self._store.path) is None:
             raise error
-        if self._store.stalled or self._gathering.error is not None:
-            self._gathering.cancel()
-            self._store.reopen()
-            self._gathering = self._new_gathering()
-            self._gathering.start()
-
-    def _new_gathering(self) -> Gathering:
-        return Gathering(self._settings, self._store, self._round_links(0), self._monitor.event, self.fail, self.refused)
+        if self._store.stalled or self._beginning.error is not None:
+            await self._beginning.open()
+            self._beginning.gathering.start()
 
     def _begin(self, number: int) -> None:
         """On disk before anything of the round exists; what was kept of the one before is deleted."""
@@ -310,7 +321,7 @@ class Series:
 
     def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by whoever finds the result in its store."""
-        standing, end = self._standing, RoundEnd.of(self._number, result, sent, self._settings.plan)
+        standing, end = self._standing, RoundEnd.of(self._number, result, sent, self._inside.plan)
         if self._last is None or self._last.number != self._number:
             inside = end.execution.contributors()
             counted = tuple(before + bool(inside[party]) for party, before in enumerate(standing.counted))
@@ -323,15 +334,13 @@ class Series:
         self._standing = standing
 
     def _settings_of(self, number: int, value: Admitted) -> NodeSettings:
-        settings, attempt = self._settings, load_standing(self._store.standing()).attempt
+        settings = self._inside
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
         return replace(
             settings,
             roster=Roster(settings.roster.entries, Seal(label, settings.roster.conveners)),
             value=value,
             store=self._round_store,
-            agreed=attempt.openings if attempt is not None else {},
-            shared=self._store.encapsulated(),
             wipe_value=True,
         )
 
@@ -349,66 +358,16 @@ class Series:
         self._ended = True
         if self.over:
             raise SeriesOver(over_text(standing, self._rounds, self._most))
+        ahead = RoundAhead(self._where, self._inside, self._rounds, self._place.round)
         if self._may_know_more:
-            await self._where.ask(_FIRST_ASKING, self._place.round)
-        await self._require_others()
-        number = await self._in_time(standing.current + 1, returning=self._may_know_more)
+            await self._where.ask(FIRST_ASKING, self._place.round)
+        await ahead.require_others()
+        number = await ahead.in_time(standing.current + 1, returning=self._may_know_more)
         if number > self._rounds:
             # The others are past the last one.
             self._save(msgspec.structs.replace(standing, current=self._rounds))
             raise SeriesOver(over_text(standing, self._rounds, self._most))
         return number
-
-    async def _require_others(self) -> None:
-        """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
-        loop, plan = asyncio.get_running_loop(), self._settings.plan
-        least = max(2, int(getattr(plan.protocol, "minimum", 2)), self._parties // 2 + 1 if plan.gated else 2)
-        until = loop.time() + self._settings.round_timeout
-        there = self._where.not_silent()
-        while len(there) < least - 1:
-            if loop.time() >= until:
-                names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
-                raise ProtocolFailure(
-                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again later"
-                )
-            await asyncio.sleep(_ASKING)
-            there |= await self._where.ask(_FIRST_ASKING, self._place.round)
-
-    async def _in_time(self, first: int, *, returning: bool) -> int:
-        """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
-        number = first
-        while number <= self._rounds:
-            current = self._first_open(number, returning=returning or number > first)
-            if current == number:
-                current = await self._wait_for(number, returning=returning or number > first)
-            if current == number:
-                break
-            number = current
-        return number
-
-    def _first_open(self, number: int, *, returning: bool) -> int:
-        """``number``, or a later round if the others are too far for it; ``returning``: this party was away."""
-        place = self._where.place()
-        if place is None or place.round < number:
-            return number
-        late = returning or self._where.begun_for > _LATE * self._settings.round_timeout
-        return place.round + (place.position > (self._first_wait if late else _LAST_CHANCE))
-
-    @property
-    def _first_wait(self) -> Position:
-        """Where those who are in time wait for all others first."""
-        protocol = self._settings.plan.protocol
-        one_shot = protocol.rounds == 1 and protocol.releases_are_public
-        return (int(Phase.DISSEMINATION), 1) if one_shot else (int(Phase.MIXING), 1)
-
-    async def _wait_for(self, number: int, *, returning: bool) -> int:
-        """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
-        protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
-        until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
-        while (place := self._where.place()) is not None and place < RoundPosition(number - 1, _CLOSING) and loop.time() < until:
-            await asyncio.sleep(_SOON)
-            await self._where.ask(_ASKING, self._place.round)
-        return self._first_open(number, returning=returning)
 
     def _goes_on(self, value: Admitted) -> bool:
         """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""
@@ -423,7 +382,7 @@ class Series:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
-        if number or not self._agreed:
+        if number or self.started is None:
             # Who is started again tells of the start again, wherever it is.
             self._note_place(sender, RoundPosition(number, position_of(request)))
         if number == 0:
@@ -434,21 +393,23 @@ class Series:
         with self._requests.about(number):
             if self._is_early(number):
                 await self._requests.hold(sender, lambda: self._is_early(number))
-            session = self._session
+            session, place = self._session, self._beginning.place(sender)
+            if place is None:
+                raise PeerError("it is in a round of a session that has not started with it here")
             if session is None or number != self._number:
                 return AnswerFrame(request.number, REFUSED, *self.position)
-            answer = await session.handle(sender, request, payload)
+            answer = await session.handle(place, request, payload)
             self._monitor.arrived(sender, request, answer)
             return self._placed(answer, RoundPosition(number, (answer.phase, answer.round)))
 
     def _start(self, sender: PartyId, request: AnyRequest) -> AnswerFrame:
         """The answer to what is about the start."""
-        position = self.position if self._agreed else RoundPosition(0, (int(Phase.AGREEMENT), 0)).told()
+        position = RoundPosition(0, (int(Phase.AGREEMENT), 0)).told() if self.started is None else self.position
         if isinstance(request, Heartbeat):
             return AnswerFrame(request.number, ACCEPTED, *position)
         if not isinstance(request, Start):
             raise PeerError("it sent a request of a round before the first one")
-        return self._gathering.handle(sender, request, position)
+        return self._beginning.handle(sender, request, position)
 
     def _is_early(self, number: int) -> bool:
         return number > self._number or (number == self._number and not self._ended and self._session is None)
@@ -475,25 +436,39 @@ class Series:
         place = RoundPosition.of(counted)
         self._note_place(peer, place)
         self._monitor.heard(peer, place.position)
-        if self._session is not None and place.round == self._number and place.begun:
-            self._session.heard(peer, place.position)
+        index = self._beginning.place(peer)
+        if self._session is not None and index is not None and place.round == self._number and place.begun:
+            self._session.heard(index, place.position)
 
     def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """Nothing: the links of a round tell the monitor, in the round's own terms."""
 
     def _note_place(self, peer: PartyId, place: RoundPosition) -> None:
-        if self._where.note(peer, place) and self._session is not None and self._where.is_past(peer, self._number):
+        index = peer if self.started is None else self.started.place(peer)
+        if index is None:
+            return
+        if self._where.note(index, place) and self._session is not None and self._where.is_past(index, self._number):
             # It is past this round, and never comes back to it.
-            self._session.heard(peer, _CLOSING)
+            self._session.heard(index, CLOSING)
 
     def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
+        """To those who are in; in round 0, the start, to all."""
+
         def past(peer: PartyId) -> bool:
             # Who is past the agreement still answers about it.
             return number > 0 and self._where.is_past(peer, number)
 
+        members = self._members if number else range(len(self._settings.roster))
         return {
-            peer: RoundLink(link, peer, number, lambda peer=peer: past(peer), self._monitor)  # type: ignore[misc]
-            for peer, link in self._mesh.links.items()
+            index: RoundLink(
+                self._mesh.links[member],
+                member,
+                number,
+                lambda index=index: past(index),  # type: ignore[misc]
+                self._monitor,
+            )
+            for index, member in enumerate(members)
+            if member in self._mesh.links
         }
 
     def refused(self, peer: str, reason: str) -> None:

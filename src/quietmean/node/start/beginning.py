@@ -56,14 +56,18 @@ class Beginning:
             await self._gathering.stop()
             self._store.reopen()
             self.restarted = True
-        standing = load_standing(self._store.standing())
-        self.restarted = self.restarted or standing.attempt is not None
-        if standing.bound and standing.attempt is not None:
-            self._settle(standing.attempt)
+        self.load()
         if self._store.result() is None:
             self._gathering = Gathering(
                 self._settings, self._store, self._links, self._report, self._on_failure, self._refused, self._closed, self._came
             )
+
+    def load(self) -> None:
+        """The same without any link."""
+        standing = load_standing(self._store.standing())
+        self.restarted = self.restarted or standing.attempt is not None
+        if standing.bound and standing.attempt is not None:
+            self._settle(standing.attempt)
 
     async def run(self) -> Started:
         """Tell the others, from now on, and return once it is settled who is in. Raises as :meth:`Gathering.until_bound`."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.node.start import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
-from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.protocols import Target, get_protocol
 
 # What parties tell each other of an attempt is one short message.
 MOST_PARTIES = 500
@@ -19,8 +18,8 @@ MOST_PARTIES = 500
 _LEAST_INPUTS = "minimum"
 
 
-# Makes a plan one of a study: with what its coordinates mean.
-Placed = Callable[[Plan], Plan]
+# The plan for so many parties, by the protocol of this name with these options.
+Planned = Callable[[int, str, Mapping[str, Any]], Plan]
 
 
 def minimum_of(given: int | None, parties: int, colluding: int) -> int:
@@ -37,7 +36,13 @@ def minimum_of(given: int | None, parties: int, colluding: int) -> int:
     return minimum
 
 
-def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], placed: Placed) -> Choice:
+def require_start_by(minimum: int | None, start_by: datetime | None, what: str) -> None:
+    """Raises :class:`InputError` for a least number of parties without a time; ``what`` it is of."""
+    if minimum is not None and start_by is None:
+        raise InputError(f"the {what} has a minimum and no start_by: say when it starts with those who are there")
+
+
+def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], planned: Planned) -> Choice:
     """The choice with plans for every number of parties with which a study may start, from ``minimum`` on.
 
     ``options``: the protocol's, as the study gives them. All plans are of one protocol and against the same number of colluders,
@@ -45,21 +50,17 @@ def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], placed:
     """
     target = choice.plan.target
     least = least_minimum(target.parties, target.colluding)
-    plan = _enough_inputs(choice.plan, least, options, placed)
+    plan = _enough_inputs(choice.plan, least, options, planned)
     _refuse(plan)
     smaller = {}
     for size in range(minimum, target.parties):
-        fewer = placed(_calibrated(replace(target, parties=size), plan, options))
-        smaller[size] = _enough_inputs(fewer, least, options, placed)
+        fewer = planned(size, plan.protocol.name, options)
+        smaller[size] = _enough_inputs(fewer, least, options, planned)
         _refuse(smaller[size])
     return replace(choice, plan=plan, smaller=smaller)
 
 
-def _calibrated(target: Target, like: Plan, options: Mapping[str, Any]) -> Plan:
-    return calibrate(target, get_protocol(like.protocol.name).from_options(options))
-
-
-def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], placed: Placed) -> Plan:
+def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], planned: Planned) -> Plan:
     """The plan, with no result from fewer inputs than ``least`` where the protocol itself sees to that."""
     inputs = getattr(plan.protocol, _LEAST_INPUTS, least)
     if inputs >= least:
@@ -68,7 +69,7 @@ def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], placed: P
         raise InputError(
             f"option {_LEAST_INPUTS} is {inputs}: with start_by choose {least} or more, so that no two results can be made"
         )
-    return placed(_calibrated(plan.target, plan, {**options, _LEAST_INPUTS: least}))
+    return planned(plan.target.parties, plan.protocol.name, {**options, _LEAST_INPUTS: least})
 
 
 def _refuse(plan: Plan) -> None:

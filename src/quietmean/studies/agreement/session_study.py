@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.toml_files import Place, fault, read_tables
-from quietmean.planning.automatic import AUTO
+from quietmean.planning.automatic import AUTO, Choice
+from quietmean.planning.plan import Plan
+from quietmean.studies.agreement.deadlines import time_with_offset
 from quietmean.studies.agreement.links import require_sealed
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
 
 TABLE = "session"
@@ -44,13 +49,19 @@ class SessionStudy(BaseModel):
     round_timeout: float = Field(default=10.0, ge=1e-3)
     start_timeout: float = Field(default=60.0, ge=1e-3)
     purpose: dict[str, Any] = Field(default_factory=dict)
+    # With how many parties it may start, by default all; and when, with those who are there, who are in it for all its rounds.
+    minimum: int | None = Field(default=None, ge=2, strict=True)
+    start_by: AwareDatetime | None = None
     # Which keys protect what the parties tell each other. A new sealed session says hybrid; without it, it is X25519 alone.
     links: Links | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON data, which the digest of a contract is of; the same of sessions of before there were purposes or links."""
+        """Plain JSON data, which the digest of a contract is of; the same of sessions of before there were all its fields."""
         unsaid = {"purpose": not self.purpose, "links": self.keyed_by == Links.X25519}
-        return self.model_dump(mode="json", exclude={name for name, left_out in unsaid.items() if left_out})
+        unsaid |= {"minimum": self.minimum is None, "start_by": self.start_by is None}
+        plain: dict[str, Any] = self.model_dump(mode="json", exclude={name for name, left_out in unsaid.items() if left_out})
+        # The same of the same time, whatever its offset.
+        return plain if self.start_by is None else plain | {"start_by": self.start_by.astimezone(UTC).isoformat()}
 
     @property
     def keyed_by(self) -> Links:
@@ -75,6 +86,11 @@ class SessionStudy(BaseModel):
             raise ValueError("no plain data") from None
         return plain
 
+    @field_validator("start_by", mode="before")
+    @classmethod
+    def _time_with_offset(cls, given: Any) -> Any:
+        return time_with_offset(given)
+
     @classmethod
     def load(cls, path: Path) -> SessionStudy:
         """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
@@ -92,6 +108,11 @@ class SessionStudy(BaseModel):
         return {TABLE: {name: value for name, value in self.describe().items() if value is not None}}
 
     @property
+    def starts_with_quorum(self) -> bool:
+        """Whether who is in is agreed on before the start, instead of waiting for everybody."""
+        return self.start_by is not None
+
+    @property
     def by_folder(self) -> bool:
         """Whether messages are files in a folder: its parties connect."""
         return False
@@ -105,10 +126,12 @@ class SessionStudy(BaseModel):
     def parse(cls, raw: Mapping[str, Any]) -> SessionStudy:
         """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
         try:
-            return cls.model_validate(dict(raw))
+            study = cls.model_validate(dict(raw))
         except ValidationError as error:
             faults = "; ".join(_fault(one["loc"], one["type"], one["msg"]) for one in error.errors())
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
+        require_start_by(study.minimum, study.start_by, "session")
+        return study
 
     def terms(self, parties: int) -> SessionTerms:
         """For so many parties. Raises :class:`InputError` for terms that nobody can keep."""
@@ -125,6 +148,25 @@ class SessionStudy(BaseModel):
             options=self.options,
         )
 
+    def terms_by_size(self, parties: int) -> dict[int, SessionTerms]:
+        """For all numbers of parties with which it may start, of so many in all; all of them first.
+
+        Raises :class:`InputError` for terms that nobody can keep, or with which two results could be made.
+        """
+        terms = {parties: self.terms(parties)}
+        if self.start_by is None:
+            return terms
+        whole = terms[parties]
+
+        def planned(size: int, protocol: str, options: Mapping[str, Any]) -> Plan:
+            terms[size] = replace(whole, parties=size, protocol=protocol, options=options)
+            return terms[size].plan
+
+        for_quorum(Choice(whole.plan), minimum_of(self.minimum, parties, whole.colluding), self.options, planned)
+        return dict(sorted(terms.items(), reverse=True))
+
 
 def _fault(place: Place, kind: str, message: str) -> str:
+    if place == ("start_by",):
+        return "start_by must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
     return f"{'.'.join(map(str, place))} is missing" if kind == "missing" else fault(place, kind, message, SessionStudy)

@@ -20,7 +20,7 @@ from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.protocols import Target, configure, resolve
+from quietmean.protocols import Target, configure, get_protocol, resolve
 from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.target import asked_in_nats
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
@@ -29,7 +29,7 @@ from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.studies.agreement.deadlines import Deadlines, time_with_offset
 from quietmean.studies.agreement.links import require_sealed
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
@@ -171,8 +171,7 @@ class StudyTerms(BaseModel):
             shown = [one for one in all_faults if not (inside and one["loc"] == ("column",))]
             faults = [_fault(one["type"], one["loc"], one["msg"], one.get("ctx", {})) for one in shown]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
-        if study.minimum is not None and not study.starts_with_quorum:
-            raise InputError("the study has a minimum and no start_by: say when it starts with those who are there")
+        require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
@@ -273,7 +272,12 @@ class StudyTerms(BaseModel):
 
     def with_quorum(self, choice: Choice) -> Choice:
         """The same with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""
-        return for_quorum(choice, self.minimum_of(choice.plan.target.parties), self.options, self.placed)
+        target = choice.plan.target
+
+        def planned(parties: int, protocol: str, options: Mapping[str, Any]) -> Plan:
+            return self.placed(calibrate(replace(target, parties=parties), get_protocol(protocol).from_options(options)))
+
+        return for_quorum(choice, self.minimum_of(target.parties), self.options, planned)
 
     def minimum_of(self, parties: int) -> int:
         """With how many of the parties it may start. Raises :class:`InputError` where two results could be made."""

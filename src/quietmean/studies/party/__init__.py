@@ -3,7 +3,7 @@
 from quietmean.studies.party.agreement import Agreement, Signatory, place_of, relays_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.party.ending import ended, notes_of
+from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
@@ -48,6 +48,7 @@ __all__ = [
     "ended",
     "execution_id",
     "file_name",
+    "not_started",
     "notes_of",
     "own_keys",
     "payer_for",

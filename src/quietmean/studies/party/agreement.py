@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target
+from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 
 
@@ -36,8 +40,8 @@ class Agreement(ABC):
     """What all parties have alike, but for who they are, and what a site's policy and its approvers look at.
 
     ``sealed``: where it came sealed by a convener. ``contributes``: by file, and connects to nobody. ``target``: of all that is
-    asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and ``declared``: columns.
-    ``fewest``: with how many parties it may start.
+    asked for, ``plan``: of one execution by all, the first of ``plans``, of all numbers of parties with which it may start.
+    ``asks_for``: kind and text of each statistic; ``used`` and ``declared``: columns.
     """
 
     parties: tuple[Signatory, ...]
@@ -47,7 +51,7 @@ class Agreement(ABC):
 
     @property
     @abstractmethod
-    def plan(self) -> Plan: ...
+    def plans(self) -> Sequence[Plan]: ...
 
     @property
     @abstractmethod
@@ -56,10 +60,6 @@ class Agreement(ABC):
     @property
     @abstractmethod
     def epsilon_a_priori(self) -> float: ...
-
-    @property
-    @abstractmethod
-    def fewest(self) -> int: ...
 
     @property
     @abstractmethod
@@ -86,6 +86,15 @@ class Agreement(ABC):
         """What the digest covers besides the parties and the plan, where there is no seal."""
 
     @property
+    def plan(self) -> Plan:
+        return self.plans[0]
+
+    @property
+    def fewest(self) -> int:
+        """With how many parties it may start."""
+        return self.plans[-1].target.parties
+
+    @property
     def own(self) -> Signatory:
         return self.parties[self.party]
 
@@ -107,7 +116,36 @@ class Agreement(ABC):
         if self.sealed is not None:
             return self.sealed.digest
         parties = [[party.name, party.key] for party in self.parties]
-        return digest({**self._stated(), "parties": parties, "plan": self.plan.digest})
+        plans = {"plans": [plan.digest for plan in self.plans]} if self._asked.starts_with_quorum else {}
+        return digest({**self._stated(), **plans, "parties": parties, "plan": self.plan.digest})
+
+    def _against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
+        """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is
+        left then."""
+        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+        analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
+        others = [one for one in range(plan.target.parties) if one != party]
+        return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0
+
+    def _quorum_json(self) -> dict[str, Any]:
+        start_by = self._asked.start_by
+        if start_by is None:
+            return {}
+        plans = {str(plan.target.parties): plan.digest for plan in self.plans}
+        return {"quorum": {"minimum": self.fewest, "start_by": start_by.isoformat(), "plans": plans}}
+
+    def _start(self) -> list[str]:
+        """When and with whom it starts, where it does not wait for all."""
+        start_by, parties = self._asked.start_by, len(self.parties)
+        if start_by is None:
+            return []
+        fewer = f", with those who are there if they are {self.fewest} or more, or before that if its first convener says so"
+        if self.fewest == parties:
+            fewer = ""
+        return [
+            f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
+            "proposal of one of the parties, and whoever is not in takes no part"
+        ]
 
     @property
     def links(self) -> Links:

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -19,7 +18,6 @@ from quietmean.privacy import Charge
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
-from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
 from quietmean.studies.agreement.deadlines import in_hours, in_words
@@ -97,18 +95,9 @@ class Contract(Agreement):
         return self.study.workload.filled_in()
 
     @property
-    def plan(self) -> Plan:
-        return self.choice.plan
-
-    @property
     def plans(self) -> list[Plan]:
         """Of all numbers of parties with which the study may start; the first one is for all."""
         return self.choice.plans
-
-    @property
-    def fewest(self) -> int:
-        """With how many parties it may start."""
-        return self.plans[-1].target.parties
 
     @property
     def epsilon_a_priori(self) -> float:
@@ -124,17 +113,12 @@ class Contract(Agreement):
         return charge
 
     def _stated(self) -> dict[str, Any]:
-        quorum = {"plans": [plan.digest for plan in self.plans]} if self.study.starts_with_quorum else {}
-        return {"format": "quietmean-contract-1", "study": self.study.tables(), **quorum}
+        return {"format": "quietmean-contract-1", "study": self.study.tables()}
 
     @cached_property
     def everybody_else(self) -> float:
         """Epsilon of this party if all others collude and nobody leaves; infinite where nothing is left then."""
-        plan = self.plan
-        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
-        analysis = plan.execution(Seed.public("contract"), everyone).privacy(plan.target.delta)
-        others = [one for one in range(plan.target.parties) if one != self.party]
-        return analysis.epsilon(analysis.against(others).max_mu)
+        return self._against_all_others(self.plan, self.party, self.target.delta)
 
     def expected(self) -> list[str]:
         """How wide intervals will be, a sentence for each statistic; nothing where nobody said how many records there are."""
@@ -197,25 +181,6 @@ class Contract(Agreement):
             **self._deadlines_json(),
             "assumptions": assumptions_json(plan.assumptions),
         }
-
-    def _quorum_json(self) -> dict[str, Any]:
-        if self.study.start_by is None:
-            return {}
-        plans = {str(plan.target.parties): plan.digest for plan in self.plans}
-        return {"quorum": {"minimum": self.fewest, "start_by": self.study.start_by.isoformat(), "plans": plans}}
-
-    def _start(self) -> list[str]:
-        """When and with whom it starts, of a study that does not wait for all."""
-        start_by, parties = self.study.start_by, len(self.parties)
-        if start_by is None:
-            return []
-        fewer = f", with those who are there if they are {self.fewest} or more, or before that if its first convener says so"
-        if self.fewest == parties:
-            fewer = ""
-        return [
-            f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
-            "proposal of one of the parties, and whoever is not in takes no part"
-        ]
 
     def _deadlines_json(self) -> dict[str, Any]:
         if self.study.deadlines is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, NotStarted
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.files import Files
+from quietmean.studies.party.payment import ChargedStudy
 
 # Hexadecimal signs of a digest that people read.
 _SHOWN = 16
@@ -27,6 +28,15 @@ def ended(auditor: Auditor, approval: Mapping[str, Any], **end: Any) -> dict[str
     except InputError as error:
         audit = {"not_written": str(error)}
     return {**approval, "audit": audit}
+
+
+def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
+    """The same with what became of the charge, which is given back unless the ledger knows an attempt of this party."""
+    if charge is None:
+        return NotStarted(str(error))
+    given = charge.never_started()
+    kept = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
+    return NotStarted(f"{error}{kept}")
 
 
 def loose_ends(result: NodeResult) -> dict[str, Any]:

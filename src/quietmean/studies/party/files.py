@@ -137,6 +137,17 @@ class PartyFiles:
         store = self.store(given)
         return store.exists() and store.stat().st_size > 0
 
+    def start_terms(self, smaller: Mapping[int, Brought], store: Path) -> StartTerms | None:
+        """With whom it starts, where it does not wait for all.
+
+        ``smaller``: plans and what this party brings, for all numbers of parties that are fewer.
+        """
+        if self.asked.start_by is None:
+            return None
+        return StartTerms(
+            len(self.roster) - len(smaller), self.asked.start_by.timestamp(), smaller, asked_to_start=start_request(store).exists
+        )
+
     def pair_keys(self) -> PairKeys | None:
         """The ML-KEM-768 keys of the entries, of a study with hybrid links."""
         if self.sealed is None or self.keys is None or self.asked.keyed_by != Links.HYBRID:
@@ -226,11 +237,6 @@ class Files(PartyFiles):
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
         store = self.store(options.store)
-        start = None
-        if self.study.start_by is not None:
-            minimum = self.study.minimum_of(len(self.roster))
-            asked = start_request(store).exists
-            start = StartTerms(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
         plans = [plan, *(brought.plan for brought in (smaller or {}).values())]
         return NodeSettings(
             identity=self.identity,
@@ -244,7 +250,7 @@ class Files(PartyFiles):
             status=status_path(store),
             listen=listening_place(options),
             folder=self.folder(options.folder or usual_folder, plans, once=options.once),
-            start=start,
+            start=self.start_terms(smaller or {}, store),
             links=self.study.keyed_by,
             pairs=self.pair_keys(),
         )

@@ -19,7 +19,7 @@ from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal
 from quietmean.studies.party.audit import Event
-from quietmean.studies.party.ending import ended, loose_ends, notes_of, origin_of
+from quietmean.studies.party.ending import ended, loose_ends, not_started, notes_of, origin_of
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared
 
@@ -84,12 +84,9 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     try:
         result = await run_party(settings, among.start)
     except NotStarted as error:
-        refund = ""
-        if charge is not None:
-            given = charge.never_started()
-            refund = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
+        ended_so = not_started(error, charge)
         _with_log(ready, result=False, reason="it did not start with this party")
-        raise NotStarted(f"{error}{refund}") from None
+        raise ended_so from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
         plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.told)

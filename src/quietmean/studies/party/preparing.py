@@ -104,17 +104,17 @@ class PartyPreparation:
 
     def _pay(
         self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
-    ) -> ChargedStudy | None:
-        """The charge, before anything leaves. Raises :class:`InputError` if the budget forbids it."""
+    ) -> tuple[NodeSettings, ChargedStudy | None]:
+        """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
         # Before the charge: an approval that was used up pays nothing.
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
             self._auditor.use(approvals, execution_id(settings))
         if self.payer is None:
-            return None
+            return settings, None
         payer = self.payer if inputs is None else self.payer.of(inputs)
         charged = payer.reserve(self._own.asked.name, settings, charge, refund)
         self._auditor.write(Event.CHARGED, charge_of(settings.plan, payer, epsilon))
-        return charged
+        return _bound_in_ledger(settings, charged), charged
 
 
 class Preparation(PartyPreparation):
@@ -155,9 +155,7 @@ class Preparation(PartyPreparation):
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
         require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
-        charge = self._pay(settings, contract.charge, contract.epsilon_a_priori, records)
-        if charge is not None:
-            settings = _bound_in_ledger(settings, charge)
+        settings, charge = self._pay(settings, contract.charge, contract.epsilon_a_priori, records)
         return Prepared(files, settings, forecast, self.approval, charge, self._auditor, receipt)
 
 
