@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from quietmean.cli.columns import NO_COLUMN_OPTIONS, ColumnOptions
-from quietmean.cli.console import err, out, output, print_json, printable
+from quietmean.cli.console import err, out, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.agreement.dictionary import Dictionary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,7 @@ def command(
     *,
     name: str | None = None,
     column: list[str] | None = None,
+    dictionary: Path | None = None,
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
     meeting: Annotated[MeetingOptions, Parameter(name="*", negative="")] = MeetingOptions(),
@@ -92,7 +96,10 @@ def command(
     name
         The study's name.
     column
-        Column; repeat for several. Each is declared by one of those that follow.
+        Column; repeat for several. Each is declared by one of those that follow, or by the dictionary.
+    dictionary
+        The data dictionary of a REDCap project: it declares those of its fields that --column names, or all that can be columns.
+        Beside the study, STUDY.format.toml says which codes of raw exports are which levels.
     save
         Where to write the study; a file that is there stays.
     json
@@ -102,20 +109,48 @@ def command(
     from quietmean.studies.agreement.study_file import is_study, study_text
 
     study_file = output(save, "the study", kind=is_study)
-    if not column and not sys.stdin.isatty():
+    if not (column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
-    given = {**target.fields(), **meeting.fields(), **columns.fields(column or ()), "options": options.chosen()}
+    listed = None if dictionary is None else _listed(dictionary, column or ())
+    by_hand = [one for one in column or () if listed is None or one not in listed.columns]
+    given = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
+    if listed is not None:
+        given["column"] = [*listed.columns.values(), *given["column"]]
     asked = (
         {"name": name or save.stem}
-        if column
+        if column or dictionary
         else _ask_all(name, 1.0 if target.epsilon is None else target.epsilon, target.colluding)
     )
     text = study_text(StudyTerms.parse(given | asked))
     study_file.write(text.encode())
+    codes = listed.format_text if listed is not None else ""
+    beside = save.with_suffix(".format.toml")
+    if codes:
+        output(beside, "the codes of raw exports").write(codes.encode())
     if json:
-        print_json({"study": str(save)})
+        print_json({"study": str(save), **({"format": str(beside)} if codes else {})})
     else:
+        if codes:
+            out.print(
+                f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml", markup=False
+            )
         out.print(f"{save} holds the study; quietmean invite {save} --key YOUR.key makes the invitation", markup=False)
+
+
+def _listed(path: Path, names: Sequence[str]) -> Dictionary:
+    """The columns of a dictionary, those of these ``names`` or all; which fields were left out is said."""
+    from quietmean.studies.agreement.dictionary import Dictionary
+
+    found = Dictionary.load(path)
+    chosen = [name for name in names if name in found.columns]
+    if names:
+        for name in names:
+            if name in found.left_out:
+                warn(f"field {name!r} of {path} is no column as it is, {found.left_out[name]}: declare it here")
+        return found.chosen(chosen)
+    for name, why in found.left_out.items():
+        warn(f"field {name!r} of {path} is left out: {why}")
+    return found
 
 
 def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> dict[str, Any]:

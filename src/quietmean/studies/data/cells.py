@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.cells import STRANGE, plain, plain_name
+from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
@@ -33,6 +34,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
 # Numbers outside this range are neither codes nor levels.
 _LARGEST, _SMALLEST = 1e300, 1e-30
+Value = TypeVar("Value")
 # Messages about cells that cannot be read.
 _STRANGE_WORDS = {
     "numbers": "no number and count as missing",
@@ -55,6 +57,11 @@ class ColumnReader:
     strange: int = 0
     unclear: int = 0
     lines: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raises :class:`InputError` for a factor of what is no number."""
+        if self.location.mapping.of(self.column.name).factor != 1 and kind_of(self.column) != "numbers":
+            raise InputError(f"column {self.column.name!r} has a factor in the site's mapping, and no numbers: leave it out")
 
     def values(self, table: Table) -> NDArray[np.float64]:
         """The values of a piece, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
@@ -88,8 +95,36 @@ def understood(
     """The values of the cells of a column, each (rows,), and which of them are not understood.
 
     NaN, or -1 for levels, where a cell holds no value; strange is one that holds none of the usual spellings or declared codes of
-    missing either.
+    missing either. Codes of the site stand for the texts that it maps them to, and numbers are in the unit of the study.
     """
+    mapping = location.mapping.of(column.name)
+    if mapping.codes:
+        cells = _recoded(cells.distinct(), mapping.codes)
+    values, strange = _understood(cells, column, numerals, location)
+    if mapping.factor != 1:
+        with np.errstate(over="ignore"):
+            values = values * mapping.factor
+    return values, strange
+
+
+def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
+    """By spelling, else by the number or day that a code is, unless two are the same one."""
+    by_meaning = _by_meaning(codes)
+
+    def text(cell: Any) -> Any:
+        found = text_of_cell(cell)
+        if found is None or found in codes:
+            return cell if found is None else codes[found]
+        meaning = _meaning(found)
+        return cell if meaning is None else by_meaning.get(meaning, cell)
+
+    return Cells([text(cell) for cell in cells.values], cells.codes)
+
+
+def _understood(
+    cells: Cells, column: Column, numerals: Numerals, location: Location
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The same of cells with the study's codes, in the unit of the site."""
     if column.numeric and not column.since:
         if isinstance(cells.values, Texts):
             values = cells.values.numbers(numerals.mark)
@@ -97,7 +132,7 @@ def understood(
             strange = np.zeros(len(values), dtype=bool)
             rest = np.flatnonzero(np.isnan(values))
             if len(rest):
-                values[rest], strange[rest] = understood(cells.values.distinct(rest), column, numerals, location)
+                values[rest], strange[rest] = _understood(cells.values.distinct(rest), column, numerals, location)
             return values, strange
         if isinstance(cells.values, np.ndarray):
             values = np.where(_coded((), cells.values, column), np.nan, cells.values)
@@ -239,7 +274,7 @@ def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
     else:
         places = {plain_name(level): float(index) for index, level in enumerate(column.levels)}
     codes = {plain_name(code) for code in column.missing_codes}
-    by_meaning = _by_meaning(places, codes)
+    by_meaning = _by_meaning({**places, **dict.fromkeys(codes, math.nan)})
 
     @cache
     def place(text: str | None) -> float:
@@ -256,16 +291,15 @@ def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
     return np.array([place(text_of_cell(cell)) for cell in cells], dtype=np.float64)
 
 
-def _by_meaning(levels: Mapping[str, float], codes: Collection[str]) -> dict[Decimal | str, float]:
-    """Places of levels, NaN for codes, by the number or day that they are; none where two are the same: ``01``, ``1``."""
-    declared = [(_meaning(text), index) for text, index in {**levels, **dict.fromkeys(codes, math.nan)}.items()]
-    numbers = [(meaning, index) for meaning, index in declared if meaning is not None]
-    places: dict[Decimal | str, float] = {}
-    for meaning, index in numbers:
-        before = places.setdefault(meaning, index)
-        if before != index and not (math.isnan(before) and math.isnan(index)):
+def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:
+    """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``."""
+    found: dict[Decimal | str, Value] = {}
+    for text, value in codes.items():
+        meaning = _meaning(text)
+        # Not a number is itself, by this one object.
+        if meaning is not None and found.setdefault(meaning, value) not in (value,):
             return {}
-    return places
+    return found
 
 
 def _meaning(text: str) -> Decimal | str | None:

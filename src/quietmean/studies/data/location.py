@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
+from quietmean.studies.data.mapping import SiteMapping
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 # What compressed files are called, and files with an object of JSON in each line.
@@ -52,11 +53,13 @@ class Location:
     """A file and the settings of how it is read. Raises :class:`InputError` for impossible ones.
 
     ``database``: instead of a file, the address of a PostgreSQL database, without a password; ``path`` is its name then.
+    ``mapping``: what columns and cells are called here, which nobody else is to see.
     """
 
     path: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     database: str = ""
+    mapping: SiteMapping = field(default_factory=SiteMapping, repr=False)
 
     @classmethod
     def of(cls, source: Path | str) -> Location:
@@ -68,13 +71,16 @@ class Location:
         if (address := _address_of(text)) is not None:
             address, _, said = address.partition("#")
             name = _name_of_database(address)
-            return cls(Path(name), _with_format_file(_settings_of(said, name) if said else {}, None), address)
+            settings, mapping = _with_format_file(_settings_of(said, name) if said else {}, None)
+            return cls(Path(name), settings, address, mapping)
         if "#" not in text or Path(text).exists():
-            return cls(Path(text), _with_format_file({}, Path(text)))
+            settings, mapping = _with_format_file({}, Path(text))
+            return cls(Path(text), settings, mapping=mapping)
         parts = text.split("#")
         heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
         head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
-        return cls(Path(head), _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head)))
+        settings, mapping = _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head))
+        return cls(Path(head), settings, mapping=mapping)
 
     def __post_init__(self) -> None:
         for name, value in self.settings.items():
@@ -196,15 +202,20 @@ def _name_of_database(address: str) -> str:
     return unquote(parts.path.strip("/")).replace("/", "_") or service or "postgresql"
 
 
-def _with_format_file(settings: dict[str, str], path: Path | None) -> dict[str, str]:
+def _with_format_file(settings: dict[str, str], path: Path | None) -> tuple[dict[str, str], SiteMapping]:
     """And what a file of settings says, where one is named or stands beside; what stands behind the # comes first."""
     named = settings.get("format")
     if named is not None:
-        return _in_format_file(Path(named), must_be=True) | settings
-    return (_in_format_file(_beside(path)) if path is not None and path.name else {}) | settings
+        beside = Path(named)
+    elif path is not None and path.name:
+        beside = _beside(path)
+    else:
+        return settings, SiteMapping()
+    said, mapping = _in_format_file(beside, must_be=named is not None)
+    return said | settings, mapping
 
 
-def _in_format_file(beside: Path, must_be: bool = False) -> dict[str, str]:
+def _in_format_file(beside: Path, must_be: bool) -> tuple[dict[str, str], SiteMapping]:
     """What it says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
     unreadable = InputError(
         f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
@@ -214,13 +225,14 @@ def _in_format_file(beside: Path, must_be: bool = False) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         if must_be:
             raise InputError(f"file {beside} does not exist, and #format= names it: check the path") from None
-        return {}
+        return {}, SiteMapping()
     except OSError:
         raise unreadable from None
+    mapping = SiteMapping.parse(raw.pop("mapping", {}), beside.name)
     wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
     if wrong:
         raise InputError(f"{wrong[0]} of {beside.name} is no text, number or truth value: write for example {wrong[0]} = 'comma'")
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}, mapping
 
 
 def _settings_of(text: str, name: str) -> dict[str, str]:

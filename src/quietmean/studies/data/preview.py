@@ -17,11 +17,10 @@ import numpy as np
 
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data.cells import is_unclear, kind_of, text_of_cell, understood
-from quietmean.studies.data.formats import read_file
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.reading import Source, location_of, read_table, values_of
-from quietmean.studies.data.table import Table, joined
+from quietmean.studies.data.reading import Source, location_of, read_at, read_table, values_of
+from quietmean.studies.data.table import Cells, Table, joined
 
 # The most unreadable texts that are shown; rows at either end; and characters of a cell.
 _SPELLINGS, _ROWS, _LONGEST = 5, 3, 40
@@ -69,7 +68,8 @@ class ColumnPreview:
 class Preview:
     """``place``: the file. ``first`` and ``last``: cells of the study's columns in these rows, behind their line.
 
-    ``proposed``: settings with which more cells are understood, ``gained`` more. ``notes``: further sentences.
+    ``proposed``: settings with which more cells are understood, ``gained`` more. ``notes``: further sentences. ``persons``: whose
+    records they are, and how many one has at most, where the site said which column tells it.
     """
 
     place: str
@@ -80,6 +80,7 @@ class Preview:
     proposed: Mapping[str, str]
     gained: int
     notes: tuple[str, ...]
+    persons: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, source: Source, columns: Columns) -> Preview:
@@ -87,7 +88,9 @@ class Preview:
         notes: list[str] = []
         read = [column for column in columns if not column.origin]
         location = location_of(source)
-        table = read_table(source, [column.name for column in read], notes.append)
+        person = location.mapping.person
+        wanted = [column.name for column in read] + ([person] if person else [])
+        table = read_table(source, wanted, notes.append)
         values = values_of(table, columns, location)
         shown = [_column(table, column, location, values[:, list(columns).index(column)]) for column in read]
         understood = _understood(table, read, location)
@@ -99,7 +102,8 @@ class Preview:
             proposed, gained = {**proposed, **named}, gained + more
         rows = range(table.height)
         first, last = (tuple(_row(table, read, row) for row in part) for part in (rows[:_ROWS], rows[_ROWS:][-_ROWS:]))
-        return cls(table.place, table.height, tuple(shown), first, last, proposed, gained, tuple(notes))
+        persons = _persons(table.column(person)) if person else None
+        return cls(table.place, table.height, tuple(shown), first, last, proposed, gained, tuple(notes), persons)
 
     @property
     def sentences(self) -> list[str]:
@@ -124,7 +128,11 @@ class Preview:
             if column.outside
         ]
         empty = [f"column {column.name!r}: no cell holds a value" for column in self.columns if column.missing == column.records]
-        return [*empty, *unclear, *strange, *outside, *self.notes]
+        of_persons = []
+        if self.persons is not None:
+            count, most = self.persons
+            of_persons = [f"{self.records:,} records are of {count:,} persons, at most {most:,} of one"]
+        return [*empty, *unclear, *strange, *outside, *self.notes, *of_persons]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,6 +143,7 @@ class Preview:
             "last": [list(row) for row in self.last],
             "proposed": dict(self.proposed),
             "cells_gained": self.gained,
+            **({} if self.persons is None else {"persons": self.persons[0], "most_records_of_a_person": self.persons[1]}),
             "sentences": self.sentences,
         }
 
@@ -155,6 +164,13 @@ def _column(table: Table, column: Column, location: Location, values: np.ndarray
         tuple(Counter(_short(text) for text in texts).most_common(_SPELLINGS)),
         *([_end(column, float(there.min())), _end(column, float(there.max()))] if column.numeric and len(there) else []),
     )
+
+
+def _persons(cells: Cells) -> tuple[int, int]:
+    """How many persons these are, and how many records one has at most; an empty cell is a person of its own."""
+    counts = Counter(text_of_cell(cell) for cell in cells)
+    unknown = counts.pop(None, 0)
+    return len(counts) + unknown, max(counts.values(), default=min(unknown, 1))
 
 
 def _end(column: Column, value: float) -> float | str:
@@ -197,7 +213,7 @@ def _names_of_rows(location: Location, columns: Sequence[Column], understood: in
     gains = {}
     for choice in ("true", "false"):
         other = replace(location, settings={**location.settings, "rownames": choice})
-        table = joined(read_file(other, [column.name for column in columns], lambda sentence: None), len(columns))
+        table = joined(read_at(other, [column.name for column in columns]), len(columns))
         gains[choice] = sum(_understood(table, columns, other)) - understood
     best = max(gains, key=lambda choice: gains[choice])
     return ({"rownames": best}, gains[best]) if gains[best] > 0 else ({}, 0)

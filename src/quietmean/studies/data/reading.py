@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -122,7 +123,14 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
 
 def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody) -> Pieces:
     """The same piece by piece. Raises :class:`InputError` also for a file that changes meanwhile."""
-    return read_file(Location.of(source), wanted, tell) if isinstance(source, Path | str) else table_of_frame(source, wanted)
+    return read_at(Location.of(source), wanted, tell) if isinstance(source, Path | str) else table_of_frame(source, wanted)
+
+
+def read_at(location: Location, wanted: Collection[str], tell: Tell = _nobody) -> Pieces:
+    """The same of a file or database with settings; the ``wanted`` columns are called as in the study, whatever they are here."""
+    called = location.mapping.names(wanted)
+    for piece in read_file(location, set(called.values()), tell):
+        yield replace(piece, called=called)
 
 
 def _transformed(column: Column, columns: Columns, by_column: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:

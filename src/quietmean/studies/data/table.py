@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -73,7 +73,7 @@ class Table:
     """``place``: its name in messages. ``take``: the cells of a column by its place. ``lines``: where each row begins.
 
     ``word``: what a place in it is called: ``line`` of a text as editors count, or ``row``. ``delimiter``: what is between the
-    columns of a text.
+    columns of a text. ``called``: what the study's columns are called here, where that differs.
     """
 
     place: str
@@ -82,6 +82,7 @@ class Table:
     take: Callable[[int], Cells] = field(repr=False)
     word: str = "row"
     delimiter: str = ""
+    called: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` if two columns have the same name."""
@@ -94,11 +95,11 @@ class Table:
     def column(self, name: str) -> Cells:
         """Raises :class:`InputError` if there is none of that name."""
         require_column(self, name)
-        return self.take(self.names.index(plain_name(name)))
+        return self.take(self.names.index(self.name_of(name)))
 
-    def renamed(self, names: Sequence[str]) -> Table:
-        """The same columns by other names."""
-        return replace(self, names=tuple(names))
+    def name_of(self, column: str) -> str:
+        """What a column of the study is called here."""
+        return self.called.get(plain_name(column), plain_name(column))
 
 
 # The table of a source, one piece after the other, with the same columns: one at least, with no rows perhaps.
@@ -151,8 +152,8 @@ def require_distinct(source: str, names: Sequence[str]) -> None:
 
 def require_column(table: Table, column: str) -> None:
     """Raises :class:`InputError` if the table has no such column."""
-    if plain_name(column) not in table.names:
-        raise heading_absent(table.place, {plain_name(column)}, table.names)
+    if table.name_of(column) not in table.names:
+        raise heading_absent(table.place, {table.name_of(column)}, table.names)
 
 
 def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -> InputError:

@@ -1,0 +1,87 @@
+"""What a site calls the columns of a study, how it codes and measures them, and who its persons are: for its own eyes only.
+
+It stands in the file of settings beside the data, as table [mapping], and decides about each cell from the cell alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from quietmean.core.cells import plain_name
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+_FIELDS = ("name", "codes", "factor")
+
+
+@dataclass(frozen=True)
+class ColumnMapping:
+    """``name``: the site's, or nothing where it is that of the study. ``codes``: the texts that stand for cells.
+
+    ``factor``: by which numbers are multiplied, so that they have the study's unit.
+    """
+
+    name: str = ""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class SiteMapping:
+    """``columns``: by their names in the study. ``person``: the site's column that says whose a record is, if any."""
+
+    columns: Mapping[str, ColumnMapping] = field(default_factory=dict)
+    person: str = ""
+
+    @classmethod
+    def parse(cls, raw: object, place: str) -> Self:
+        """From the table [mapping] of the file ``place``. Raises :class:`InputError` for anything else in it."""
+        table = _table(raw, "mapping", place)
+        _only(table, ("person", "columns"), "mapping", place)
+        person = table.get("person", "")
+        if not isinstance(person, str):
+            raise InputError(f'[mapping] of {place} has a person that is no name of a column: write person = "patient_id"')
+        columns = _table(table.get("columns", {}), "mapping.columns", place)
+        return cls({plain_name(name): _column(one, name, place) for name, one in columns.items()}, plain_name(person))
+
+    def of(self, column: str) -> ColumnMapping:
+        return self.columns.get(plain_name(column), _UNCHANGED)
+
+    def names(self, wanted: Collection[str]) -> dict[str, str]:
+        """The site's names of the ``wanted`` columns."""
+        return {plain_name(name): self.of(name).name or plain_name(name) for name in wanted}
+
+
+_UNCHANGED = ColumnMapping()
+
+
+def _column(raw: object, name: str, place: str) -> ColumnMapping:
+    if isinstance(raw, str):
+        return ColumnMapping(plain_name(raw))
+    where = f"mapping.columns.{name}"
+    table = _table(raw, where, place)
+    _only(table, _FIELDS, where, place)
+    codes, factor, called = table.get("codes", {}), table.get("factor", 1.0), table.get("name", "")
+    if not isinstance(called, str):
+        raise InputError(f'[{where}] of {place} has a name that is no text: write name = "ALTER"')
+    if not (isinstance(codes, Mapping) and all(isinstance(one, str | int | float) for one in codes.values())):
+        raise InputError(f'[{where}] of {place} has codes that are none: write codes = {{ 1 = "f", 2 = "m", 9 = "" }}')
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor == 0:
+        raise InputError(f"[{where}] of {place} has a factor that is no number but 0: write factor = 0.4536")
+    texts = {plain_name(code): str(text).lower() if isinstance(text, bool) else str(text) for code, text in codes.items()}
+    return ColumnMapping(plain_name(called), texts, float(factor))
+
+
+def _table(raw: object, where: str, place: str) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise InputError(f"{where} of {place} is no table: write [{where}], and below it what is said")
+    return raw
+
+
+def _only(table: Mapping[str, Any], known: Collection[str], where: str, place: str) -> None:
+    for name in table:
+        if name not in known:
+            raise InputError(f"[{where}] of {place} has {name!r}{nearest(name, known)}: there are {', '.join(known)}")
