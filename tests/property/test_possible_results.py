@@ -106,7 +106,7 @@ def _wrong(plan: Plan, execution: Execution, opened: ReleasedSum) -> list[Releas
     found += [replace(opened, weight=one) for one in (0.0, -opened.weight, np.nan, np.inf, 1e300)]
     # Nor is so little weight that rounding is divided by next to nothing, though shares may be in doubt.
     found += [ReleasedSum(total * one, opened.weight * one, settled=False) for one in (1e-300, 1e-9)]
-    if plan.protocol.releases_are_public:
+    if plan.protocol.weight_is_known:
         found += [replace(opened, weight=one * opened.weight) for one in (0.5, 1.01, 1.5)]
     return found
 

@@ -54,7 +54,7 @@ def released_noise(execution: Execution) -> ReleasedNoise:
     protocol, weights = execution.protocol, execution.weights
     stated = protocol.released_variance(execution.schedule, execution.trace, weights)
     if stated is not None:
-        return ReleasedNoise(stated, None, execution.counted_weight() if protocol.releases_are_public else None)
+        return ReleasedNoise(stated, None, execution.counted_weight() if protocol.weight_is_known else None)
     transcript = execution.transcript()
     variance, total = _noise_and_weight(transcript, weights)
     return ReleasedNoise(variance, 4 * float((transcript.noise_scale**2).sum()) / total**2, total)

@@ -71,7 +71,7 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     variance = noise.variance if settled or noise.most is None else noise.most
     reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
     means = _Means(execution.schedule, execution.weights, execution.contributors(), execution.counted_weight(), variance, reach)
-    return _influence(plan, means, exact=settled and plan.protocol.releases_are_public)
+    return _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
 
 
 def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:
@@ -96,7 +96,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
     # Predictions are of parties with one record each.
     variance = of_mean * (target.parties / total) ** 2
     means = _Means(schedule, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
-    return _influence(plan, means, exact=protocol.releases_are_public)
+    return _influence(plan, means, exact=protocol.weight_is_known)
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,7 +109,7 @@ def _impossible(
 def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: float | None) -> bool:
     least, most = LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
-    if expected is not None and opened.settled and plan.protocol.releases_are_public:
+    if expected is not None and opened.settled and plan.protocol.weight_is_known:
         possible = possible and abs(opened.weight - expected) <= ROUNDING * expected
     return possible
 

@@ -22,6 +22,11 @@ class GivesResults:
     releases_are_public: ClassVar[bool] = True
     gaussian_noise: ClassVar[bool] = True
 
+    @property
+    def weight_is_known(self) -> bool:
+        """Is the weight in a result that of those who count, as each stated it? By default where releases are public."""
+        return self.releases_are_public
+
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
         return trace.finished

@@ -164,6 +164,11 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return self.outcome(schedule, trace).inputs
 
     @property
+    def weight_is_known(self) -> bool:
+        """Whose inputs are in the sum is agreed on."""
+        return True
+
+    @property
     def rounding_step(self) -> float:
         return self.step
 
