@@ -18,7 +18,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.api.result import StudyResult
-from quietmean.core.errors import QuietmeanError
+from quietmean.core.errors import ProtocolFailure, QuietmeanError
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node.local import run_local
@@ -56,7 +56,7 @@ sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
 """
 
 
-def study(dropouts: float = 0.34, protocol: str = "cordp-dme") -> qm.Study:
+def study(dropouts: float = 0.34, protocol: str = "cordp-dme", **more: Any) -> qm.Study:
     return qm.Study(
         {"age": (0, 100)},
         ["mean(age)"],
@@ -66,6 +66,7 @@ def study(dropouts: float = 0.34, protocol: str = "cordp-dme") -> qm.Study:
         colluding=1,
         dropouts=dropouts,
         protocol=protocol,
+        **more,
     )
 
 
@@ -214,10 +215,31 @@ def test_by_session(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         assert ended == NAMES[:2], repr(ended)
 
 
+@pytest.mark.parametrize("limits", [{"records_per_party": [100, 600]}, {"largest_share": 0.4}])
+def test_by_file_a_weight_that_may_not_be_is_left_out(
+    limits: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "largest_share" not in limits:
+        combine_with_a_liar("twice the records", tmp_path, monkeypatch, **limits)
+        return
+    # Nobody has more than is allowed of all, but each of two has half.
+    with pytest.raises(ProtocolFailure, match=r"(north|south) has 50 %, allowed in this study are 40 % \(largest_share\)"):
+        combine_with_a_liar("twice the records", tmp_path, monkeypatch, **limits)
+
+
+def test_by_file_in_a_study_of_parties_each_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    combine_with_a_liar("twice the records", tmp_path, monkeypatch, unit="party", epsilon=40.0)
+
+
 @pytest.mark.parametrize("name", list(LIES))
 def test_by_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    combine_with_a_liar(name, tmp_path, monkeypatch)
+
+
+def combine_with_a_liar(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """East's contribution is left out and named, and the result is that of the others."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    asked = {"name": "ages", "colluding": 1, "dropouts": 0.34, "protocol": "cordp-dme", "epsilon": 8.0}
+    asked = {"name": "ages", "colluding": 1, "dropouts": 0.34, "protocol": "cordp-dme", "epsilon": 8.0, **limits}
     meeting = meet(tmp_path, NAMES, {"study": asked, "column": [{"name": "age", "low": 0, "high": 100}]})
     sealed = meeting.seal()
     plan = sealed.study.plan(3)
@@ -229,23 +251,31 @@ def test_by_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         own = tmp_path / f"{party}.contribution"
         own.write_bytes(Giver(sealed, plan, meeting.identities[party], meeting.keys[party]).contribute(encoded).to_file())
         paths.append(own)
-    if name == "twice the records":
-        # Nobody knows by file how many records a party has: a sum of 500 is one of 1000 whose others are 0.
+    if name == "twice the records" and not limits:
+        # Where the study does not say how many records a party may have, a sum of 500 is one of 1000 whose others are 0.
         combine(sealed, plan, paths)
         return
     found = combine(sealed, plan, paths)
     assert [file for file, _ in found.left_out] == [str(tmp_path / "east.contribution")]
+    assert "east " in found.left_out[0][1] or name in UNSENDABLE
     require_honest(float(found.outcome.to_json()["estimate"]), list(found.digests))
 
 
 @pytest.mark.parametrize(
-    ("factor", "rules", "said"),
-    [(1.001, {}, "whole number"), (2.0, {"records": [100, 600]}, "(records)"), (8.0, {"largest_share": 0.5}, "(largest_share)")],
+    ("factor", "rules", "limits", "said"),
+    [
+        (1.001, {}, {}, "whole number"),
+        (2.0, {"records": [100, 600]}, {}, "(records)"),
+        (8.0, {"largest_share": 0.5}, {}, "(largest_share)"),
+        (2.0, {}, {"records_per_party": (100, 600)}, "allowed in this study are 100 to 600 (records_per_party)"),
+        (8.0, {}, {"largest_share": 0.5}, "allowed in this study are 50 % (largest_share)"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
     factor: float,
     rules: dict[str, Any],
+    limits: dict[str, Any],
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -254,7 +284,7 @@ def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
     monkeypatch.chdir(tmp_path)
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
     policy = write_policy(tmp_path / "policy.toml", **rules)
-    honest, short = Files.encode, study()
+    honest, short = Files.encode, study(**limits)
 
     def encode(files: Files, *given: Any) -> Encoded:
         encoded = honest(files, *given)
@@ -288,8 +318,8 @@ def test_a_program_that_does_not_look_shows_the_lie(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(PossibleReleases, "cannot_be", lambda *given: False)
     (tmp_path / "one").mkdir()
     with pytest.raises(ImpossibleResult):
-        test_by_file("too large", tmp_path / "one", monkeypatch)
+        combine_with_a_liar("too large", tmp_path / "one", monkeypatch)
     monkeypatch.setattr("quietmean.studies.outcome.outcome.require_possible_result", lambda *given: None)
     (tmp_path / "other").mkdir()
     with pytest.raises(AssertionError):
-        test_by_file("too large", tmp_path / "other", monkeypatch)
+        combine_with_a_liar("too large", tmp_path / "other", monkeypatch)

@@ -11,6 +11,7 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Policy
 from support.site_policy import write_policy
 
@@ -31,6 +32,29 @@ def test_honest_weights_are_taken(target: Target) -> None:
 def test_what_is_no_number_of_records_is_not(target: Target, weight: float) -> None:
     with pytest.raises(ProtocolFailure, match="did not start: south says"):
         StatedWeights().refuse(target, np.array([1.0, weight, 1.0]), NAMES, 1.0)
+
+
+def test_a_party_knows_its_own_records_before_anything_leaves() -> None:
+    asked = {"column": [{"name": "age", "low": 0, "high": 100}], "records_per_party": [10, 100]}
+    terms = StudyTerms.parse(asked)
+    for records in (10, 100):
+        terms.require_records(records)
+    for records in (9, 101):
+        with pytest.raises(InputError, match=r"records_per_party: this party has .* records than the study allows, 10 to 100"):
+            terms.require_records(records)
+    assert terms.share_of(3) == pytest.approx(100 / 120)
+    assert StudyTerms.parse({**asked, "largest_share": 0.5}).share_of(3) == 0.5
+    for wrong in ({"records_per_party": [100, 10]}, {"unit": "party"}, {"count": "private"}, {"largest_share": 0.0}):
+        with pytest.raises(InputError):
+            StudyTerms.parse({**asked, **wrong})
+
+
+def test_a_study_with_limits_is_another_study_and_one_without_stays_what_it_was() -> None:
+    asked = {"column": [{"name": "age", "low": 0, "high": 100}], "protocol": "local-dp"}
+    before, limited = StudyTerms.parse(asked), StudyTerms.parse({**asked, "records_per_party": [10, 100]})
+    assert before.plan(3).digest != limited.plan(3).digest
+    assert "records_per_party" not in before.tables()["study"]
+    assert StudyTerms.from_tables(limited.tables(), "study").records_per_party == (10, 100)
 
 
 def test_limits_of_a_policy() -> None:

@@ -39,6 +39,7 @@ class Study:
     ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
     (add-remove).
+    ``records_per_party``: how few and how many records one party may say that it has, ``largest_share``: which part of all.
     ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
     reads messages between the others, each with that chance, or "all-after-first";
     ``dropouts``: the fraction that may leave. ``links``, where it is sealed: "hybrid", its keys rest on ML-KEM-768 and X25519
@@ -58,6 +59,8 @@ class Study:
         unit: str = "record",
         count: str = "public",
         most_records: int | None = None,
+        records_per_party: tuple[int, int] | None = None,
+        largest_share: float | None = None,
         colluding: int | None = None,
         eavesdropping: Eavesdropping | None = None,
         dropouts: float = 0.0,
@@ -81,6 +84,8 @@ class Study:
                 "unit": unit,
                 "count": count,
                 "most_records": most_records,
+                "records_per_party": records_per_party,
+                "largest_share": largest_share,
                 "colluding": colluding,
                 "eavesdropping": eavesdropping,
                 "dropouts": dropouts,

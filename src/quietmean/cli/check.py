@@ -164,6 +164,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     try:
         records = files.records(data)
         rules.refuse_records(len(records), files.study.count)
+        files.study.require_records(len(records))
         encoded = files.encode(records, plan)
         settings = files.settings(plan, encoded, SiteOptions(store=store), brought(files, contract.choice, records))
     except InputError as error:

@@ -100,6 +100,7 @@ def command(
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():
         rules.refuse_records(len(records), sealed.study.count)
+    sealed.study.require_records(len(records))
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)

@@ -118,7 +118,7 @@ def plan_study(
                 forecast.require_hope()
             sentences, expected = forecast.sentences(), forecast.to_json()
             needed = forecast.needed(options.width, options.power)
-    influence = StudyInfluence.planned(study.workload, plan, units)
+    influence = StudyInfluence.of_study(study, plan, options.records)
     if plan_file is not None:
         plan_file.write_json(plan.to_json())
     if json:

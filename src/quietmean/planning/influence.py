@@ -19,7 +19,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import LEAST_PART, NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.mechanism.results import GivesResults
+from quietmean.protocols.mechanism.checking import CanBeChecked
 from quietmean.randomness import Seed
 
 Array = NDArray[np.float64]
@@ -91,7 +91,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
     schedule, everyone = plan.schedule(Seed.public("influence")), ExecutionTrace.everyone(protocol.rounds, target.parties)
     stated = protocol.noise_variance(target)
     of_mean = float(plan.prediction.get("mse_noise", math.inf)) if stated is None else stated
-    plain = type(protocol).reach is GivesResults.reach
+    plain = type(protocol).reach is CanBeChecked.reach
     reach = 1.0 if plain else protocol.reach(schedule, everyone, np.ones(target.parties))
     # Predictions are of parties with one record each.
     variance = of_mean * (target.parties / total) ** 2

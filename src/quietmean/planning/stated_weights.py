@@ -22,11 +22,15 @@ _LARGEST_WHOLE = 2.0**53
 class StatedWeights:
     """``records``: how few and how many one party may say that it has, ``largest_share``: of all records, in 0..1.
 
+    ``where``: these limits stand, and what ``option`` calls the first of them there. ``besides``: others that hold, too.
     Where whole parties are protected each weighs 1, and where numbers of records are private all weigh the same.
     """
 
     records: tuple[int, int] | None = None
     largest_share: float = 1.0
+    where: str = "at this site"
+    option: str = "records"
+    besides: StatedWeights | None = None
 
     def refuse(self, target: Target, weights: NDArray[np.float64], names: Sequence[str], own: float) -> None:
         """Raises :class:`ProtocolFailure` with the name of a party that states another weight, of (n,), than it may.
@@ -35,8 +39,13 @@ class StatedWeights:
         """
         total = float(weights.sum())
         for name, weight in zip(names, weights.tolist(), strict=True):
-            if why := self._why_not(target, weight, total, own):
+            if why := self.why_not(target, weight, total, own):
                 raise ProtocolFailure(f"the study did not start: {name} {why}; nothing of this party's data has left")
+
+    def why_not(self, target: Target, weight: float, total: float, own: float) -> str:
+        """Why a party may not state this weight, after its name; empty if it may. ``total``: of all parties."""
+        why = self._why_not(target, weight, total, own)
+        return why if why or self.besides is None else self.besides.why_not(target, weight, total, own)
 
     def _why_not(self, target: Target, weight: float, total: float, own: float) -> str:
         if target.unit == PrivacyUnit.PARTY:
@@ -47,9 +56,9 @@ class StatedWeights:
             return "" if weight == own else f"says that it has room for {weight:g} records, the study for {own:g}"
         low, high = self.records or (1, math.inf)
         if not low <= weight <= high:
-            return f"says that it has {weight:.0f} records, allowed at this site are {low} to {high:g} (records)"
+            return f"says that it has {weight:.0f} records, allowed {self.where} are {low} to {high:g} ({self.option})"
         share = weight / total
         if share > self.largest_share:
             most = percent_text(self.largest_share)
-            return f"says that it has {percent_text(share)} of all records, allowed at this site are {most} (largest_share)"
+            return f"says that it has {percent_text(share)} of all records, allowed {self.where} are {most} (largest_share)"
         return ""

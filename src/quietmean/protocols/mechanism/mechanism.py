@@ -17,9 +17,9 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.eavesdropping import CanBeOverheard
 from quietmean.protocols.literature import Publication
 from quietmean.protocols.mechanism.attack import CanBeAttacked
+from quietmean.protocols.mechanism.checking import CanBeChecked
 from quietmean.protocols.mechanism.fitting import FitsTarget
 from quietmean.protocols.mechanism.gate import CanBeGated
-from quietmean.protocols.mechanism.results import GivesResults
 from quietmean.protocols.mechanism.roles import GivesRoles
 from quietmean.protocols.mechanism.traffic import SendsMessages
 from quietmean.protocols.mechanism.values import TakesValues
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
 
 
-class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, GivesResults, CanBeGated, CanBeOverheard, CanBeAttacked):
+class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked, CanBeGated, CanBeOverheard, CanBeAttacked):
     """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
 
     Who writes one brings ``name``, ``summary`` and ``sources`` (publications that it comes from, its own first); ``rounds`` and

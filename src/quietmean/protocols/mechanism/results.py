@@ -22,11 +22,6 @@ class GivesResults:
     releases_are_public: ClassVar[bool] = True
     gaussian_noise: ClassVar[bool] = True
 
-    @property
-    def weight_is_known(self) -> bool:
-        """Is the weight in a result that of those who count, as each stated it? By default where releases are public."""
-        return self.releases_are_public
-
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
         return trace.finished
@@ -53,20 +48,6 @@ class GivesResults:
     def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
         """The same of the sum over its weight, before :meth:`decode`; by default that of the result."""
         return self.error_variance(schedule, trace, weights)
-
-    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
-        """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.
-
-        With what it shares with others, as a release is seen by itself. None where no release is of one party's value.
-        """
-        return None
-
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
-        """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.
-
-        Parts of values that are negative take it beyond.
-        """
-        return 1.0
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId, Release
 from quietmean.node.net import Identity, Purpose, VectorCodec, show_hidden
@@ -103,6 +102,4 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
         raise InputError(f"the vector of {name} is none of this study's: ask for it again")
     if not (math.isfinite(body.weight) and body.weight > 0):
         raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number > 0: ask for it again")
-    if plan.target.unit == PrivacyUnit.RECORD and not body.weight.is_integer():
-        raise InputError(f"{name} says that it has {body.weight:g} records, which is no whole number: ask for it again")
     return Release(vector, body.weight)

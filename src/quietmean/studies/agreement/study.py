@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import UTC
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quietmean.core.assumptions import usual_colluders
+from quietmean.core.codec import to_plain
 from quietmean.core.domain import CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
@@ -20,6 +21,7 @@ from quietmean.core.toml_files import Place, fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
+from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target, configure, get_protocol, resolve
 from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.target import asked_in_nats
@@ -57,6 +59,9 @@ class StudyTerms(BaseModel):
     allocate: str = "shares"
     # How many records all parties have together, as far as is public: for expected widths only.
     records: int | None = Field(default=None, ge=1)
+    # How few and how many records one party may say that it has, and which part of all, where these are public.
+    records_per_party: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    largest_share: float | None = Field(default=None, gt=0, le=1)
     # Go on although noise hides all that a statistic's bounds do not tell.
     accept_wide: bool = False
     epsilon: float = 1.0
@@ -173,6 +178,7 @@ class StudyTerms(BaseModel):
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
         require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()
+        study.require_possible_weights()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
         if study.eavesdropping is not None:
@@ -180,6 +186,40 @@ class StudyTerms(BaseModel):
         if study.nats is not None:
             study.target(2 + (study.colluding or 0))
         return study
+
+    def require_possible_weights(self) -> None:
+        """Raises :class:`InputError` for limits on what parties weigh that no party keeps, or where all weigh the same."""
+        if self.records_per_party is None and self.largest_share is None:
+            return
+        if self.unit == PrivacyUnit.PARTY or self.count == CountVisibility.PRIVATE:
+            raise InputError(
+                "records_per_party and largest_share say nothing where each party counts once, or numbers of records are "
+                "private: leave them out"
+            )
+        if self.records_per_party is not None and self.records_per_party[0] > self.records_per_party[1]:
+            raise InputError(f"records_per_party is {list(self.records_per_party)}: name the fewest first, then the most")
+
+    @property
+    def weights(self) -> StatedWeights:
+        """Which weights the study lets parties state."""
+        return StatedWeights(self.records_per_party, self.largest_share or 1.0, "in this study", "records_per_party")
+
+    def require_records(self, records: int) -> None:
+        """Raises :class:`InputError` where a party has fewer or more records than the study lets it; others would see it."""
+        low, high = self.records_per_party or (0, math.inf)
+        if not low <= records <= high:
+            beyond = "fewer" if records < low else "more"
+            raise InputError(
+                f"records_per_party: this party has {beyond} records than the study allows, {low} to {high:g}: take no part, or "
+                "agree on another study"
+            )
+
+    def share_of(self, parties: int) -> float | None:
+        """The largest part of all records that one party may have; None where nothing is said of it."""
+        if self.records_per_party is None:
+            return self.largest_share
+        low, high = self.records_per_party
+        return min(self.largest_share or 1.0, high / (high + low * (parties - 1)))
 
     @property
     def by_folder(self) -> bool:
@@ -305,6 +345,8 @@ class StudyTerms(BaseModel):
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
         if self.by_folder:
             context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
+        limits = {"records_per_party": self.records_per_party, "largest_share": self.largest_share}
+        context |= {name: to_plain(limit) for name, limit in limits.items() if limit is not None}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}

@@ -13,6 +13,7 @@ from quietmean.planning.influence import Checked, Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Workload
 from quietmean.statistics.moves import Move, Shift, moves
+from quietmean.studies.agreement.study import StudyTerms
 
 _HOW = {
     Checked.EACH_RELEASE: "each release is held against the bounds by itself",
@@ -53,6 +54,18 @@ class StudyInfluence:
             return None
         influence = planned_influence(plan, records, share)
         return None if influence is None else cls.of(workload, influence, plan.protocol.numbers().step)
+
+    @classmethod
+    def of_study(cls, study: StudyTerms, plan: Plan, records: int | None = None) -> Self | None:
+        """The same with what a study says of records: how many there are, how few and how many one party may have.
+
+        Of the least number that this leaves, and the largest part of one party: a bound falls with one and rises with the other.
+        """
+        parties, total = plan.target.parties, study.public_records(plan.target.parties, records)
+        share = study.share_of(parties)
+        if study.records_per_party is not None:
+            total = min(total or math.inf, float(parties * study.records_per_party[0]))
+        return cls.planned(study.workload, plan, total, share)
 
     def most(self, statistic: str, term: str = "") -> float | None:
         """Of a term of a statistic, by its text; the only one where none is named. None where it is not known."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release
 from quietmean.core.portability import locked, open_private
+from quietmean.core.readable import percent_text
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning import Admitted, Plan
@@ -210,6 +212,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         if first[0] != path:
             twice.append(str(path))
     names = [entry.name for entry in sealed.entries]
+    _leave_out_weights(sealed, plan, contributions, left_out)
     if (possible := PossibleReleases.of(plan, plan.schedule(_NO_SEED))) is not None:
         for party, (path, one) in sorted(contributions.items()):
             if possible.cannot_be(party, one.release):
@@ -225,6 +228,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
             f"nothing of {absent}{reasons}"
         )
     ordered = [(party, contributions[party][1]) for party in sorted(contributions)]
+    _require_shares(sealed, plan, {party: one.release for party, one in ordered})
     outcome = _outcome(sealed, plan, {party: one.release for party, one in ordered}, missing)
     return Combined(
         outcome,
@@ -233,6 +237,31 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         tuple(left_out),
         tuple(twice),
     )
+
+
+def _leave_out_weights(
+    sealed: Sealed, plan: Plan, contributions: dict[PartyId, tuple[Path, Contribution]], left_out: list[tuple[str, str]]
+) -> None:
+    """Contributions of weights that nobody may state in this study."""
+    stated, workload = sealed.study.weights, sealed.study.workload
+    own = float(workload.most_records) if workload.hides_count else 1.0
+    total = sum(one.release.weight for _, one in contributions.values())
+    for party, (path, one) in sorted(contributions.items()):
+        if why := stated.why_not(plan.target, one.release.weight, total, own):
+            left_out.append((str(path), f"{sealed.entries[party].name} {why}"))
+            del contributions[party]
+
+
+def _require_shares(sealed: Sealed, plan: Plan, releases: Mapping[PartyId, Release]) -> None:
+    """Raises :class:`ProtocolFailure` where one party has a larger part of what is left than the study lets it have."""
+    total, largest = sum(one.weight for one in releases.values()), sealed.study.weights.largest_share
+    for party, release in releases.items():
+        if plan.target.unit == PrivacyUnit.RECORD and release.weight > largest * total:
+            name, part = sealed.entries[party].name, percent_text(release.weight / total)
+            raise ProtocolFailure(
+                f"of all records in the contributions that are left {name} has {part}, allowed in this study are "
+                f"{percent_text(largest)} (largest_share): there is no result without the others"
+            )
 
 
 def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missing: frozenset[PartyId]) -> StudyOutcome:

@@ -128,7 +128,7 @@ class Contract(Agreement):
     @cached_property
     def influence(self) -> StudyInfluence | None:
         """How far one party can move each answer, if all stay; None where nobody said how many records there are."""
-        return StudyInfluence.planned(self.study.workload, self.plan, self.study.public_records(len(self.parties)))
+        return StudyInfluence.of_study(self.study, self.plan)
 
     def _moved(self) -> list[str]:
         if self.influence is None:

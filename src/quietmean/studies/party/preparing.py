@@ -21,6 +21,7 @@ from quietmean.planning import Admitted, Plan
 from quietmean.planning.automatic import Choice
 from quietmean.privacy import Charge
 from quietmean.statistics import Encoded
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
@@ -98,9 +99,11 @@ class PartyPreparation:
         self.approval = consent.to(contract)
 
     def _for_person(self, settings: NodeSettings) -> NodeSettings:
-        """The node shows its person what it does, and holds the weights of others against the site's policy."""
-        show = self._person.show
-        return replace(settings, report=show.report, observe=show.observe, weights=self._policy.weights)
+        """The node shows its person what it does, and holds the weights of all against policy and study."""
+        show, asked = self._person.show, self._own.asked
+        stated = asked.weights if isinstance(asked, StudyTerms) else None
+        weights = replace(self._policy.weights, besides=stated)
+        return replace(settings, report=show.report, observe=show.observe, weights=weights)
 
     def _pay(
         self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
@@ -146,6 +149,7 @@ class Preparation(PartyPreparation):
         records = files.records(data)
         with self._auditor.refusals():
             self._policy.refuse_records(len(records), files.study.count)
+        files.study.require_records(len(records))
         forecast = files.forecast(contract.plan, records)
         encoded = files.encode(records, contract.plan)
         self._person.tell_owner(encoded, files.owner_notes)

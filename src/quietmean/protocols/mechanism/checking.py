@@ -1,0 +1,32 @@
+"""What receivers can hold releases and results against."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.mechanism.results import GivesResults
+
+
+class CanBeChecked(GivesResults):
+    """By default only the result, which is a mean of values and its noise; see :mod:`quietmean.planning.release_bounds`."""
+
+    @property
+    def weight_is_known(self) -> bool:
+        """Is the weight in a result that of those who count, as each stated it? By default where releases are public."""
+        return self.releases_are_public
+
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.
+
+        Parts of values that are negative take it beyond.
+        """
+        return 1.0
+
+    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+        """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.
+
+        With what it shares with others, as a release is seen by itself. None where no release is of one party's value.
+        """
+        return None
