@@ -258,7 +258,10 @@ def combine_with_a_liar(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = combine(sealed, plan, paths)
     assert [file for file, _ in found.left_out] == [str(tmp_path / "east.contribution")]
     assert "east " in found.left_out[0][1] or name in UNSENDABLE
-    require_honest(float(found.outcome.to_json()["estimate"]), list(found.digests))
+    document = found.outcome.to_json()
+    assert "east" not in found.digests
+    # Eight standard errors of the noise, beyond which it is with a chance of 1e-15, and what rounding to the grid moves.
+    assert abs(document["estimate"] - np.mean(AGES[:2])) < 8 * document["standard_error"] + 0.1
 
 
 @pytest.mark.parametrize(
