@@ -1,5 +1,4 @@
-"""Write what is said of protocols from what they say of themselves: README.md's table, docs/protocols.md, docs/references.md, and
-CITATION.cff.
+"""Write what is said of protocols from what they say of themselves: docs/protocols.md, docs/references.md and CITATION.cff.
 
 ``python tools/protocol_table.py``; with ``--print`` the page goes to standard output and nothing is written.
 """
@@ -17,9 +16,8 @@ from quietmean.protocols import Mechanism, Server, registry
 from quietmean.protocols.literature import Publication
 
 ROOT = Path(__file__).parent.parent
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "protocols.md"
+PAGE = ROOT / "docs" / "protocols.md"
 REFERENCES, CITATION = ROOT / "docs" / "references.md", ROOT / "CITATION.cff"
-BEGIN, END = "<!-- protocols: written by tools/protocol_table.py -->", "<!-- end of protocols -->"
 
 INTRODUCTION = """# The protocols
 
@@ -30,7 +28,7 @@ Options are those of `quietmean plan` and `quietmean run`. Those in files only h
 """
 
 
-def readme_table() -> str:
+def overview() -> str:
     """One line a protocol."""
     lines = ["| protocol | who is trusted | in one line |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| `{name}` | {_trust(kind)} | {kind.summary} |" for name, kind in registry().items())])
@@ -38,7 +36,7 @@ def readme_table() -> str:
 
 def page() -> str:
     """All protocols, with their options."""
-    return "\n".join([INTRODUCTION, *(_section(kind) for kind in registry().values())])
+    return "\n".join([INTRODUCTION, overview(), "", *(_section(kind) for kind in registry().values())])
 
 
 LITERATURE = """# References
@@ -109,18 +107,10 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def readme(text: str) -> str:
-    """The README with a new table between its two marks."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{readme_table()}\n{END}{after}"
-
-
 def main() -> None:
     if "--print" in sys.argv[1:]:
         print(page())
         return
-    README.write_text(readme(README.read_text()))
     PAGE.write_text(page())
     REFERENCES.write_text(references())
     CITATION.write_text(citation())

@@ -32,8 +32,10 @@ def test_packed_secret_sharing_where_its_conditions_hold() -> None:
     assert found.plan.protocol.name == PREFERRED
     assert found.plan.digest == PackedSharing().calibrate(TARGET).digest
     assert found.why is not None
-    assert found.why.startswith("auto took packed-sharing: among 8 equals of whom 1 may collude and 1 leave")
-    assert "a trusted curator's" in found.why
+    assert found.why.startswith(
+        "protocol packed-sharing, chosen automatically: no server, 1 of 8 parties may collude and 1 leave"
+    )
+    assert "that of a trusted curator" in found.why
 
 
 def test_else_the_least_predicted_error_among_equals() -> None:
@@ -41,7 +43,7 @@ def test_else_the_least_predicted_error_among_equals() -> None:
     assert PREFERRED not in {one.plan.protocol.name for one in ranking}
     assert found.plan.digest == ranking.best.digest
     assert found.why is not None
-    assert found.why.startswith(f"auto took {ranking.best.protocol.name}: ")
+    assert found.why.startswith(f"protocol {ranking.best.protocol.name}, chosen automatically: ")
     assert "a decision needs 3 of 4 votes" in found.why
     assert "with 2 gone there are 2" in found.why
 

@@ -49,7 +49,9 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     assert abs(result["estimate"] - result["true_mean"]) < 6 * result["standard_error"]
     assert 0 < result["epsilon"] <= 1.05
     assert result["protocol"] == "packed-sharing"
-    assert result["why"].startswith("auto took packed-sharing: among 20 equals of whom 2 may collude and 2 leave")
+    assert result["why"].startswith(
+        "protocol packed-sharing, chosen automatically: no server, 2 of 20 parties may collude and 2 leave"
+    )
     assert result["epsilon"] <= result["epsilon_a_priori"] <= 1.0
     assert result["certificate"]["adversary"] == "any coalition of 2 parties (all 190 checked)"
     assert result["certificate"]["unit"] == "record"
@@ -93,7 +95,9 @@ def test_plan_then_simulate(table: Path) -> None:
     plan = quietmean("plan", "--parties", "12", "--epsilon", "1", "--dropouts", "0.1", "--out", "plan.json", folder=table)
     best = plan["candidates"][plan["chosen"]]
     assert best["protocol"] == "packed-sharing"
-    assert plan["why"].startswith("auto took packed-sharing: among 12 equals of whom 2 may collude and 1 leave")
+    assert plan["why"].startswith(
+        "protocol packed-sharing, chosen automatically: no server, 2 of 12 parties may collude and 1 leave"
+    )
     assert best["mse_central"] < best["mse"] < best["mse_local"]
     result = quietmean("simulate", "plan.json", "--runs", "2000", "--seed", "7", folder=table)
     assert result["runs"] == 2000

@@ -454,7 +454,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "1", "1e-6")
-    assert made.startswith("account wards: epsilon 0.0000 of 1 at delta 1e-06 is charged, reserved or settled, 1.0000 left")
+    assert made.startswith("account wards: epsilon 0.0000 of 1 used (at delta 1e-06), 1.0000 left")
     assert "a record is not a person" in made
     assert "several parties" in made
     with Ledger.open(path) as book:

@@ -29,6 +29,8 @@ _OVERLAP = (
     "a person whose data several parties of a study hold costs as many times mu, which no party's ledger can see: agree that "
     "everybody is with one party only, or charge with --group"
 )
+# The part of delta for rare events from which on it is said how much of it is used.
+_WORTH_SAYING = 0.01
 
 
 def command(
@@ -180,14 +182,14 @@ def balance_text(account: Account) -> str:
         left = "more than the budget, nothing left"
     if account.frozen is not None:
         left = f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
-    charged = f"epsilon {epsilon_text(account.charged_epsilon)} of {budget.epsilon:g} at delta {budget.delta:g}"
+    charged = f"epsilon {epsilon_text(account.charged_epsilon)} of {budget.epsilon:g} used (at delta {budget.delta:g})"
     extra = ""
-    if account.charged_additive_delta:
+    if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
         extra = f"; {account.charged_additive_delta:.2g} of the {budget.additive_delta:.2g} of delta for rare events and samplers"
     about = f"one {account.unit}, {account.relation}"
     if account.data_set != account.name:
         about = f"data set {account.data_set}, {about}"
-    return f"account {printable(account.name)}: {charged} is charged, reserved or settled, {left} ({printable(about)}){extra}"
+    return f"account {printable(account.name)}: {charged}, {left}; costs add up as squares ({printable(about)}){extra}"
 
 
 def show_balance(account: Account) -> None:

@@ -91,5 +91,5 @@ def show(document: dict[str, Any]) -> None:
     out.print(f"words  {document['words']}", markup=False)
     out.print(f"or     {document['characters']}", markup=False)
     out.print(
-        "Compare the words by telephone with other parties, not with the convener alone: each voice vouches for its own key."
+        "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys."
     )

@@ -111,8 +111,9 @@ def _preferred_sentence(preferred: Candidate) -> str:
     target = preferred.plan.target
     leaving = target.parties - target.responding
     return (
-        f"auto took {PREFERRED}: among {target.parties} equals of whom {target.colluding} may collude and {leaving} leave its "
-        f"conditions hold, with a predicted MSE of {preferred.mse / preferred.mse_central:.3g} times a trusted curator's"
+        f"protocol {PREFERRED}, chosen automatically: no server, {target.colluding} of {target.parties} parties may collude "
+        f"and {leaving} leave; expected mean squared error {preferred.mse / preferred.mse_central:.3g} times that of a trusted "
+        "curator"
     )
 
 
@@ -120,6 +121,6 @@ def _least_error_sentence(ranked: Sequence[Candidate], against: str) -> str:
     first, *others = ranked
     advantage = f", {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}" if others else ""
     return (
-        f"auto took {first.plan.protocol.name}: of what is left among equals it has the least predicted MSE ({first.mse:.3g} per "
-        f"coordinate{advantage}); {PREFERRED} is not for this target: {against}"
+        f"protocol {first.plan.protocol.name}, chosen automatically: no server, and the least expected mean squared error "
+        f"({first.mse:.3g} per coordinate{advantage}) where {PREFERRED} cannot be taken: {against}"
     )
