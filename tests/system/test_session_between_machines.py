@@ -317,22 +317,43 @@ class _KilledError(BaseException):
     """Nothing of the process runs any more."""
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["", "what it kept is gone"])
-def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the round has left: it is not missed. Where what was kept of it is gone nobody knows, and it is."""
+def before_the_round_has_a_store(patch: pytest.MonkeyPatch) -> None:
     opened = NodeSettings.open_store
 
     def killed(settings: NodeSettings, *given: Any) -> Any:
-        if settings.names[settings.party] == "east" and settings.store.suffix == ".round":
+        if settings.store.suffix == ".round":
             raise _KilledError
         return opened(settings, *given)
+
+    patch.setattr(NodeSettings, "open_store", killed)
+
+
+def as_soon_as_it_is_on_disk_that_it_begins(patch: pytest.MonkeyPatch) -> None:
+    def killed(store: Path) -> None:
+        raise _KilledError
+
+    patch.setattr(import_module("quietmean.node.series.series"), "empty", killed)
+
+
+@pytest.mark.parametrize(
+    ("dies", "gone"),
+    [
+        (before_the_round_has_a_store, False),
+        (before_the_round_has_a_store, True),
+        pytest.param(as_soon_as_it_is_on_disk_that_it_begins, False, marks=pytest.mark.slow),
+    ],
+)
+def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(
+    dies: Callable[[pytest.MonkeyPatch], None], gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the round has left: it is not missed. Where what was kept of it is gone nobody knows, and it is."""
 
     async def story() -> None:
         running = {name: part(name, UNSTEADY) for name in NAMES}
         rounds = dict(zip(NAMES, await asyncio.gather(*(one.__aenter__() for one in running.values())), strict=True))
         assert await mean_of_all(rounds) == {(1, NAMES)}
         with monkeypatch.context() as patch:
-            patch.setattr(NodeSettings, "open_store", killed)
+            dies(patch)
             with pytest.raises(_KilledError):
                 await rounds["east"].mean(VECTORS["east"])
         assert rounds["east"].begun == 2

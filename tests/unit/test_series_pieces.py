@@ -22,7 +22,7 @@ from quietmean.node.series.others import Others
 from quietmean.node.series.place import RoundPosition
 from quietmean.node.series.requests import _HELD, OpenRequests
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
-from quietmean.node.storage import discard
+from quietmean.node.storage import empty
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
 
@@ -165,6 +165,7 @@ def test_all_files_of_a_round_are_removed(tmp_path: Path) -> None:
     names = {"a.store.round", "a.store.round-wal", "a.store.round.vectors"}
     for name in (*names, "a.store"):
         (tmp_path / name).touch()
-    discard(tmp_path / "a.store.round")
-    discard(tmp_path / "a.store.round")
-    assert {path.name for path in tmp_path.iterdir()} == {"a.store"}
+    for _ in range(2):
+        empty(tmp_path / "a.store.round")
+        assert {path.name for path in tmp_path.iterdir()} == {"a.store", "a.store.round"}
+        assert (tmp_path / "a.store.round").stat().st_size == 0

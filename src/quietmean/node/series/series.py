@@ -38,7 +38,6 @@ from quietmean.node.net import (
     Start,
     inner_request,
 )
-from quietmean.node.opening import public_seed
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.ahead import CLOSING, FIRST_ASKING, RoundAhead
 from quietmean.node.series.others import Others
@@ -57,7 +56,7 @@ from quietmean.node.session import (
     position_of,
 )
 from quietmean.node.start import Beginning, Started
-from quietmean.node.storage import ROUND, Store, discard
+from quietmean.node.storage import ROUND, Store, empty
 from quietmean.planning import Admitted
 from quietmean.randomness import Seed
 
@@ -200,24 +199,28 @@ class Series:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
         if not self._number or not self._round_store.exists():
             return False
-        if not self._round_store.stat().st_size:
-            return True
         try:
-            with contextlib.closing(
-                Store(self._round_store, self._settings.plan.target.dimension, self._settings.plan.grid)
-            ) as store:
+            if self._nothing_has_left:
+                return True
+            with contextlib.closing(self._kept()) as store:
                 result = kept_result(store)
-                if result is None:
-                    return True
         except (InputError, ProtocolFailure):
             return False
-        if result.public_seed == self._public_seed(self._number):
+        if result is not None:
             self._note_end(result, 0)
-        return False
+        return result is None
 
-    def _public_seed(self, number: int) -> str:
-        settings = self._settings_of(number, self._inside.value)
-        return public_seed(settings.study, settings.agreed).secret.hex()
+    @property
+    def _nothing_has_left(self) -> bool:
+        """Whether what is kept is of a round before the one that was begun last, or empty; where it is gone, nobody knows."""
+        if not self._round_store.stat().st_size:
+            return True
+        with contextlib.closing(self._kept()) as store:
+            return store.study != self._settings_of(self._number, self._inside.value).study
+
+    def _kept(self) -> Store:
+        plan = self._inside.plan
+        return Store(self._round_store, plan.target.dimension, plan.grid)
 
     # --- a round -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +239,8 @@ class Series:
             await self._go_on()
             if number != self._standing.current:
                 self._begin(number)
+            elif self._nothing_has_left:
+                empty(self._round_store)
             seeds = iter([self._store.seed, Seed(self._store.nonce)])
             return settings.open_store(lambda: next(seeds))
 
@@ -314,9 +319,7 @@ class Series:
         standing = self._standing
         self._save(msgspec.structs.replace(standing, current=number, begun=standing.begun + 1))
         self._number, self._ended, self._last = number, False, None
-        discard(self._round_store)
-        # As long as it is empty nothing of the round has left; where it is gone, nobody knows.
-        self._round_store.touch(mode=0o600)
+        empty(self._round_store)
         self._requests.drop(number - 1)
 
     def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
@@ -372,8 +375,8 @@ class Series:
     def _goes_on(self, value: Admitted) -> bool:
         """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""
         with contextlib.suppress(InputError):
-            self._settings_of(self._standing.current, value).store_exists()
-            return self._round_store.exists()
+            settings = self._settings_of(self._standing.current, value)
+            return self._round_store.exists() and (self._nothing_has_left or settings.store_exists())
         return False
 
     # --- messages ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
-from quietmean.node.storage.housekeeping import ROUND, discard, find_stores, in_use, remove_store, require_store, size_of
+from quietmean.node.storage.housekeeping import ROUND, empty, find_stores, in_use, remove_store, require_store, size_of
 from quietmean.node.storage.store import Store
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "ClosedRound",
     "Outgoing",
     "Store",
-    "discard",
+    "empty",
     "find_stores",
     "in_use",
     "input_digest",

@@ -89,9 +89,12 @@ def require_store(store: Path) -> None:
         raise other
 
 
-def discard(store: Path) -> None:
-    """Remove all files of a store of this party that no process has open, if they exist: of a round that is over."""
-    for ending in _OWN:
+def empty(store: Path) -> None:
+    """A store of this party that no process has open is empty then; at any moment its file is there, as it was or empty."""
+    fresh = store.with_name(store.name + ".new")
+    fresh.touch(mode=0o600)
+    fresh.replace(store)
+    for ending in _OWN[1:]:
         store.with_name(store.name + ending).unlink(missing_ok=True)
 
 

@@ -96,6 +96,12 @@ class Store(PairSecrets, GateVotes):
         if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
+    @property
+    def study(self) -> str | None:
+        """Whose store it is; None of an empty one."""
+        study = self._fact("study")
+        return None if study is None else study.decode()
+
     # --- secrets -----------------------------------------------------------------------------------------------------
 
     @property
