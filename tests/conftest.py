@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.effort import THOROUGH
+from support.kinds import KINDS, Kind
 from support.ports import reserved
 
 # Derandomised: the same examples on every run and machine, so that a red run can be repeated.
@@ -27,6 +28,13 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     base = tmp_path_factory.getbasetemp() / f"home-{next(_HOMES)}"
     monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(base / "config"))
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """A study, then a session."""
+    found: Kind = request.param
+    return found
 
 
 @pytest.fixture

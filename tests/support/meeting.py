@@ -1,14 +1,14 @@
-"""Sealed studies for tests."""
+"""Sealed studies and sessions for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quietmean.node import Identity
-from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
@@ -32,14 +32,14 @@ class Meeting:
 def meet(
     folder: Path,
     names: Sequence[str] = ("north", "south", "east"),
-    tables: dict[str, Any] = AGES,
+    tables: Mapping[str, Any] = AGES,
     known: dict[str, Identity] | None = None,
     addresses: dict[str, str] | None = None,
 ) -> Meeting:
-    """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``, at ``addresses``."""
+    """All have accepted an invitation to what is in ``tables``; with the identities that are ``known``, at ``addresses``."""
     folder.mkdir(exist_ok=True)
     identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
-    invitation = Invitation.make(StudyTerms.from_tables(tables, "the study"), next(iter(identities.values())))
+    invitation = Invitation.make(any_of_tables(tables, "the study"), next(iter(identities.values())))
     keys = {
         name: StudyKeys.make(
             keys_path(folder / f"{name}.key", invitation.digest),

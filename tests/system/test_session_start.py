@@ -161,34 +161,3 @@ def test_too_few_end_cleanly_and_nothing_is_charged() -> None:
         assert account(name).charged_epsilon == 0
         assert account(name).entries[0].settled
         assert not Path(f"few-{name}.receipt.json").exists()
-
-
-def test_the_contract_says_with_whom_it_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = terms(3600.0)
-    contract = part("ada", asked).contract
-    assert sorted(contract.to_json()["quorum"]["plans"]) == ["4", "5"]
-    assert any("with those who are there if they are 4 or more" in text for name, text in contract.lines() if name == "starts")
-    assert contract.fewest == 4
-    for inside in contract.terms_by_size.values():
-        assert contract.charge.larger(inside.charge(ROUNDS)) == contract.charge
-        assert inside.charge(ROUNDS).epsilon(1e-5) <= 8.0
-        assert inside.colluding == 1
-    same = part("ada", asked | {"minimum": 5}).contract
-    assert same.digest != contract.digest
-    # An offset changes nothing.
-    at = datetime.fromisoformat(asked["start_by"]).astimezone().isoformat()
-    assert part("ada", asked | {"start_by": at}).contract.digest == contract.digest
-
-
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"start_by": None}, "the session has a minimum and no start_by"),
-        ({"start_by": "tomorrow"}, "start_by must be a time with its offset from UTC"),
-        ({"minimum": 3}, "minimum is 3: with 5 parties of whom 1 may collude choose 4..5"),
-        ({"protocol": "secagg"}, "a party with a role of its own"),
-    ],
-)
-def test_what_could_have_two_results_is_refused(changed: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        _ = part("ada", terms(3600.0) | changed).contract.plans

@@ -17,6 +17,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from support.command_lines import refused
+from support.kinds import STUDY, Kind
 
 PARTIES = ("north", "south", "east")
 
@@ -37,10 +38,9 @@ def told(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def sealed_study(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
-    """A study of three parties; everything travels as lines of text. ``more``: of the command that writes it."""
-    new = ["new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--colluding", "1", *more]
-    main([*new, "--out", "study.toml"])
+def sealed_study(capsys: pytest.CaptureFixture[str], kind: Kind = STUDY) -> dict[str, Any]:
+    """Of three parties; everything travels as lines of text."""
+    kind.write()
     main(["keygen", "--key", "north.key"])
     line = told(["invite", "study.toml", "--key", "north.key", "--line"], capsys)["line"]
     Path("study.invitation").write_text(line)
@@ -54,8 +54,8 @@ def sealed_study(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, An
     return document
 
 
-def test_from_invitation_to_words(capsys: pytest.CaptureFixture[str]) -> None:
-    sealed = sealed_study(capsys)
+def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    sealed = sealed_study(capsys, kind)
     assert len(sealed["words"].split()) == 8
     assert [party["key"] for party in sealed["parties"]] == [one.identity for one in Sealed.load("study.sealed").entries]
     again = told(["words", "study.sealed", "--key", "south.key"], capsys)
@@ -68,9 +68,8 @@ def test_from_invitation_to_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("links", ["hybrid", "x25519"])
-def test_a_site_that_wants_keys_of_ml_kem(links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
-    sealed = sealed_study(capsys, *(() if links == "hybrid" else ("--links", links)))
-    Path("mine.csv").write_text("age\n3\n")
+def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
+    sealed = sealed_study(capsys, kind if links == "hybrid" else kind.with_fields(links=links))
     rest = ["study.sealed", "--key", "south.key"]
     said = told(["contract", *rest], capsys)
     assert (said["links"], said["post_quantum"]) == (links, links == "hybrid")
@@ -83,18 +82,17 @@ def test_a_site_that_wants_keys_of_ml_kem(links: str, capsys: pytest.CaptureFixt
     policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text("[policy]\nrequire_post_quantum = true\n")
     policy.chmod(0o600)
-    join = ["join", *rest, "--data", "mine.csv", "--accept", sealed["digest"], "--compared", "north", "--compared", "east"]
+    join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north", "--compared", "east"]
     if links == "x25519":
-        for command in (join, ["contribute", *join[1:]]):
+        for command in (join, *([["contribute", *join[1:]]] if kind.name == "study" else [])):
             assert "require_post_quantum: the study's keys: X25519 alone" in refused(command, capsys)
     assert not list(own_folder.rglob("*.sqlite"))
     assert not list(own_folder.rglob("*.store"))
 
 
-def test_joining_needs_a_yes_and_the_own_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    sealed = sealed_study(capsys)
-    Path("mine.csv").write_text("age\n3\n")
-    join = ["join", "study.sealed", "--data", "mine.csv", "--key", "south.key"]
+def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    sealed = sealed_study(capsys, kind)
+    join = ["join", "study.sealed", *kind.join, "--key", "south.key"]
     assert "nobody said yes" in refused(join, capsys)
     assert "is not the digest" in refused([*join, "--accept", sealed["digest"][:31]], capsys)
     assert "is not the digest" in refused([*join, "--accept", "0" * 64], capsys)
@@ -110,21 +108,21 @@ def test_joining_needs_a_yes_and_the_own_keys(capsys: pytest.CaptureFixture[str]
     Path("folder", keys.name).rename(keys)
     StudyKeys.load(keys).bind("0" * 64)
     assert "what was sealed again is another study" in refused([*join, "--accept", sealed["digest"]], capsys)
-    assert "give --roster" in refused(["join", "study.toml", "--data", "mine.csv", "--key", "south.key"], capsys)
+    assert "give --roster" in refused(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 
-def test_a_distrusted_key_is_refused_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    sealed_study(capsys)
-    Path("mine.csv").write_text("age\n3\n")
+def test_a_distrusted_key_is_refused_everywhere(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    sealed_study(capsys, kind)
     assert told(["distrust"], capsys)["distrusted"] == []
     (key,) = told(["distrust", "north.key.revocation"], capsys)["distrusted"]
     assert key == Identity.load(Path("north.key")).public_key
     for command in (
         ["words", "study.sealed"],
         ["accept", "study.invitation", "--key", "west.key", "--name", "west"],
-        ["join", "study.sealed", "--data", "mine.csv", "--key", "south.key"],
-        ["check", "study.sealed", "--data", "mine.csv", "--key", "south.key"],
-        ["plan", "--study", "study.sealed"],
+        ["join", "study.sealed", *kind.join, "--key", "south.key"],
+        ["check", "study.sealed", *(part for part in kind.join if part not in ("--program", "train.py")), "--key", "south.key"],
+        ["contract", "study.sealed", "--key", "south.key"],
+        *([["plan", "--study", "study.sealed"]] if kind.name == "study" else []),
     ):
         assert "distrusts" in refused(command, capsys), command
     assert not Path("west.key").exists()

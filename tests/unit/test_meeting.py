@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
 from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.agreement.distrust import Distrusted, revocation, revoked_key
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
@@ -23,15 +24,23 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from support.meeting import AGES, Meeting, meet
+from support.kinds import KINDS, Kind
+from support.meeting import Meeting, meet
 
 MALLORY = Identity.generate()
 Change = Callable[[dict[str, Any]], object]
 
 
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """A study, then a session: each test is of the documents of both."""
+    found: Kind = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def meeting(tmp_path_factory: pytest.TempPathFactory) -> Meeting:
-    return meet(tmp_path_factory.mktemp("meeting"))
+def meeting(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Meeting:
+    return meet(tmp_path_factory.mktemp("meeting"), tables=kind.tables)
 
 
 @pytest.fixture(scope="module")
@@ -226,17 +235,15 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
         StudyKeys.load(tmp_path / "none.studykeys")
 
 
-def test_a_new_seal_names_the_one_it_follows(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
-    wider = {**AGES, "column": [{"name": "age", "low": 0, "high": 120}]}
+def test_a_new_seal_names_the_one_it_follows(kind: Kind, meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
+    wider = any_of_tables(kind.wider.tables, "the study")
     convener = meeting.identities["north"]
-    following = Invitation.make(
-        StudyTerms.from_tables(wider, "the study"), convener, sealed.invitation.version + 1, sealed.digest
-    )
+    following = Invitation.make(wider, convener, sealed.invitation.version + 1, sealed.digest)
     assert (following.version, following.previous) == (2, sealed.digest)
     with pytest.raises(InputError, match="for another invitation"):
         Sealed.make(following, [keys.entry for keys in meeting.keys.values()], convener)
     with pytest.raises(InputError, match="version 1 and previous"):
-        Invitation.make(StudyTerms.from_tables(wider, "the study"), convener, 1, sealed.digest)
+        Invitation.make(wider, convener, 1, sealed.digest)
     assert keys_path(tmp_path / "a.key", following.digest) != keys_path(tmp_path / "a.key", meeting.invitation.digest)
 
 
@@ -302,10 +309,12 @@ def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_pat
         {"study": {}, "column": 3},
         {"colour": {}},
         {"study": {"epsilon": [1]}},
+        {"session": {"rounds": 0}},
+        {"session": {}, "column": []},
     ]
     for tables in wrong:
         document = json.loads(meeting.invitation.signed.body) | {"study": tables}
-        with pytest.raises(InputError, match="study"):
+        with pytest.raises(InputError, match=r"study|session"):
             Invitation.verified(Signed.sign(Purpose.INVITATION, document, meeting.identities["north"]))
     with pytest.raises(InputError, match="does not exist"):
         Entry.load(tmp_path / "none")

@@ -8,7 +8,6 @@ import json
 import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -20,18 +19,20 @@ from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.party import OwnerApproval, Policy
 from quietmean.studies.party.audit import Event, verify
-from support.site_policy import toml, write_policy
+from support.kinds import Kind
+from support.site_policy import write_policy
 
-STUDY: dict[str, Any] = {
-    "study": {"name": "ages", "epsilon": 5.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "records": 40},
-    "column": [{"name": "age", "low": 0, "high": 100}],
-}
 TOMORROW = datetime.now(UTC).date() + timedelta(days=1)
-JOIN = ["join", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--data", "wards.csv"]
+
+
+@pytest.fixture
+def join(kind: Kind) -> list[str]:
+    """The command of party a, without a yes."""
+    return ["join", "study.toml", "--roster", "roster.toml", "--key", "a.key", *kind.join]
 
 
 @pytest.fixture(autouse=True)
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def site(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A party of three whose address no machine has, and two people who answer for its data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -39,8 +40,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Identity.generate().save(Path(f"{name}.key"))
     entries = [RosterEntry(name, ("192.0.2.7", 7001 + place), key(name)) for place, name in enumerate("abc")]
     Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
-    Path("study.toml").write_text(toml(STUDY))
-    Path("wards.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    kind.write()
     write_policy(approvers=[key("anna"), key("ben")])
 
 
@@ -77,101 +77,107 @@ def gets_through(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> bo
     return "cannot listen on 192.0.2.7" in said(arguments, capsys)
 
 
-def test_no_other_yes_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "1 of the approvers of" in said([*JOIN, "--accept", digest(capsys)], capsys)
+def test_no_other_yes_counts(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "1 of the approvers of" in said([*join, "--accept", digest(capsys)], capsys)
     assert not list(Path().glob("*.store"))
-    assert gets_through([*JOIN, *sign(capsys)], capsys)
+    assert gets_through([*join, *sign(capsys)], capsys)
     # It has begun: the same command goes on, also after the last day, when the file is not at hand.
-    assert gets_through(JOIN, capsys)
+    assert gets_through(join, capsys)
 
 
-def test_it_is_good_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_good_once(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Another store draws fresh noise: a second execution, of which nobody has approved."""
     given = sign(capsys)
-    assert gets_through([*JOIN, *given], capsys)
-    assert gets_through([*JOIN, *given], capsys)
+    assert gets_through([*join, *given], capsys)
+    assert gets_through([*join, *given], capsys)
     Path("study-a.store").rename("old.store")
-    assert "was used up on" in said([*JOIN, *given], capsys)
+    assert "was used up on" in said([*join, *given], capsys)
     charged = [one.entry for one in Policy.load().audit_log.read()[0] if one.entry.event == Event.CHARGED]
     assert len(charged) == 2
     Path("study-a.store").unlink()
-    assert gets_through([*JOIN, *sign(capsys, "ben", "ben.approval")], capsys)
+    assert gets_through([*join, *sign(capsys, "ben", "ben.approval")], capsys)
 
 
-def test_the_audit_log_says_who(capsys: pytest.CaptureFixture[str]) -> None:
-    said(JOIN, capsys)
-    gets_through([*JOIN, *sign(capsys)], capsys)
-    gets_through(JOIN, capsys)
+def test_the_audit_log_says_who(kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    agreed = digest(capsys)
+    said(join, capsys)
+    gets_through([*join, *sign(capsys)], capsys)
+    gets_through(join, capsys)
     write_policy(approvers=[key("anna")], largest_epsilon=1.0)
-    said(JOIN, capsys)
-    write_policy(smallest_records=4000)
-    said([*JOIN, "--accept", digest(capsys)], capsys)
+    said(join, capsys)
+    # Of a session the records are its program's.
+    rule = "smallest_records" if kind.name == "study" else "smallest_parties"
+    write_policy(smallest_records=4000) if kind.name == "study" else write_policy(smallest_parties=4000)
+    said([*join, "--accept", agreed], capsys)
     found = verify(Policy().audit_log, {})
     assert found.faults == ()
     whole = json.dumps([msgspec.to_builtins(one) for one in found.entries])
-    assert {(one.party, one.key, one.contract) for one in found.entries} == {("a", key("a"), digest(capsys))}
+    assert {(one.party, one.key, one.contract) for one in found.entries} == {("a", key("a"), agreed)}
     events = [one.event for one in found.entries]
     begun = [Event.CHARGED, Event.STARTED]
     assert events[:4] == [Event.REFUSED, Event.YES, Event.USED, Event.CHARGED]
     assert events.count(Event.CHARGED) == 2
-    assert events[-3:] == [Event.REFUSED, Event.YES, Event.REFUSED]
+    after = [Event.REFUSED, Event.YES, Event.REFUSED] if kind.name == "study" else [Event.REFUSED, Event.REFUSED]
+    assert events[-len(after) :] == after
     yes = [one.about for one in found.entries if one.event == Event.YES]
     assert yes[0]["approvers"] == [key("anna")]
     assert len(yes[0]["approvals"][0]) == 64
-    assert [one["by"] for one in yes] == [
-        "approvers",
-        "this party before, it continues",
-        "the digest of the contract",
-    ]
+    by = ["approvers", "this party before, it continues", "the digest of the contract"]
+    assert [one["by"] for one in yes] == by[: len(yes)]
+    assert len(yes) == 1 + after.count(Event.YES) + 1
     refused = [one.about["reason"] for one in found.entries if one.event == Event.REFUSED]
-    assert ["approvers of" in refused[0], "largest_epsilon" in refused[1], "smallest_records" in refused[2]] == [True] * 3
+    assert ["approvers of" in refused[0], "largest_epsilon" in refused[1], rule in refused[2]] == [True] * 3
     assert all(one in events for one in begun)
     # The records are the numbers from 20 to 59; digests and times have any digits in them.
     assert re.search(r"(?<![\w.:])(39\.5|1580)(?![\w.])|\[20\b", whole) is None
 
 
-def test_nothing_begins_without_an_audit_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_begins_without_an_audit_log(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(approvers=[key("anna")], audit={"log": str(Path().resolve())})
-    assert "audit log" in said([*JOIN, *sign(capsys)], capsys)
+    assert "audit log" in said([*join, *sign(capsys)], capsys)
     assert not list(Path().glob("*.store"))
     write_policy(approvers=[key("anna")], audit={"log": str(Path("own.jsonl").resolve())})
-    assert gets_through([*JOIN, *sign(capsys)], capsys)
+    assert gets_through([*join, *sign(capsys)], capsys)
     assert Path("own.jsonl").read_text().count("\n") > 2
 
 
-def test_as_many_as_the_policy_wants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_many_as_the_policy_wants(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(approvers=[key("anna"), key("ben")], approvals=2)
     anna, ben = sign(capsys), sign(capsys, "ben", "ben.approval")
-    assert "2 of the approvers" in said([*JOIN, *anna], capsys)
-    assert "a second one by" in said([*JOIN, *anna, *sign(capsys, out="again.approval")], capsys)
-    assert gets_through([*JOIN, *anna, *ben], capsys)
+    assert "2 of the approvers" in said([*join, *anna], capsys)
+    assert "a second one by" in said([*join, *anna, *sign(capsys, out="again.approval")], capsys)
+    assert gets_through([*join, *anna, *ben], capsys)
     write_policy(approvers=[key("anna")], approvals=2)
-    assert "wants 2 approvals of fewer approvers" in said(JOIN, capsys)
+    assert "wants 2 approvals of fewer approvers" in said(join, capsys)
     write_policy(approvers=["ed25519:abc"])
-    assert "ed25519" in said(JOIN, capsys)
+    assert "ed25519" in said(join, capsys)
 
 
-def test_it_is_good_for_nothing_else(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = [*JOIN, *sign(capsys)]
-    Path("copy.csv").write_text(Path("wards.csv").read_text())
-    assert "another data set" in said([*given[:7], "copy.csv", *given[8:]], capsys)
-    assert "another data set" in said([*given, "--account", "other"], capsys)
-    Path("study.toml").write_text(toml({**STUDY, "study": {**STUDY["study"], "epsilon": 5.5}}))
+def test_it_is_good_for_nothing_else(
+    kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [*join, *sign(capsys)]
+    if kind.name == "study":
+        Path("copy.csv").write_text(Path("wards.csv").read_text())
+        assert "another data set" in said([*given[:7], "copy.csv", *given[8:]], capsys)
+    rest = [part for part in given if part not in ("--account", "wards")]
+    assert "another data set" in said([*rest, "--account", "other"], capsys)
+    kind.with_fields(epsilon=5.5).write()
     assert "another contract" in said(given, capsys)
-    Path("study.toml").write_text(toml(STUDY))
+    kind.write()
     write_policy(approvers=[key("anna"), key("ben")], largest_epsilon=9.0)
     assert "another policy" in said(given, capsys)
     write_policy(approvers=[key("ben")])
     assert "who is no approver" in said(given, capsys)
     write_policy(approvers=[key("anna"), key("ben")])
-    assert "another party" in said([*JOIN, *sign(capsys, out="b.approval", party="b")], capsys)
+    assert "another party" in said([*join, *sign(capsys, out="b.approval", party="b")], capsys)
     monkeypatch.setattr("quietmean.studies.party.owner_approval.package_version", lambda: "0.0.1")
     assert "another version" in said(given, capsys)
     monkeypatch.undo()
 
 
-def test_until_its_last_day(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = [*JOIN, *sign(capsys)]
+def test_until_its_last_day(join: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [*join, *sign(capsys)]
     monkeypatch.setattr("quietmean.studies.party.owner_approval._today", lambda: TOMORROW + timedelta(days=1))
     assert f"was good until {TOMORROW}" in said(given, capsys)
     assert "void since" in said(_approve_options(capsys), capsys)
@@ -182,8 +188,8 @@ def _approve_options(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return ["approve", "study.toml", "--roster", "roster.toml", *options, "--accept", digest(capsys)]
 
 
-def test_what_was_changed_or_signed_as_something_else(capsys: pytest.CaptureFixture[str]) -> None:
-    given = [*JOIN, *sign(capsys)]
+def test_what_was_changed_or_signed_as_something_else(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    given = [*join, *sign(capsys)]
     raw = json.loads(Path("study.approval").read_text())
     for body in (raw["body"].replace("wards", "other"), raw["body"].replace(key("anna"), key("ben")), raw["body"] + " "):
         Path("study.approval").write_text(json.dumps({**raw, "body": body}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +15,15 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
+from quietmean.sessions.agreed import SessionContract, contract_for
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_any, require_study
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy, Prepared
 from quietmean.studies.party.part import require_enough
 from quietmean.studies.party.policy import PolicyRules
+from support.kinds import STUDY, Kind
 from support.meeting import meet
 from support.pages import commands
 
@@ -29,12 +32,21 @@ COLUMN = {"name": "age", "low": 0, "high": 100}
 
 
 def study(**fields: Any) -> StudyTerms:
-    return StudyTerms.parse({"column": [COLUMN], "protocol": "packed-sharing", "minimum": 4, "start_by": START, **fields})
+    return require_study(agreed(STUDY, **fields))
 
 
-def contract(of: StudyTerms, parties: int = 5) -> Contract:
-    entries = [RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), Identity.generate().public_key) for place in range(parties)]
-    return Contract.for_party("p0", (of, Roster(tuple(entries))), of.choice(parties))
+def agreed(kind: Kind, **fields: Any) -> AnyStudy:
+    """Of which four parties may start, unless ``fields`` say something else."""
+    usual = {"protocol": "packed-sharing", "minimum": 4, "start_by": START, "epsilon": 1.0, "colluding": None}
+    return any_of_tables(kind.with_fields(**usual | fields).tables, "the study")
+
+
+KEYS = [Identity.generate().public_key for _ in range(30)]
+
+
+def contract(of: AnyStudy, parties: int = 5) -> Contract | SessionContract:
+    entries = [RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), KEYS[place]) for place in range(parties)]
+    return contract_for("p0", (of, Roster(tuple(entries))))
 
 
 @pytest.mark.parametrize(
@@ -50,9 +62,9 @@ def contract(of: StudyTerms, parties: int = 5) -> Contract:
         ({"start_at": START}, "start_at is unknown .did you mean 'start_by'"),
     ],
 )
-def test_impossible_fields_are_refused_in_one_sentence(fields: dict[str, Any], sentence: str) -> None:
+def test_impossible_fields_are_refused_in_one_sentence(kind: Kind, fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as refused:
-        study(**fields)
+        agreed(kind, **fields)
     assert "\n" not in str(refused.value)
 
 
@@ -69,15 +81,17 @@ def test_impossible_fields_are_refused_in_one_sentence(fields: dict[str, Any], s
         ({"options": {"minimum": 3}}, "option minimum is 3: with start_by choose 4 or more"),
     ],
 )
-def test_what_could_have_two_results_is_refused(fields: dict[str, Any], sentence: str) -> None:
+def test_what_could_have_two_results_is_refused(kind: Kind, fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        study(**fields).choice(5)
+        _ = contract(agreed(kind, **fields)).plans
 
 
 @pytest.mark.parametrize("protocol", ["packed-sharing", "cordp-dme", "local-dp", "auto"])
 @pytest.mark.parametrize("dropouts", [0.0, 0.2])
-def test_every_number_of_parties_has_a_plan_that_keeps_the_contract(protocol: str, dropouts: float) -> None:
-    plans = study(protocol=protocol, dropouts=dropouts, minimum=5).choice(7).plans
+def test_every_number_of_parties_has_a_plan_that_keeps_the_contract(kind: Kind, protocol: str, dropouts: float) -> None:
+    found = contract(agreed(kind, protocol=protocol, dropouts=dropouts, minimum=5), parties=7)
+    plans = found.plans
+    assert found.epsilon_a_priori <= 1.0 + 1e-9
     assert [plan.target.parties for plan in plans] == [7, 6, 5]
     assert {plan.target.colluding for plan in plans} == {1}
     assert {plan.protocol.name for plan in plans} == {plans[0].protocol.name}
@@ -87,8 +101,8 @@ def test_every_number_of_parties_has_a_plan_that_keeps_the_contract(protocol: st
         assert getattr(plan.protocol, "minimum", 5) >= 5
 
 
-def test_the_colluders_are_those_of_the_roster() -> None:
-    plans = study(minimum=17).choice(30).plans
+def test_the_colluders_are_those_of_the_roster(kind: Kind) -> None:
+    plans = contract(agreed(kind, minimum=17), parties=30).plans
     assert [plan.target.parties for plan in plans] == list(range(30, 16, -1))
     assert {plan.target.colluding for plan in plans} == {3}
 
@@ -102,32 +116,37 @@ def test_a_study_without_start_by_is_as_before() -> None:
     assert "quorum" not in contract(before).to_json()
 
 
-def test_the_file_says_what_was_read(tmp_path: Path) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text(study_text(study()))
-    assert StudyTerms.load(path) == study()
+def test_the_file_says_what_was_read(kind: Kind, tmp_path: Path) -> None:
+    path, asked = tmp_path / "study.toml", agreed(kind)
+    path.write_text(study_text(asked))
+    assert load_any(path) == asked
     # A time in TOML is one, too; as is another spelling of the same moment.
-    path.write_text(study_text(study()).replace(f'start_by = "{START}"', "start_by = 2027-03-01T10:00:00+01:00"))
-    assert StudyTerms.load(path).context() == study().context()
+    text, changed = re.subn('start_by = ".*"', "start_by = 2027-03-01T10:00:00+01:00", study_text(asked))
+    assert changed == 1
+    path.write_text(text)
+    assert load_any(path) == asked
 
 
-def test_the_contract_covers_the_start() -> None:
-    first = contract(study())
+def test_the_contract_covers_the_start(kind: Kind) -> None:
+    first = contract(agreed(kind))
     assert first.to_json()["quorum"]["minimum"] == 4
     assert sorted(first.to_json()["quorum"]["plans"]) == ["4", "5"]
     assert any("with those who are there if they are 4 or more" in text for name, text in first.lines() if name == "starts")
-    assert first.epsilon_a_priori == max(plan.epsilon_a_priori for plan in first.plans)
     for plan in first.plans:
+        # Of a session one of its rounds.
+        assert first.epsilon_a_priori >= plan.epsilon_a_priori
         assert first.charge.larger(plan.charge) == first.charge
-    same = replace(first, study=study(minimum=5), choice=study(minimum=5).choice(5))
-    later = replace(first, study=study(start_by="2027-03-01T09:00:01Z"))
+    same = contract(agreed(kind, minimum=5))
+    later = contract(agreed(kind, start_by="2027-03-01T09:00:01Z"))
+    elsewhere = contract(agreed(kind, start_by="2027-03-01T10:00:00+01:00"))
     assert len({first.digest, same.digest, later.digest}) == 3
+    assert elsewhere.plan.digest == first.plan.digest
 
 
-def test_a_policy_counts_the_parties_that_may_start_it() -> None:
+def test_a_policy_counts_the_parties_that_may_start_it(kind: Kind) -> None:
     rules = Policy(PolicyRules(smallest_parties=5))
-    assert rules.broken(contract(study())) == ["smallest_parties: 4 parties may start it, at least 5 must"]
-    assert rules.broken(contract(study(minimum=5))) == []
+    assert rules.broken(contract(agreed(kind))) == ["smallest_parties: 4 parties may start it, at least 5 must"]
+    assert rules.broken(contract(agreed(kind, minimum=5))) == []
 
 
 def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,14 +157,13 @@ def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (written.minimum, written.start_by) == (4, datetime(2027, 3, 1, 9, tzinfo=UTC))
 
 
-def test_a_sealed_study_keeps_its_start(tmp_path: Path) -> None:
-    tables = study().tables()
+def test_a_sealed_study_keeps_its_start(kind: Kind, tmp_path: Path) -> None:
     names = ("north", "south", "east", "west", "centre")
-    sealed = meet(tmp_path, names, tables).seal()
-    assert sealed.study == study().sealable()
+    sealed = meet(tmp_path, names, agreed(kind).tables()).seal()
+    assert sealed.asked == agreed(kind).sealable()
     # The order in which they propose is sealed, the convener first.
     assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
-    found = Contract.for_party("south", sealed, sealed.study.choice(5))
+    found = contract_for("south", sealed)
     assert found.to_json()["quorum"]["minimum"] == 4
 
 

@@ -36,14 +36,46 @@ def unreadable(path: Path, what: str, error: OSError) -> InputError:
     return InputError(f"{what} {path} cannot be read ({reason_of(error)}): mend it")
 
 
-def fault(place: Place, kind: str, message: str, root: type[BaseModel], tables: Mapping[str, type[BaseModel]] = {}) -> str:
-    """A wrong field in words, with the nearest that is known for an unknown one.
+# What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.
+_MUST_BE = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text between quotation marks",
+    "tuple": "a list between [ and ]",
+    "dict": "a table",
+    "mapping": "a table",
+}
+# Fields that are times.
+_TIMES = (("start_by",), ("deadlines", "first"))
 
-    ``place``, ``kind``, ``message``: as pydantic has them. ``root``: the model of the file, ``tables``: those of its tables.
+
+def fault(
+    place: Place,
+    kind: str,
+    message: str,
+    root: type[BaseModel],
+    tables: Mapping[str, type[BaseModel]] = {},
+    context: Mapping[str, Any] = {},
+) -> str:
+    """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known.
+
+    ``place``, ``kind``, ``message``, ``context``: as pydantic has them. ``root``: the model of the file, ``tables``: those of its
+    tables.
     """
     text = ".".join(map(str, place))
+    if kind == "missing":
+        return f"{text} is missing"
+    if place in _TIMES:
+        return f"{text} must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
+    if kind == "enum" and "expected" in context:
+        return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"
+    for bound, words in (("ge", "at least"), ("gt", "more than")):
+        if kind.startswith("greater_than") and bound in context:
+            return f"{text} must be {words} {context[bound]:g}"
     if kind != "extra_forbidden":
-        return f"{text}: {message.lower()}"
+        must = _MUST_BE.get(kind.split("_")[0])
+        return f"{text}: {message.lower()}" if must is None else f"{text} must be {must}"
     table = tables.get(str(place[0]), root) if len(place) > 1 else root
     field_names = [field.alias or name for name, field in table.model_fields.items()]
     return f"{text} is unknown{nearest(str(place[-1]), field_names)}"

@@ -14,7 +14,7 @@ from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.toml_files import Place, fault, read_tables
+from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
 from quietmean.studies.agreement.deadlines import time_with_offset
@@ -128,7 +128,7 @@ class SessionStudy(BaseModel):
         try:
             study = cls.model_validate(dict(raw))
         except ValidationError as error:
-            faults = "; ".join(_fault(one["loc"], one["type"], one["msg"]) for one in error.errors())
+            faults = "; ".join(fault(one["loc"], one["type"], one["msg"], cls, {}, one.get("ctx", {})) for one in error.errors())
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
         require_start_by(study.minimum, study.start_by, "session")
         return study
@@ -164,9 +164,3 @@ class SessionStudy(BaseModel):
 
         for_quorum(Choice(whole.plan), minimum_of(self.minimum, parties, whole.colluding), self.options, planned)
         return dict(sorted(terms.items(), reverse=True))
-
-
-def _fault(place: Place, kind: str, message: str) -> str:
-    if place == ("start_by",):
-        return "start_by must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
-    return f"{'.'.join(map(str, place))} is missing" if kind == "missing" else fault(place, kind, message, SessionStudy)

@@ -352,32 +352,8 @@ class StudyTerms(BaseModel):
         return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}
 
 
-# What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.
-_MUST_BE = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string": "a text between quotation marks",
-    "tuple": "a list between [ and ]",
-    "dict": "a table",
-    "mapping": "a table",
-}
-
-
 def _fault(kind: str, place: Place, message: str, context: Mapping[str, Any]) -> str:
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
-    text = ".".join(map(str, place))
-    if kind == "extra_forbidden":
-        return fault(place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines})
     if place == ("column",) and kind in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
-    if kind == "missing":
-        return f"{text} is missing"
-    if place in (("start_by",), ("deadlines", "first")):
-        return f"{text} must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
-    if kind == "enum":
-        return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"
-    if kind.startswith("greater_than"):
-        return f"{text} must be at least {context['ge']:g}" if "ge" in context else f"{text} must be more than {context['gt']:g}"
-    must = _MUST_BE.get(kind.split("_")[0])
-    return f"{text}: {message.lower()}" if must is None else f"{text} must be {must}"
+    return fault(place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines}, context)

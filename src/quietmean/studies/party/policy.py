@@ -360,4 +360,4 @@ def _matches(host: str, allowed: str) -> bool:
 
 def _faults(error: ValidationError) -> str:
     tables: dict[str, type[BaseModel]] = {"policy": PolicyRules, "budget": PolicyBudget, "audit": Audit, "column": Column}
-    return "; ".join(fault(one["loc"], one["type"], one["msg"], _File, tables) for one in error.errors())
+    return "; ".join(fault(one["loc"], one["type"], one["msg"], _File, tables, one.get("ctx", {})) for one in error.errors())
