@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import io
 import os
 import re
 import shlex
-import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +14,13 @@ import pytest
 
 import quietmean
 import quietmean as qm
-from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.cli.main import COMMANDS, make_app
 from quietmean.core.errors import InputError, Outage
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
-from quietmean.node import Identity
 from quietmean.sessions.account import SessionAccount
 from quietmean.studies.agreement.session_terms import SessionTerms
-from support.outcomes import finished
-from support.site_policy import write_policy
-from support.smallest_study import STUDY
+from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, site_in, state
 
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
@@ -38,15 +32,13 @@ desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster;
 check --store; check --ledger; join --program;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
 join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
-contribute --policy; contribute --approval; combine STUDY; combine FILES; relay --certificate; relay --private-key;
+contribute --policy; contribute --approval;
+new --dictionary; combine STUDY; combine FILES; relay --certificate; relay --private-key;
 relay --admit; port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
 status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
 attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
 stores FOLDER; stores --remove
 """
-JOIN = "join study.toml --roster roster.toml --key ada.key --data ages.csv --policy policy.toml --yes"
-CONTRIBUTE = "contribute by-file.sealed --key south.key --data ages.csv --policy policy.toml --yes"
-SEALED = "by-file.sealed"
 # The command with PLACE where its output goes.
 WRITTEN = {
     "run --out": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out PLACE",
@@ -102,101 +94,12 @@ FITTING = {
     ("contribute --out", "contribution"): "early",
     ("invite --out", "invitation"): "force",
 }
-KINDS = (
-    "key", "csv", "sqlite", "receipt", "study", "roster", "plan", "invitation", "sealed", "contribution", "page", "folder",
-    "link", "dangling link", "hard link", "read-only", "empty folder", "binary",
-)  # fmt: skip
-
-
-@dataclass
-class Site:
-    """A folder with all that the commands need."""
-
-    folder: Path
-    made: dict[str, Callable[[Path], None]] = field(default_factory=dict)
-
-    def put(self, kind: str, place: Path) -> None:
-        if kind == "folder":
-            place.mkdir()
-            (place / "inside.csv").write_text("age\n1\n")
-        elif kind == "empty folder":
-            place.mkdir()
-        elif kind == "link":
-            place.symlink_to(self.folder / "ages.csv")
-        elif kind == "dangling link":
-            place.symlink_to(self.folder / "nowhere.csv")
-        elif kind == "hard link":
-            place.hardlink_to(self.folder / "ages.csv")
-        elif kind == "sqlite":
-            with sqlite3.connect(place) as database:
-                database.execute("create table visits (age real)")
-                database.execute("insert into visits values (41)")
-            database.close()
-        elif kind == "binary":
-            place.write_bytes(bytes(range(256)))
-        else:
-            name = {
-                "key": "south.key", "csv": "ages.csv", "receipt": "other.receipt.json", "study": "other.toml",
-                "roster": "roster.toml", "plan": "other.plan", "invitation": "other.invitation", "sealed": SEALED,
-                "contribution": "south.contribution", "page": "page.html", "read-only": "ages.csv",
-            }[kind]  # fmt: skip
-            place.write_bytes((self.folder / name).read_bytes())
-            place.chmod({"read-only": 0o444, "key": 0o600}.get(kind, 0o644))
-
-
-def state(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """All that is there, by its place: what it is and holds."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            found[name] = ("link", str(path.readlink()).encode())
-        else:
-            found[name] = ("folder", b"") if path.is_dir() else ("file", path.read_bytes())
-    return found
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        patch.setenv("XDG_DATA_HOME", str(folder / "share"))
-        patch.setattr("sys.stdin", io.StringIO())
-        entries = []
-        for name in ("ada", "bob", "owner"):
-            identity = Identity.generate()
-            identity.save(folder / f"{name}.key")
-            if name == "owner":
-                write_policy(folder / "owned.toml", least_colluding=0, approvers=[identity.public_key])
-            else:
-                entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:9"\nkey = "{identity.public_key}"\n')
-        Path("roster.toml").write_text("\n".join(entries))
-        Path("study.toml").write_text(STUDY)
-        Path("other.toml").write_text(STUDY.replace("ages", "others"))
-        Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
-        Path("slashes.csv").write_text("day\n13/04/2024\n14/04/2024\n")
-        Path("dated.toml").write_text(
-            STUDY.replace('name = "age"\nlow = 0\nhigh = 100', 'name = "day"\nlow = 2024-01-01\nhigh = 2024-12-31')
-        )
-        write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
-        finished("mean(x)").save_receipt(Path("other.receipt.json"))
-        for line in (
-            "keygen --key convener.key",
-            "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
-            "invite by-file.toml --key convener.key --out by-file.invitation",
-            "invite study.toml --key convener.key --out other.invitation",
-            "accept by-file.invitation --key south.key --name south --out south.entry",
-            "accept by-file.invitation --key west.key --name west --out west.entry",
-            f"seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
-            f"{CONTRIBUTE} --no-ledger --out south.contribution",
-            "plan --parties 4 --protocol local-dp --out other.plan",
-            "certify other.receipt.json --report page.html",
-        ):
-            main(shlex.split(line))
-        yield Site(folder)
+    with site_in(tmp_path_factory.mktemp("site")) as here:
+        yield here
 
 
 def test_every_path_of_every_command_is_here() -> None:
@@ -207,16 +110,6 @@ def test_every_path_of_every_command_is_here() -> None:
                 found.add(f"{command} {one.names[0] if one.index is None else one.names[0].lstrip('-').upper()}")
     known = {" ".join(one.split()) for one in READ.split(";")} | set(WRITTEN) - {"--log-file"}
     assert found - known == set()
-
-
-def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit code, and what was said on standard error."""
-    capsys.readouterr()
-    try:
-        main(shlex.split(line))
-    except SystemExit as end:
-        return int(end.code or 0), capsys.readouterr().err
-    return 0, capsys.readouterr().err
 
 
 def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,17 +129,6 @@ def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.Captur
         assert "Traceback" not in errors
     finally:
         remove(site, before, place)
-
-
-def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> None:
-    """Back to what was there before the file was put."""
-    place.chmod(0o755) if place.exists() and not place.is_symlink() else None
-    for name in sorted(state(site.folder), reverse=True):
-        path = site.folder / name
-        if name.startswith(("cache", "share", "config")):
-            continue
-        if name not in before or path == place or place in path.parents:
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 @pytest.mark.parametrize("option", WRITTEN)

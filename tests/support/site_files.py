@@ -1,0 +1,139 @@
+"""A folder of a site with every kind of file that commands read and write, and commands that are typed there."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.node import Identity
+from support.outcomes import finished
+from support.site_policy import write_policy
+from support.smallest_study import STUDY
+
+JOIN = "join study.toml --roster roster.toml --key ada.key --data ages.csv --policy policy.toml --yes"
+CONTRIBUTE = "contribute by-file.sealed --key south.key --data ages.csv --policy policy.toml --yes"
+SEALED = "by-file.sealed"
+KINDS = (
+    "key", "csv", "sqlite", "receipt", "study", "roster", "plan", "invitation", "sealed", "contribution", "page", "folder",
+    "link", "dangling link", "hard link", "read-only", "empty folder", "binary",
+)  # fmt: skip
+
+
+@dataclass
+class Site:
+    """A folder with all that the commands need."""
+
+    folder: Path
+    made: dict[str, Callable[[Path], None]] = field(default_factory=dict)
+
+    def put(self, kind: str, place: Path) -> None:
+        if kind == "folder":
+            place.mkdir()
+            (place / "inside.csv").write_text("age\n1\n")
+        elif kind == "empty folder":
+            place.mkdir()
+        elif kind == "link":
+            place.symlink_to(self.folder / "ages.csv")
+        elif kind == "dangling link":
+            place.symlink_to(self.folder / "nowhere.csv")
+        elif kind == "hard link":
+            place.hardlink_to(self.folder / "ages.csv")
+        elif kind == "sqlite":
+            with sqlite3.connect(place) as database:
+                database.execute("create table visits (age real)")
+                database.execute("insert into visits values (41)")
+            database.close()
+        elif kind == "binary":
+            place.write_bytes(bytes(range(256)))
+        else:
+            name = {
+                "key": "south.key", "csv": "ages.csv", "receipt": "other.receipt.json", "study": "other.toml",
+                "roster": "roster.toml", "plan": "other.plan", "invitation": "other.invitation", "sealed": SEALED,
+                "contribution": "south.contribution", "page": "page.html", "read-only": "ages.csv",
+            }[kind]  # fmt: skip
+            place.write_bytes((self.folder / name).read_bytes())
+            place.chmod({"read-only": 0o444, "key": 0o600}.get(kind, 0o644))
+
+
+def state(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """All that is there, by its place: what it is and holds."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = ("link", str(path.readlink()).encode())
+        else:
+            found[name] = ("folder", b"") if path.is_dir() else ("file", path.read_bytes())
+    return found
+
+
+@contextmanager
+def site_in(folder: Path) -> Iterator[Site]:
+    """With the working folder in it, and all that a user of this machine has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "share"))
+        patch.setattr("sys.stdin", io.StringIO())
+        entries = []
+        for name in ("ada", "bob", "owner"):
+            identity = Identity.generate()
+            identity.save(folder / f"{name}.key")
+            if name == "owner":
+                write_policy(folder / "owned.toml", least_colluding=0, approvers=[identity.public_key])
+            else:
+                entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:9"\nkey = "{identity.public_key}"\n')
+        Path("roster.toml").write_text("\n".join(entries))
+        Path("study.toml").write_text(STUDY)
+        Path("other.toml").write_text(STUDY.replace("ages", "others"))
+        Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+        Path("slashes.csv").write_text("day\n13/04/2024\n14/04/2024\n")
+        Path("dated.toml").write_text(
+            STUDY.replace('name = "age"\nlow = 0\nhigh = 100', 'name = "day"\nlow = 2024-01-01\nhigh = 2024-12-31')
+        )
+        write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
+        finished("mean(x)").save_receipt(Path("other.receipt.json"))
+        for line in (
+            "keygen --key convener.key",
+            "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+            "invite by-file.toml --key convener.key --out by-file.invitation",
+            "invite study.toml --key convener.key --out other.invitation",
+            "accept by-file.invitation --key south.key --name south --out south.entry",
+            "accept by-file.invitation --key west.key --name west --out west.entry",
+            f"seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
+            f"{CONTRIBUTE} --no-ledger --out south.contribution",
+            "plan --parties 4 --protocol local-dp --out other.plan",
+            "certify other.receipt.json --report page.html",
+        ):
+            main(shlex.split(line))
+        yield Site(folder)
+
+
+def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code, and what was said on standard error."""
+    capsys.readouterr()
+    try:
+        main(shlex.split(line))
+    except SystemExit as end:
+        return int(end.code or 0), capsys.readouterr().err
+    return 0, capsys.readouterr().err
+
+
+def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> None:
+    """Back to what was there before the file was put."""
+    place.chmod(0o755) if place.exists() and not place.is_symlink() else None
+    for name in sorted(state(site.folder), reverse=True):
+        path = site.folder / name
+        if name.startswith(("cache", "share", "config")):
+            continue
+        if name not in before or path == place or place in path.parents:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
