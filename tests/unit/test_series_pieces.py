@@ -18,11 +18,13 @@ from quietmean.node import SeriesProgress
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
+from quietmean.node.series.ahead import FIRST_ASKING, RoundAhead
 from quietmean.node.series.others import Others
 from quietmean.node.series.place import RoundPosition
 from quietmean.node.series.requests import _HELD, OpenRequests
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
 from quietmean.node.storage import empty
+from support.virtual_time import run_virtually
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
 
@@ -169,3 +171,34 @@ def test_all_files_of_a_round_are_removed(tmp_path: Path) -> None:
         empty(tmp_path / "a.store.round")
         assert {path.name for path in tmp_path.iterdir()} == {"a.store", "a.store.round"}
         assert (tmp_path / "a.store.round").stat().st_size == 0
+
+
+class _Slow:
+    """A link whose peer answers from some time on; a greeting of it says where it is."""
+
+    unreachable = False
+
+    def __init__(self, others: list[Others], peer: int, since: float) -> None:
+        self._others, self._peer, self._since = others, peer, since
+
+    async def ask(self, *request: Any) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._since - loop.time()))
+        self._others[0].note(self._peer, RoundPosition(4, (0, 0)))
+
+
+@pytest.mark.parametrize(("answers", "known"), [((5.0, 7.0), 4), ((900.0, 900.0), None)])
+def test_who_was_away_hears_first_where_the_others_are(answers: tuple[float, float], known: int | None) -> None:
+    """On a machine that is slow for seconds, too; where nobody says it, for as long as a round waits."""
+
+    async def story() -> tuple[float, RoundPosition | None]:
+        made: list[Others] = []
+        links = {peer: cast(Link, _Slow(made, peer, since)) for peer, since in enumerate(answers, 1)}
+        made.append(Others(links, colluding=1, silence=5.0))
+        await RoundAhead(made[0], cast(Any, SimpleNamespace(round_timeout=10.0)), 9, 3).hear()
+        return asyncio.get_running_loop().time(), made[0].place()
+
+    seconds, place = run_virtually(story())
+    assert (None if place is None else place.round) == known
+    assert seconds <= 10.0 + FIRST_ASKING
+    assert (seconds < 8.0) == (known is not None)

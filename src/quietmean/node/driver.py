@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 from quietmean.core.errors import Outage
 from quietmean.core.party import PartyId
@@ -29,15 +30,12 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
     :class:`NotStarted` for a study that goes on without this party, and :class:`ProtocolFailure` if it did not start or nothing
     of it came back.
     """
-    with contextlib.ExitStack() as stack:
-        if settings.listen_socket is not None:
-            stack.enter_context(settings.listen_socket)
+    async with contextlib.AsyncExitStack() as stack:
         if settings.wipe_value:
             for one in settings.all_brought:
                 # However it ends; in a complete run the session did this before.
                 stack.callback(one.value.wipe)
-        store = await _open_store(settings, Patience(settings.report, settings))
-        stack.callback(store.close)
+        store = await stack.enter_async_context(opened(settings))
         # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(monitor_of(settings))
         party = _Party(settings, store, monitor, on_start)
@@ -46,13 +44,21 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
         return await (party.by_connections() if settings.folder is None else party.by_folder(settings.folder))
 
 
-async def _open_store(settings: NodeSettings, patience: Patience) -> Store:
+@contextlib.asynccontextmanager
+async def opened(settings: NodeSettings) -> AsyncIterator[Store]:
+    """The store of the party of these settings, through outages; it and a socket that was handed over are closed at the end."""
+
     async def attempt() -> Store:
         if not settings.store.exists():
             settings.require_space()
         return settings.open_store()
 
-    return await endure(attempt, settings.store, patience)
+    patience = Patience(settings.report, settings)
+    with (
+        settings.listen_socket or contextlib.nullcontext(),
+        contextlib.closing(await endure(attempt, settings.store, patience)) as store,
+    ):
+        yield store
 
 
 def monitor_of(settings: NodeSettings) -> Monitor:
@@ -61,11 +67,21 @@ def monitor_of(settings: NodeSettings) -> Monitor:
     return Monitor(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
 
 
-def mesh_of(settings: NodeSettings, member: Member, monitor: Monitor) -> Mesh:
-    """The connections of the party of these settings, as which ``member`` answers."""
+@contextlib.asynccontextmanager
+async def over_connections(
+    settings: NodeSettings, member: Member, monitor: Monitor, stop: Callable[[], Coroutine[Any, Any, None]]
+) -> AsyncIterator[Mesh]:
+    """The connections of the party of these settings, as which ``member`` answers: over TLS, at addresses of the parties' own or
+    at a relay, as the roster says. Nobody is answered before they are started; at the end ``stop`` comes first.
+    """
     agreed = Agreed.of(settings.roster, settings.plan)
     endpoint = _endpoint(settings, member, monitor.traffic, agreed.fields)
-    return Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
+    mesh = Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
+    mesh.bind(settings.listen_socket or settings.listen)
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(mesh.close)
+        closing.push_async_callback(stop)
+        yield mesh
 
 
 def _endpoint(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
@@ -122,9 +138,7 @@ class _Party:
 
     async def by_connections(self) -> NodeResult:
         """Over TLS, at addresses of the parties' own or at a relay, as the roster says."""
-        settings, participant = self._settings, self._participant
-        mesh = mesh_of(settings, self, self._monitor)
-        participant.attach(mesh.links, mesh.cut_off)
+        participant = self._participant
 
         async def attempt() -> NodeResult:
             if (before := await participant.open()) is not None:
@@ -136,10 +150,8 @@ class _Party:
             self.fail(Outage("another session follows"))
             mesh.drop()
 
-        mesh.bind(settings.listen_socket or settings.listen)
-        async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(mesh.close)
-            closing.push_async_callback(participant.stop)
+        async with over_connections(self._settings, self, self._monitor, participant.stop) as mesh:
+            participant.attach(mesh.links, mesh.cut_off)
             return self._remarked(await endure(attempt, self._store.path, self._patience, failed))
 
     async def by_folder(self, folder: FolderSettings) -> NodeResult:

@@ -2,7 +2,7 @@
 
 ``8 bytes magic | 64 bytes signature | HPKE ciphertext``. HPKE alone says nothing of who wrote a file: anybody can seal to a
 public key. So the sender signs the place of the file and the digest of its ciphertext; HPKE binds the same place as its ``info``.
-The place is session, attempt, number of the message between these two parties, sender and receiver with their identity keys:
+The place is session, number of the message between these two parties, sender and receiver with their identity keys:
 what is valid in one place is valid in no other.
 """
 
@@ -52,13 +52,12 @@ class SlotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one message is due. ``attempt``: to start; 0 where a study waits for all."""
+    """Where one message is due."""
 
     kind: SlotKind
     number: int
     sender: PartyId
     receiver: PartyId
-    attempt: int = 0
 
     @property
     def round(self) -> str:
@@ -84,7 +83,8 @@ class Parties:
     def info(self, slot: Slot) -> bytes:
         """The one encoding of a place; no two have the same."""
         sender, receiver = (public_key_bytes(self.identities[party]) for party in (slot.sender, slot.receiver))
-        fields = [slot.attempt, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]
+        # A zero comes first: attempts to start have no places of their own.
+        fields = [0, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]
         return msgspec.msgpack.encode(["quietmean file 1", self.session, *fields])
 
 

@@ -25,6 +25,15 @@ class RoundAhead:
     def __init__(self, where: Others, settings: NodeSettings, rounds: int, here: int) -> None:
         self._where, self._settings, self._rounds, self._here = where, settings, rounds, here
 
+    async def hear(self) -> None:
+        """Ask the others where they are; of a party that was away, until anybody says so, as long as a round waits."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.round_timeout
+        await self._where.ask(FIRST_ASKING, self._here)
+        while self._where.place() is None and loop.time() < until:
+            await asyncio.sleep(_ASKING)
+            await self._where.ask(FIRST_ASKING, self._here)
+
     async def require_others(self) -> None:
         """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
         loop, plan = asyncio.get_running_loop(), self._settings.plan

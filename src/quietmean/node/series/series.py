@@ -22,7 +22,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
-from quietmean.node.driver import mesh_of, monitor_of
+from quietmean.node.driver import monitor_of, opened, over_connections
 from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import (
     ACCEPTED,
@@ -140,10 +140,7 @@ class Series:
 
     async def _open(self) -> None:
         settings, stack = self._settings, self._stack
-        if settings.listen_socket is not None:
-            stack.enter_context(settings.listen_socket)
-        self._store = settings.open_store()
-        stack.callback(self._store.close)
+        self._store = await stack.enter_async_context(opened(settings))
         self._store.keep_journal_short()
         self._monitor: Monitor = monitor_of(settings)
         self._load(self._monitor.event)
@@ -154,14 +151,12 @@ class Series:
             return
         self._may_know_more = self._beginning.restarted
         stack.enter_context(self._monitor)
-        self._mesh = mesh_of(settings, self, self._monitor)
+        connections = over_connections(settings, self, self._monitor, self._beginning.stop)
+        self._mesh = await stack.enter_async_context(connections)
         self._beginning.attach(self._round_links(0))
         await self._beginning.open()
         again = self.started
         self._where = self._others()
-        self._mesh.bind(settings.listen_socket or settings.listen)
-        stack.push_async_callback(self._mesh.close)
-        stack.push_async_callback(self._beginning.stop)
         self._mesh.start()
         await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._mesh.drop)
         if again is not None:
@@ -356,14 +351,14 @@ class Series:
     async def _next(self, value: Admitted) -> int:
         """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
         standing = self._standing
+        if self._may_know_more:
+            await self._ahead.hear()
         if not self._ended and not self._where.are_past(standing.current) and self._goes_on(value):
             return standing.current
         self._ended = True
         if self.over:
             raise SeriesOver(over_text(standing, self._rounds, self._most))
-        ahead = RoundAhead(self._where, self._inside, self._rounds, self._place.round)
-        if self._may_know_more:
-            await self._where.ask(FIRST_ASKING, self._place.round)
+        ahead = self._ahead
         await ahead.require_others()
         number = await ahead.in_time(standing.current + 1, returning=self._may_know_more)
         if number > self._rounds:
@@ -371,6 +366,10 @@ class Series:
             self._save(msgspec.structs.replace(standing, current=self._rounds))
             raise SeriesOver(over_text(standing, self._rounds, self._most))
         return number
+
+    @property
+    def _ahead(self) -> RoundAhead:
+        return RoundAhead(self._where, self._inside, self._rounds, self._place.round)
 
     def _goes_on(self, value: Admitted) -> bool:
         """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""
