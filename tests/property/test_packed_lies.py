@@ -146,3 +146,59 @@ def test_what_cannot_be_read_has_not_arrived() -> None:
     assert silent.check() == garbled.check() == silent.honest
     for party in silent.honest:
         assert silent.steps[party].state.inputs == garbled.steps[party].state.inputs
+
+
+# --- by how many sums a result was checked -----------------------------------------------------------------------------------
+
+# Members publish their sums from here on.
+_SUMS = 5
+
+
+def silent(first: int, last: int = 99) -> Change:
+    """Who says nothing in these rounds."""
+    return lambda message, receiver: None if first <= message.round <= last else message.content
+
+
+def counted(run: Run) -> set[tuple[int | None, int | None]]:
+    """How many sums each honest party's result is from, and how many wrong ones would have been noticed."""
+    carried_out = [run.its.as_carried_out(run.steps[party].state) for party in run.honest]
+    return {(one.sums, one.lies_excluded) for one in carried_out}
+
+
+def test_all_sums_that_come_check_the_result() -> None:
+    run = Run(protocol(), {8}, silent(_SUMS))
+    assert run.check() == run.honest
+    assert run.its.threshold == 4
+    # Of eight sums four determine the result.
+    assert counted(run) == {(8, 4)}
+    assert counted(Run(protocol(1), {8}, silent(_SUMS))) == {(8, 3)}
+
+
+def test_with_no_more_sums_than_determine_it_the_result_is_unchecked_and_says_so() -> None:
+    run = Run(protocol(), {4, 5, 6, 7, 8}, silent(_SUMS))
+    assert run.check() == run.honest
+    assert counted(run) == {(4, 0)}
+    assert all("unchecked: only as many members' sums came" in " ".join(run.warnings(party)) for party in run.honest)
+
+
+def test_who_has_only_as_many_sums_as_determine_it_waits_a_round_for_more() -> None:
+    """So a wrong sum that would have been among four is noticed by those that came a round later."""
+    late = {4, 5, 6, 7, 8}
+    run = Run(protocol(), late, silent(_SUMS, _SUMS))
+    assert run.check() == run.honest
+    assert counted(run) == {(9, 5)}
+    its = protocol()
+    wrong, quiet = wrong_sum(codec_of(its), random.Random(3)), silent(_SUMS, _SUMS)
+    lied = Run(its, late | {3}, lambda message, receiver: (wrong if message.sender == 3 else quiet)(message, receiver))
+    assert lied.check() == []
+    assert all("the result is refused" in " ".join(lied.warnings(party)) for party in lied.honest)
+
+
+def test_nobody_waits_where_no_more_sums_can_come_or_the_last_round_is_over() -> None:
+    rules = protocol().rules(PARTIES)
+    assert rules.waits_for_more(4, rules.rounds)
+    assert not rules.waits_for_more(4, rules.rounds + 1)
+    assert not rules.waits_for_more(5, _SUMS)
+    all_needed = protocol(colluding=2, secrets=7).rules(PARTIES)
+    assert all_needed.threshold == PARTIES
+    assert not all_needed.waits_for_more(PARTIES, _SUMS)

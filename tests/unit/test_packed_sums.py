@@ -11,6 +11,7 @@ from quietmean.protocols.packed_sharing.correction import Conclusion, conclude
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand, open_sums
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import Seed
+from quietmean.studies.outcome.influence import checked_text
 from support.effort import examples
 
 SECRET = Seed.public("test of packed sums")
@@ -160,3 +161,9 @@ def test_a_dealers_wrong_share_is_named_as_the_members_or_a_dealers() -> None:
     assert found.total is not None
     assert found.total.tolist() == truth.tolist()
     assert found.messages() == ("member 5's sum disagrees: it, or a dealer that dealt it a wrong share",)
+
+
+def test_sentences_say_by_how_many_sums_a_result_was_checked() -> None:
+    assert "unchecked: 4 sums" in checked_text({"sums": 4, "needed": 4, "lies_excluded": 0})
+    assert "one wrong sum would have been noticed" in checked_text({"sums": 5, "needed": 4, "lies_excluded": 1})
+    assert "up to 5 wrong sums" in checked_text({"sums": 9, "needed": 4, "lies_excluded": 5})

@@ -198,7 +198,11 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
 
 
 def print_influence(certificate: Mapping[str, Any]) -> None:
-    """How far one party can have moved the answers, in a line."""
+    """How far one party can have moved the answers, and how they were checked, a line each."""
+    if "checked_by" in certificate:
+        from quietmean.studies.outcome.influence import checked_text
+
+        out.print(checked_text(certificate["checked_by"]), markup=False)
     if "influence" in certificate:
         from quietmean.studies.outcome.influence import StudyInfluence
 

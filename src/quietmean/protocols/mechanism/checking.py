@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,12 @@ class CanBeChecked(GivesResults):
     def weight_is_known(self) -> bool:
         """Is the weight in a result that of those who count, as each stated it? By default where releases are public."""
         return self.releases_are_public
+
+    @property
+    def checked_by(self) -> Mapping[str, int] | None:
+        """Of a result that sums of several parties determine: how many ``sums`` came, how many are ``needed``, and how many wrong
+        ones would have been noticed for certain, ``lies_excluded``. None elsewhere, and where that is not known."""
+        return None
 
     def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.

@@ -45,6 +45,10 @@ class BallotRules:
         """T + 2e, the number of sums that determine the result although e of them are wrong."""
         return self.threshold + 2 * self.liars
 
+    def waits_for_more(self, sums: int, round_: int) -> bool:
+        """Whether who has so many sums at the beginning of a round waits for its end: they check nothing, and more may come."""
+        return sums == self.threshold < self.parties and round_ <= self.rounds
+
     @property
     def rounds(self) -> int:
         return 2 * self.ballots + 4

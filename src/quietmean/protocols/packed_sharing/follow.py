@@ -78,18 +78,24 @@ class _Run:
                 continue
             reached = bool(state.proposal) and self._reached(round_, party, done)
             self._states[party] = member.end_round(state, round_contents.to(member, arrived, reached))
+            waited = self._has(party, state) >= self._rules.sums_needed
             self._sums[party] |= arrived & round_contents.publishers
-            self._conclude(party)
+            self._conclude(party, round_, waited)
 
     def _reached(self, round_: int, party: PartyId, done: Mask) -> bool:
         """Whether what ``party`` sends in a round arrives anywhere; who is done refuses it."""
         awaiting = (arrived for other, arrived in enumerate(self._arrived[round_ - 1]) if not done >> other & 1)
         return any(arrived >> party & 1 for arrived in awaiting)
 
-    def _conclude(self, party: PartyId) -> None:
-        state = self._states[party]
+    def _has(self, party: PartyId, state: MemberState) -> int:
+        """How many sums, with its own."""
         own = 1 << party if state.decided and _holds_all(state, state.decided) else 0
-        if (self._sums[party] | own).bit_count() < self._rules.sums_needed:
+        return (self._sums[party] | own).bit_count()
+
+    def _conclude(self, party: PartyId, round_: int, waited: bool) -> None:
+        state = self._states[party]
+        sums = self._has(party, state)
+        if sums < self._rules.sums_needed or (not waited and self._rules.waits_for_more(sums, round_ + 1)):
             return
         self._done |= 1 << party
         if not state.decided:

@@ -45,6 +45,10 @@ from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
 from quietmean.randomness import Seed
 
 _NOTHING = np.empty(0)
+_UNCHECKED = (
+    "unchecked: only as many members' sums came in time as determine the result, so that a wrong one among them would not be "
+    "noticed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ class PackedSharingState:
     """``shares`` and ``weights`` of each dealer, until a set is decided; then ``own``, the sum, if no share of it is missing.
 
     ``sums``: what members published. ``undelivered``: whom the own sum, or that there is none, has not reached. ``result`` is
-    the total (d,) as float64 bytes, empty until it is known, ``inputs`` and ``weight`` are those of the result. ``remarks``: for
-    the party's user.
+    the total (d,) as float64 bytes, empty until it is known, ``inputs`` and ``weight`` are those of the result, which is from as
+    many sums as ``counted``. ``remarks``: for the party's user.
     """
 
     member: MemberState
@@ -75,6 +79,7 @@ class PackedSharingState:
     inputs: bytes = b""
     weight: float = 0.0
     remarks: tuple[str, ...] = ()
+    counted: int = 0
 
     @property
     def round(self) -> int:
@@ -134,6 +139,7 @@ class PackedSharingParty:
         if state.round == DEALING:
             return self._proceed(self._with_shares(state, arrived))
         state = replace(state, undelivered=tuple(other for other in state.undelivered if other not in delivered))
+        waited = self._has_enough(state) is not None
         statements = self._read(state.round, arrived)
         member = self._member.end_round(state.member, self._heard(state.round, statements, reached=bool(delivered)))
         state = replace(state, member=member)
@@ -141,7 +147,7 @@ class PackedSharingParty:
             state = self._with_sums(state, statements, {message.sender: message.weight for message in arrived})
         if member.decided and not state.inputs:
             state = self._add_up(state)
-        return self._proceed(self._concluded(state))
+        return self._proceed(self._concluded(state, waited=waited))
 
     def miss_round(self, state: PackedSharingState) -> Step[PackedSharingState]:
         return self._proceed(replace(state, member=self._member.miss_round(state.member)))
@@ -218,11 +224,20 @@ class PackedSharingParty:
             return expand(self._packing, content, self._codec.blocks)
         return self._codec.read_share(content)
 
-    def _concluded(self, state: PackedSharingState) -> PackedSharingState:
-        """The state with the result, once there are enough sums over one set: T of them are more than liars can make."""
+    def _has_enough(self, state: PackedSharingState) -> bytes | None:
+        """Over which set there are enough sums; None if there is none."""
         counts = Counter(one.inputs for one in state.sums.values())
-        inputs = next((inputs for inputs, count in counts.items() if count >= self._rules.sums_needed), None)
+        return next((inputs for inputs, count in counts.items() if count >= self._rules.sums_needed), None)
+
+    def _concluded(self, state: PackedSharingState, *, waited: bool) -> PackedSharingState:
+        """The state with the result, once there are enough sums over one set: T of them are more than liars can make.
+
+        T of them determine it and check nothing: unless this party has ``waited``, it does so one round for more.
+        """
+        inputs = self._has_enough(state)
         if state.has_result or inputs is None:
+            return state
+        if not waited and self._rules.waits_for_more(sum(one.inputs == inputs for one in state.sums.values()), state.round):
             return state
         sums = {sender: one for sender, one in state.sums.items() if one.inputs == inputs}
         weight, alike = Counter(one.weight for one in sums.values()).most_common(1)[0]
@@ -231,11 +246,13 @@ class PackedSharingParty:
         secret = Seed(self._noise.secret("combinations of sums", state.round))
         shares = {sender: self._codec.read_share(one.share.content) for sender, one in sums.items()}
         conclusion = conclude(self._packing, shares, self._rules.liars, self._parameters.dimension, secret)
-        remarks = (*conclusion.messages(), *((conclusion.problem,) if conclusion.problem else ()))
+        unchecked = len(shares) == self._rules.threshold < self._rules.parties
+        problems = (conclusion.problem, _UNCHECKED if unchecked and conclusion.total is not None else "")
+        remarks = (*conclusion.messages(), *filter(None, problems))
         if conclusion.total is None:
             return replace(state, remarks=remarks)
         result = StableBytes(decode_sum(self._parameters, conclusion.total, weight).astype("<f8").tobytes())
-        state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
+        state = replace(state, result=result, weight=weight, sums={}, remarks=remarks, counted=len(shares))
         if state.inputs:
             return state
         # This party has not seen the votes: that many sums over one set show that it was decided.

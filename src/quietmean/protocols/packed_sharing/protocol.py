@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -149,7 +150,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return nothing_published(self.rules(self.members), state)
 
     def as_carried_out(self, state: PackedSharingState) -> Self:
-        return replace(self, inputs=members_of(unpack(state.inputs))) if state.has_result else self
+        return replace(self, inputs=members_of(unpack(state.inputs)), sums=state.counted or None) if state.has_result else self
 
     def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
         """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
@@ -162,6 +163,12 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return self.outcome(schedule, trace).inputs
+
+    @property
+    def checked_by(self) -> Mapping[str, int] | None:
+        if self.sums is None or self.lies_excluded is None:
+            return None
+        return {"sums": self.sums, "needed": self.threshold, "lies_excluded": self.lies_excluded}
 
     @property
     def weight_is_known(self) -> bool:

@@ -54,7 +54,8 @@ class PackedSharingParameters(Configured):
     ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
     whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
 
-    ``inputs``: whose values were added up, where a receipt knows. n is not a parameter: :func:`check_numbers` takes it. Raises
+    ``inputs``: whose values were added up, where a receipt knows, and ``sums``: how many members' sums it is from. n is not a
+    parameter: :func:`check_numbers` takes it. Raises
     :class:`InputError` for parameters that contradict each other.
     """
 
@@ -98,6 +99,9 @@ class PackedSharingParameters(Configured):
     inputs: tuple[int, ...] | None = parameter(
         None, help="parties whose values were added up, where that is known", read=_read_parties, write=_write_parties
     )
+    sums: int | None = parameter(
+        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="a result is from 1 sum or more"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +120,17 @@ class PackedSharingParameters(Configured):
     def threshold(self) -> int:
         """T, the number of sums that determine the result."""
         return self.colluding_members + self.secrets
+
+    @property
+    def lies_excluded(self) -> int | None:
+        """How many wrong sums would have been noticed for certain, and were not; None where nobody says how many sums came.
+
+        Of k sums of which up to e' = min(e, (k - T) / 2) are corrected that is k - T - e'.
+        """
+        if self.sums is None:
+            return None
+        spare = self.sums - self.threshold
+        return spare - min(self.lies, spare // 2)
 
     @property
     def votes_needed(self) -> int:

@@ -101,6 +101,17 @@ class StudyInfluence:
         return cls(Checked(raw["checked"]), float(raw["largest_share"]), tuple(read))
 
 
+def checked_text(by: Mapping[str, Any]) -> str:
+    """Of :attr:`Mechanism.checked_by`, a sentence."""
+    sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
+    if not lies:
+        return f"unchecked: {sums} sums of members came, and {needed} determine the result, so that a wrong one is not noticed"
+    wrong = "one wrong sum" if lies == 1 else f"up to {lies} wrong sums"
+    return (
+        f"checked by {sums} sums of members, of which {needed} determine the result: {wrong} would have been noticed for certain"
+    )
+
+
 def bound_text(most: float | None) -> str:
     """Rounded up."""
     if most is None:

@@ -26,8 +26,8 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
-from quietmean.statistics.flags_and_tests import in_part, known
-from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.statistics.flags_and_tests import Flag, in_part, known
+from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
 Array = NDArray[np.float64]
 
@@ -107,12 +107,15 @@ class StudyOutcome:
             "guarantee": self.privacy.guarantee,
             "assumptions": assumptions_json(self.certificate.assumptions),
             **({} if self.influence is None else {"influence": self.influence.to_json()}),
+            **({} if self.execution.protocol.checked_by is None else {"checked_by": dict(self.execution.protocol.checked_by)}),
         }
 
     @property
     def influence_sentences(self) -> tuple[str, ...]:
         """How far one party can have moved the answers, for people; none where nobody said."""
-        return () if self.influence is None else tuple(self.influence.sentences())
+        by = self.execution.protocol.checked_by
+        told = () if self.influence is None else tuple(self.influence.sentences())
+        return told if by is None else (*told, checked_text(by))
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""
@@ -257,6 +260,9 @@ def conclude(
     counted = execution.counted_weight()
     step = execution.protocol.numbers().step
     answers = workload.decode(mean, float(np.sqrt(stated_variance(execution))), counted, step=step)
+    by = execution.protocol.checked_by
+    if by is not None and not by["lies_excluded"] and by["needed"] < execution.parties:
+        answers = tuple(answer.flagged(Flag("unchecked", checked_text(by))) for answer in answers)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(
