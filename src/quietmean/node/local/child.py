@@ -83,6 +83,7 @@ async def _take_part(settings: ChildSettings, descriptor: int) -> None:
                 listen_socket=listening,
                 report=report,
                 links=Links(settings.links),
+                passing=settings.passing,
             )
         )
     replace_whole(Path(settings.result), json.dumps(result.to_json()).encode())

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
+from quietmean.core.reasons import but_for_names, grouped
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.local.processes import PARTY, ExecLauncher, Launcher, PartyProcess
 from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
 from quietmean.node.session import NodeResult, refusal
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.planning import Plan
+from quietmean.protocols.execution import Execution
 
 if TYPE_CHECKING:
     from quietmean.planning.gate import GateRefused
@@ -97,20 +99,21 @@ async def run_local(
     report: LocalReport = _silent,
     program: Sequence[str] | None = None,
     links: Links = Links.X25519,
+    passing: bool = True,
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
     ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
     ``program``: Python's arguments for the process of a party, started by exec with the arguments of
     :mod:`quietmean.node.local.child`; by default forks of one prepared process where the system can, else that module.
-    ``links``: which keys protect what the processes tell each other.
+    ``links``: which keys protect what the processes tell each other. ``passing``: stores outlive every process, but no power cut.
     Raises :class:`InputError` for impossible settings, :class:`ProtocolFailure` if no party finished, and of these
     :class:`GateRefused` if the gate before the release let no result out.
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
     run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
-    run.links = links
+    run.links, run.passing = links, passing
     return await run.run(proxies or _straight)
 
 
@@ -156,7 +159,7 @@ class _LocalRun:
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report = report
         self._program = program
-        self.links = Links.X25519
+        self.links, self.passing = Links.X25519, True
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
         self._processes: dict[PartyId, PartyProcess] = {}
         self._launcher: Launcher
@@ -224,6 +227,7 @@ class _LocalRun:
             gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
             links=str(self.links),
+            passing=self.passing,
         )
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:
@@ -266,6 +270,8 @@ class _LocalRun:
 
     def _outcome(self, seconds: float) -> LocalOutcome:
         results: dict[PartyId, NodeResult] = {}
+        # Large, and nearly always the same in all: each is read once.
+        executions: list[tuple[Any, Execution]] = []
         refusals: list[GateRefused] = []
         for party, name in enumerate(self._names):
             path = self._directory / f"{name}.result.json"
@@ -275,11 +281,12 @@ class _LocalRun:
             if "refused" in document:
                 refusals.append(refusal(document["refused"]))
             else:
-                results[party] = NodeResult.from_json(document)
+                results[party] = NodeResult.from_json(document, _read_once(document["execution"], executions))
         if not results and refusals:
             raise refusals[0]
         if not results:
-            reasons = "; ".join(f"{self._names[party]}: {reason}" for party, reason in sorted(self._failures.items()))
+            failures = {self._names[party]: reason for party, reason in sorted(self._failures.items())}
+            reasons = grouped(failures, but_for_names(self._names))
             raise ProtocolFailure(f"no party finished the study: {reasons or 'all were killed'}")
         return LocalOutcome(
             results=results,
@@ -313,6 +320,15 @@ def _launching(program: Sequence[str] | None, plan: Path) -> AbstractAsyncContex
 
         return ForkLauncher(plan)
     return contextlib.nullcontext(ExecLauncher(program or PARTY))
+
+
+def _read_once(document: Any, known: list[tuple[Any, Execution]]) -> Execution:
+    """The execution of a document, which is that of an equal one if there was one."""
+    for other, execution in known:
+        if other == document:
+            return execution
+    known.append((document, Execution.from_json(document)))
+    return known[-1][1]
 
 
 async def _read_to_end(process: PartyProcess) -> None:

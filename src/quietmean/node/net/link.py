@@ -44,8 +44,8 @@ from quietmean.node.tasks import Tasks, stop_all
 Unless: TypeAlias = Callable[[], bool]
 
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
-# The party with the larger key lets the other one dial first.
-_HEAD_START = 0.2
+# The party with the larger key lets the other one dial first; for the first connection of many, that has as many others to dial.
+_HEAD_START, _HEAD_START_OF_EACH = 0.2, 0.02
 # A connection that lives shorter was lost at once (s).
 _SHORT_LIFE = 1.0
 # Longest wait for a connection that the peer dialled and has not begun.
@@ -192,13 +192,16 @@ class Link:
 
     async def _dial_until_connected(self) -> None:
         if not self._goes_first:
-            await self._pause(_HEAD_START)
+            await self._pause(_HEAD_START if self._since else max(_HEAD_START, _HEAD_START_OF_EACH * len(self._endpoint.roster)))
         if self._short_lived > 1:
             # A peer that lets this party in and hangs up, again and again, is not asked as fast as that is possible.
             await self._pause(min(_FIRST_BACKOFF * 2.0 ** min(self._short_lived, 10), _LAST_BACKOFF))
         while self._current is None:
             try:
-                await self._dial()
+                async with self._endpoint.pace.turn():
+                    # It may have come while this party waited for its turn.
+                    if self._current is None:
+                        await self._dial()
             except (OSError, EOFError, PeerError) as error:
                 if self._current is None:
                     self._note_failure(error)

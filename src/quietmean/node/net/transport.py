@@ -11,6 +11,7 @@ from typing import Self
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
 from quietmean.node.net.hosts import numbers_to_dial
+from quietmean.node.net.pace import Pace
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.sealing import FrameCipher
@@ -40,7 +41,7 @@ class Endpoint:
     ``study`` is the session digest, ``fields`` digests of its terms by their path, ``links`` what its connections are keyed by.
     ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer, and
     ``answered(party, request, answer)`` with the request that it answers; ``fail(error)`` for an error that no peer has made,
-    after which this node cannot go on as if nothing had happened.
+    after which this node cannot go on as if nothing had happened. ``pace``: in which its peers are dialled.
     """
 
     party: PartyId
@@ -55,6 +56,7 @@ class Endpoint:
     fail: Fail = report_defect
     answered: Callable[[PartyId, AnyRequest, AnswerFrame], None] = lambda peer, request, answer: None
     links: Links = Links.X25519
+    pace: Pace = field(default_factory=Pace)
 
 
 class Connection:

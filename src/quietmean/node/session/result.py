@@ -101,9 +101,9 @@ class NodeResult:
         }
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> NodeResult:
-        """The inverse of :meth:`to_json`, for files that this program wrote."""
-        execution = Execution.from_json(raw["execution"])
+    def from_json(cls, raw: Mapping[str, Any], execution: Execution | None = None) -> NodeResult:
+        """The inverse of :meth:`to_json`, for files that this program wrote. ``execution``: that of the file, if it was read."""
+        execution = execution or Execution.from_json(raw["execution"])
         return cls(
             **{
                 **raw,

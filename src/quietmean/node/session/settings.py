@@ -89,7 +89,8 @@ class NodeSettings:
     settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
     start, if not with all; ``agreed``: what each party revealed at the start, once it is over. ``links``: which keys protect what
     parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
-    by these with each other one, once the start is over. ``weights``: which the parties may state before the start. Raises
+    by these with each other one, once the start is over. ``weights``: which the parties may state before the start. ``passing``:
+    the store goes with its folder, and need not outlive a power cut. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
@@ -115,6 +116,7 @@ class NodeSettings:
     pairs: PairKeys | None = None
     shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
     weights: StatedWeights | None = None
+    passing: bool = False
 
     def __post_init__(self) -> None:
         target = self.plan.target
@@ -184,7 +186,9 @@ class NodeSettings:
         for one in self.all_brought[1:]:
             # The store compares the vector that is for all: under this key, the others too.
             owner = owner.derive(input_digest(owner, b"", one.value.vector, one.value.weight))
-        return Store.open(self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid)
+        return Store.open(
+            self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid, self.passing
+        )
 
     def store_exists(self) -> bool:
         """Whether there is a store for this study and input. Nothing is made. Raises :class:`InputError` where a node would."""

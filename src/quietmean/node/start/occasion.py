@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import NotStarted, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.core.readable import by_this_clock
+from quietmean.core.reasons import grouped
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
 from quietmean.node.start.machine import Machine, Standing, Telling
@@ -99,7 +100,7 @@ class WhenAllAreThere:
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
         if self._closing is None or not self._closing.done() or not (missing := self.missing(standing, informed)):
             return standing
-        reasons = "; ".join(f"{self._settings.names[party]}: {self._links[party].trouble}" for party in sorted(missing))
+        reasons = grouped({self._settings.names[party]: self._links[party].trouble for party in sorted(missing)})
         until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
         raise ProtocolFailure(f"the study did not start {until} for want of {reasons}")
 

@@ -26,8 +26,10 @@ _ZEROS = bytes(_SLOT)
 class BlobStore:
     """Byte strings by token. Free slots are reused; :meth:`wipe` overwrites those that are still free."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, passing: bool = False) -> None:
+        """``passing``: see :class:`~quietmean.node.storage.database.StoreDatabase`."""
         self._path = path
+        self._passing = passing
         self._file = -1
         self._free: set[int] = set()
         # Slots that hold something not public, free ones included.
@@ -78,7 +80,7 @@ class BlobStore:
 
     def sync(self) -> None:
         """To be called before the transaction that names new tokens commits."""
-        if self._dirty:
+        if self._dirty and not self._passing:
             sync_data(self._file)
             self._dirty = False
 

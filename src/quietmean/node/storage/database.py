@@ -45,8 +45,10 @@ class StoreDatabase:
     on the disk or not.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, passing: bool = False) -> None:
+        """``passing``: what is in it need not outlive this machine's power, only this process."""
         self._path = path
+        self._passing = passing
         require_store(path)
         self._outage: Outage | None = None
         self._was_open = False
@@ -69,7 +71,7 @@ class StoreDatabase:
         self._open()
 
     def _open(self) -> None:
-        self._blobs = BlobStore(self._path.with_name(self._path.name + ".vectors"))
+        self._blobs = BlobStore(self._path.with_name(self._path.name + ".vectors"), self._passing)
         self._database = self._connected()
         with self.usable():
             self._prepare()
@@ -128,7 +130,8 @@ class StoreDatabase:
 
     def _prepare(self) -> None:
         # Exclusive: a second process on the same store must fail at once, not corrupt the store.
-        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+        synchronous = "OFF" if self._passing else "FULL"
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = ON"):
             self._database.execute(f"PRAGMA {setting}").fetchall()
         version = self._one("PRAGMA user_version")[0]
         if version == 0:

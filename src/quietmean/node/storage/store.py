@@ -32,8 +32,8 @@ _SHORT = 64
 class Store(PairSecrets, GateVotes):
     """Use :meth:`open`."""
 
-    def __init__(self, path: Path, dimension: int, grid: float) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, dimension: int, grid: float, passing: bool = False) -> None:
+        super().__init__(path, passing)
         self._owned = False
         self._dimension = dimension
         self._codec = VectorCodec(dimension, grid)
@@ -51,15 +51,16 @@ class Store(PairSecrets, GateVotes):
         fresh: Callable[[], Seed] = Seed.from_os,
         owner: Seed | None = None,
         grid: float = 0.0,
+        passing: bool = False,
     ) -> Self:
         """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
 
         ``value``: the party's private vector, shape (d,); only a keyed digest of it and of ``weight`` is stored.
         ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
         other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
-        ``grid``: that of the plan.
+        ``grid``: that of the plan. ``passing``: see :class:`~quietmean.node.storage.database.StoreDatabase`.
         """
-        store = cls(path, int(np.size(value)), grid)
+        store = cls(path, int(np.size(value)), grid, passing)
         with store.usable():
             store._owned = owner is not None
             store._check_owner(path, study, value, weight, fresh, owner)

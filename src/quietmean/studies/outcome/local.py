@@ -27,6 +27,8 @@ Report = Callable[[str, dict[str, Any]], None]
 
 # How long local parties wait for one whose process has ended, as a part of a round's time-out.
 _GONE = 0.2
+# Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair.
+_ROUND, _PAIR, _START = 0.1, 0.15, 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,13 @@ def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
 def run_study(
     plan: Plan, workload: Workload, encoded: Sequence[Encoded], *, kills: Sequence[Kill], round_timeout: float, report: Report
 ) -> LocalStudy:
-    """Run all parties of ``plan`` as processes and conclude from what the survivors know."""
+    """Run all parties of ``plan`` as processes and conclude from what the survivors know.
+
+    They share this machine: a round's time-out is at least a tenth of a second for each party, and that of the start grows with
+    the pairs of them.
+    """
+    parties = len(encoded)
+    round_timeout = max(round_timeout, _ROUND * parties)
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
@@ -71,6 +79,7 @@ def run_study(
                 Path(scratch) / "parties",
                 weights=weights,
                 round_timeout=round_timeout,
+                start_timeout=max(_START, _PAIR * parties * (parties - 1) / 2),
                 # A killed party is never started again.
                 gone_timeout=round_timeout * _GONE,
                 kills=kills,
