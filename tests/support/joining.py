@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Account, Ledger
 from quietmean.node.net import RelayAddress
 from support.command_lines import command, ending
@@ -35,6 +36,33 @@ start_timeout = {start_timeout}
 name = "age"
 low = 0
 high = 100
+"""
+SESSION = """
+[session]
+name = "ages"
+dimension = 3
+rounds = 2
+epsilon = 2.0
+delta = 1e-6
+colluding = 1
+protocol = "{protocol}"
+minimum = {minimum}
+start_by = {start_by}
+round_timeout = 20.0
+start_timeout = {start_timeout}
+{more}
+"""
+# What a party of a session computes, and what it has in the end.
+PROGRAM = """
+from pathlib import Path
+import numpy as np
+import quietmean as qm
+rounds = qm.joined()
+own = Path(f"{rounds.contract.own.name}.means")
+while not rounds.over:
+    mean = rounds.mean(np.full(3, 0.1))
+    assert len(mean.counted) >= 4, mean
+    own.write_text((own.read_text() if own.exists() else "") + repr(mean.mean.tolist()))
 """
 PAGE = "how-to/quorum.md"
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
@@ -62,12 +90,14 @@ def results_though_one_dies(folder: Path, options: Callable[[str], Sequence[str]
 
 @dataclass
 class Consortium:
-    """Keys, data, roster and study of five parties in a folder; a process for each that has joined."""
+    """Keys, data, roster and study, or session, of five parties in a folder; a process for each that has joined."""
 
     folder: Path
     ports: list[int]
     # Where all are called; by default each at a port of its own.
     relay: RelayAddress | None = None
+    # A study or a session.
+    kind: str = "study"
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,13 +112,18 @@ class Consortium:
     ) -> None:
         """The study file: it starts in so many seconds from now."""
         when = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
-        text = STUDY.format(minimum=minimum, start_by=when, start_timeout=start_timeout, protocol=protocol, more=more)
+        (self.folder / "train.py").write_text(PROGRAM)
+        text = (STUDY if self.kind == "study" else SESSION).format(
+            minimum=minimum, start_by=when, start_timeout=start_timeout, protocol=protocol, more=more
+        )
         (self.folder / "study.toml").write_text(text)
 
     def join(self, *names: str) -> None:
         """Type bob's line of the page as each of these."""
         (line,) = [one for one in commands(PAGE) if one.startswith("quietmean join")]
         for name in names:
+            if self.kind == "session":
+                line = line.replace("--data bob.csv", "--program train.py --account bob")
             arguments = shlex.split(line.replace("bob", name))[1:]
             more = ["--yes", "--json", "--ledger", f"{name}.ledger", "--store", f"{name}.store"]
             self.processes[name] = command(self.folder, *arguments, *more)
@@ -96,7 +131,8 @@ class Consortium:
     def budget(self, *names: str) -> None:
         for name in names:
             with Ledger.open(self.folder / f"{name}.ledger", create=True) as book:
-                book.set_budget(name, 5.0, 1e-5, when=datetime.now(UTC))
+                unit = PrivacyUnit.RECORD if self.kind == "study" else PrivacyUnit.PARTY
+                book.set_budget(name, 5.0, 1e-5, when=datetime.now(UTC), unit=unit)
 
     def account(self, name: str) -> Account:
         """What is charged to a party's data."""
@@ -112,6 +148,17 @@ class Consortium:
         assert code == 0, errors
         document: dict[str, Any] = json.loads(output)
         return document
+
+    def results(self, *names: str) -> list[dict[str, Any]]:
+        """Of all these, who have the same: an estimate, or the means of all rounds."""
+        found = [self.result(name) for name in names]
+        if self.kind == "study":
+            same = {str(result["estimate"]) for result in found}
+        else:
+            same = {(self.folder / f"{name}.means").read_text() for name in names}
+            assert all(result["rounds"] == {"agreed": 2, "begun": 2} for result in found)
+        assert len(same) == 1, same
+        return found
 
     def close(self) -> None:
         for process in self.processes.values():

@@ -13,32 +13,34 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.report import Stamps
+from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Contract
-from quietmean.studies.party.files import Files, agreed_terms
+from quietmean.studies.party.files import PartyFiles, agreed_terms
 from quietmean.studies.party.policy import Policy, PolicyRules
+from support.kinds import Kind
 from support.meeting import AGES, Meeting, meet
 
 BEFORE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden/sealed/before-hybrid.json").read_text())
 KINDS = [kind for kind in BEFORE if kind != "policy"]
-COLUMN = {"column": AGES["column"]}
 
 
 def tables(**fields: Any) -> dict[str, Any]:
     return {**AGES, "study": {**AGES["study"], **fields}}
 
 
-def contract(sealed: Sealed, by_file: bool = False) -> Contract:
-    choice = sealed.study.choice(len(sealed.entries))
+def contract(sealed: Sealed, by_file: bool = False) -> Contract | SessionContract:
     if by_file:
+        choice = sealed.study.choice(len(sealed.entries))
         own = next(entry for entry in sealed.entries if entry.name == "south")
         return Contract.by_file(sealed, _Named(own.identity), choice)  # type: ignore[arg-type]
-    return Contract.for_party("south", sealed, choice)
+    return contract_for("south", sealed)
 
 
 class _Named:
@@ -86,21 +88,21 @@ def test_the_digest_of_a_policy_without_the_rule_is_what_it_was() -> None:
 # --- new ones ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_sealed_now_has_hybrid_links(tmp_path: Path) -> None:
-    sealed = meet(tmp_path).seal()
-    assert sealed.study.keyed_by == Links.HYBRID
-    assert sealed.study.tables()["study"]["links"] == "hybrid"
+def test_what_is_sealed_now_has_hybrid_links(kind: Kind, tmp_path: Path) -> None:
+    sealed = meet(tmp_path, tables=kind.tables).seal()
+    assert sealed.asked.keyed_by == Links.HYBRID
+    assert sealed.asked.tables()[kind.name]["links"] == "hybrid"
     assert all(entry.encapsulation for entry in sealed.entries)
     assert contract(sealed).to_json()["links"] == "hybrid"
     assert contract(sealed).post_quantum
     assert "ML-KEM-768" in dict(contract(sealed).lines())["keys"]
     # All that the digest covers names it, so that parties who differ are told in which field.
-    assert sealed.fields()["study"]["links"] == "hybrid"
+    assert sealed.fields()[kind.name]["links"] == "hybrid"
 
 
-def test_who_asks_for_x25519_gets_the_documents_of_before(tmp_path: Path) -> None:
-    sealed = meet(tmp_path, tables=tables(links="x25519")).seal()
-    assert "links" not in sealed.study.tables()["study"]
+def test_who_asks_for_x25519_gets_the_documents_of_before(kind: Kind, tmp_path: Path) -> None:
+    sealed = meet(tmp_path, tables=kind.with_fields(links="x25519").tables).seal()
+    assert "links" not in sealed.asked.tables()[kind.name]
     assert not any(entry.encapsulation for entry in sealed.entries)
     assert set(json.loads(sealed.entries[0].signed.body)) == {
         "address", "exchange", "formerly", "identity", "invitation", "mailbox", "name", "nonce"
@@ -108,8 +110,7 @@ def test_who_asks_for_x25519_gets_the_documents_of_before(tmp_path: Path) -> Non
     assert "x25519" in contract(sealed).to_json()["links"]
 
 
-def test_an_entry_of_before_does_not_go_with_hybrid_links(tmp_path: Path) -> None:
-    meeting = meet(tmp_path)
+def test_an_entry_of_before_does_not_go_with_hybrid_links(meeting: Meeting) -> None:
     south = meeting.identities["south"]
     old = json.loads(meeting.keys["south"].entry.signed.body)
     public = {name: base64.b64decode(old[name]) for name in ("exchange", "mailbox")}
@@ -121,16 +122,14 @@ def test_an_entry_of_before_does_not_go_with_hybrid_links(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("key", [b"\xff" * 1184, bytes(1183)])
-def test_an_entry_with_something_that_is_no_key_is_refused(key: bytes, tmp_path: Path) -> None:
-    meeting = meet(tmp_path)
+def test_an_entry_with_something_that_is_no_key_is_refused(key: bytes, meeting: Meeting) -> None:
     old = json.loads(meeting.keys["south"].entry.signed.body)
     decoded = {name: base64.b64decode(old[name]) for name in ("exchange", "mailbox")}
     with pytest.raises(InputError, match="encapsulation key in the entry of"):
         Entry.make(meeting.invitation, meeting.identities["south"], "south", "", {**decoded, "encapsulation": key})
 
 
-def test_two_parties_with_one_key_are_refused(tmp_path: Path) -> None:
-    meeting = meet(tmp_path)
+def test_two_parties_with_one_key_are_refused(meeting: Meeting) -> None:
     decode = base64.b64decode
     stolen = decode(meeting.keys["north"].entry.encapsulation)
     own = json.loads(meeting.keys["south"].entry.signed.body)
@@ -141,27 +140,28 @@ def test_two_parties_with_one_key_are_refused(tmp_path: Path) -> None:
         Sealed.make(meeting.invitation, entries, meeting.identities["north"])
 
 
-def test_hybrid_links_need_a_seal(tmp_path: Path) -> None:
+def test_hybrid_links_need_a_seal(kind: Kind, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
-    study.write_text(study_text(StudyTerms.from_tables(tables(links="hybrid"), "the study")))
+    asked = any_of_tables(kind.with_fields(links="hybrid").tables, "the study")
+    study.write_text(study_text(asked))
     (tmp_path / "roster.toml").write_text("")
     with pytest.raises(InputError, match="has to be sealed"):
         agreed_terms(study, tmp_path / "roster.toml")
     with pytest.raises(InputError, match="has to be sealed"):
-        Files.of(StudyTerms.load(study), tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
+        PartyFiles.of(asked, tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
 
 
-def test_links_that_nobody_knows_are_refused() -> None:
+def test_links_that_nobody_knows_are_refused(kind: Kind) -> None:
     with pytest.raises(InputError, match="links must be"):
-        StudyTerms.from_tables(tables(links="quantum"), "the study")
+        any_of_tables(kind.with_fields(links="quantum").tables, "the study")
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def meeting(tmp_path: Path) -> Meeting:
-    return meet(tmp_path)
+def meeting(kind: Kind, tmp_path: Path) -> Meeting:
+    return meet(tmp_path, tables=kind.tables)
 
 
 def test_keys_are_kept_and_never_shown(meeting: Meeting) -> None:
@@ -232,8 +232,8 @@ def test_a_page_says_what_the_receipt_says(links: Links) -> None:
     assert "Keys" not in dict(Stamps.of_origin({"links": ["hybrid"]}).rows)
 
 
-def test_an_invitation_follows_with_hybrid_links(tmp_path: Path) -> None:
+def test_an_invitation_follows_with_hybrid_links(kind: Kind) -> None:
     convener = Identity.generate()
-    old = Invitation.make(StudyTerms.from_tables(tables(links="x25519"), "the study"), convener)
-    new = Invitation.make(StudyTerms.from_tables(AGES, "the study"), convener, 2, "0" * 64)
-    assert (old.study.keyed_by, new.study.keyed_by) == (Links.X25519, Links.HYBRID)
+    before, after = (any_of_tables(one.tables, "the study") for one in (kind.with_fields(links="x25519"), kind))
+    old, new = Invitation.make(before, convener), Invitation.make(after, convener, 2, "0" * 64)
+    assert (old.asked.keyed_by, new.asked.keyed_by) == (Links.X25519, Links.HYBRID)
