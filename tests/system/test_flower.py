@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Vector
+from quietmean.core.party import Step, Vector
 from quietmean.flower import FlowerAgreement, Home, StarParty
 from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
+from quietmean.protocols.packed_sharing.party import PackedSharingParty
+from quietmean.protocols.packed_sharing.spec import largest_sum
 from quietmean.sessions import SessionAccount
 from support.flower_star import FIRST_NODE, Lie, Star, in_one_process, make_homes
 
@@ -168,6 +171,28 @@ def test_a_server_that_lies_gets_no_result(
     star = Star(tmp_path, values, deliveries(lie))
     with pytest.raises(ProtocolFailure, match="round 1 has no result"):
         star.relay(agreement).mean(1)
+
+
+def test_a_client_that_lies_about_its_weight_leaves_no_mean(
+    tmp_path: Path, agreement: FlowerAgreement, values: Vector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others say why they tell no mean. Of numbers a liar has no larger ones than those that are possible: the modulus leaves
+    no room beyond what values and noise can give."""
+    honest = PackedSharingParty.start
+
+    def start(machine: PackedSharingParty) -> Step[Any]:
+        step = honest(machine)
+        if machine._party != 3:
+            return step
+        return replace(step, send=tuple(replace(message, weight=0.25) for message in step.send))
+
+    monkeypatch.setattr(PackedSharingParty, "start", start)
+    with pytest.raises(ProtocolFailure, match=r"round 1 has no result.*a client says: a result that cannot be"):
+        Star(tmp_path, values).relay(agreement).mean(1)
+    # It is paid for.
+    assert SessionAccount(agreement.terms, Home(tmp_path / "0").account).begun == 1
+    protocol: Any = agreement.terms.plan.protocol
+    assert protocol.prime / 2 * protocol.step < 1.2 * largest_sum(protocol, PARTIES) * protocol.step
 
 
 def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:

@@ -8,6 +8,7 @@ A client that missed steps passes over them, as a party that was cut off.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,8 @@ from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, 
 from quietmean.flower.home import Home
 from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
 from quietmean.sessions.clipping import clipped_vector
@@ -134,7 +137,9 @@ class StarParty:
             step = machine.miss_round(state)
             state, release = step.state, None if step.release is None else PartyOutcome.of(step.release)
         answer = ClientAnswer()
-        if release is not None:
+        if release is not None and (why := self._impossible(state, release)):
+            answer = ClientAnswer(refused=why)
+        elif release is not None:
             mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
             answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
         # Of a round that is over, nothing private is kept.
@@ -142,6 +147,18 @@ class StarParty:
         stored.answer, stored.step = write(answer), machine.rounds + 1
         self._write()
         return stored.answer
+
+    def _impossible(self, state: Any, release: PartyOutcome) -> str:
+        """Why the sum of a round is none of updates within their norm and of the plan's noise; empty if it may be."""
+        plan = self._plan
+        everyone = ExecutionTrace.everyone(plan.protocol.rounds, self._agreement.parties)
+        seed = Seed.public("flower schedule", self._agreement.digest, self._stored.round)
+        execution = replace(plan.execution(seed, everyone), protocol=plan.protocol.as_carried_out(state))
+        try:
+            require_possible(plan, execution, ReleasedSum(release.vector, release.weight))
+        except ImpossibleResult as error:
+            return str(error)
+        return ""
 
     def _keep(self, step: Step[Any], closed: int) -> bytes:
         """The step on disk, and only then its answer."""
