@@ -157,6 +157,27 @@ def test_files_of_who_is_bound_that_come_one_by_one_count_together(tmp_path: Pat
     assert story.not_in[3].startswith("the study started without this party, with p0, p1, p2")
 
 
+def test_its_first_convener_starts_it_before_its_time(tmp_path: Path) -> None:
+    """Whoever else asks for that changes nothing."""
+    story = three(tmp_path / "study")
+    story.asks = True
+    for _ in range(3):
+        story.visit(1)
+    story.asks = False
+    for party in (0, 1, 0):
+        story.visit(party)
+    assert not any(story.bound)
+    story.asks = True
+    for _ in range(8):
+        # In the order of the roster, the first party convenes first.
+        for party in (0, 1):
+            if party not in story.over:
+                story.visit(party)
+    story.check()
+    assert story.now < START_BY
+    assert {party: one.attempt for party, one in story.started.items()} == {0: 1, 1: 1}
+
+
 def test_too_few_end_at_the_first_deadline(tmp_path: Path) -> None:
     story = three(tmp_path / "study")
     story.visit(0)

@@ -60,6 +60,8 @@ class Visits:
     minimum: int
     colluding: int
     now: float = START_BY - 1000.0
+    # Whether each party's person asks for a start before its time.
+    asks: bool = False
     bound: list[set[str]] = field(default_factory=list)
     results: dict[int, NodeResult] = field(default_factory=dict)
     started: dict[int, Started] = field(default_factory=dict)
@@ -121,7 +123,7 @@ class Visits:
             store=self.folder / f"p{party}.store",
             round_timeout=INTERVAL,
             start_timeout=study.required_deadlines.start_timeout(datetime.fromtimestamp(START_BY, UTC)),
-            start=StartTerms(self.minimum, START_BY, brought, self.bound[party].add),
+            start=StartTerms(self.minimum, START_BY, brought, self.bound[party].add, lambda: self.asks),
             folder=folder,
         )
 

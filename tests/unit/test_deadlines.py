@@ -17,6 +17,7 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
+from support.command_lines import refused
 from support.pages import commands
 from support.site_policy import write_policy
 
@@ -106,6 +107,22 @@ def test_a_new_study_that_starts_with_those_who_are_there_leaves_time_for_that(
     written = StudyTerms.load(Path("study.toml"))
     assert written.required_deadlines.first == datetime(2099, 3, 4, 10, tzinfo=UTC)
     assert written.starts_with_quorum
+
+
+def test_the_convener_of_a_study_by_schedule_starts_it_with_its_next_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new, invite, accept, seal, _ = commands("how-to/folder.md")
+    lines = [f"{new} --start-by 2099-03-01T12:00:00Z", "quietmean keygen --key north.key --name north", invite]
+    for line in (*lines, *(accept.replace("south", name) for name in ("north", "south", "east")), seal):
+        main(shlex.split(line)[1:])
+    start = ["start", "study.sealed", "--key", "north.key"]
+    assert "no join with the store" in refused(start, capsys)
+    # No process runs now; one has been there.
+    Path("study-north.store").write_bytes(b"a store")
+    main(start)
+    assert Path("study-north.store.start").exists()
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ def command(
 ) -> None:
     """Start a study with start_by before its time, as soon as its minimum of parties is there. For its first convener only.
 
-    The convener's join runs on this machine, and proposes those who are there within seconds. Who comes later is not in.
+    The convener's join runs on this machine, and proposes those who are there within seconds; through a folder, when it looks
+    there next. Who comes later is not in.
 
     Parameters
     ----------
@@ -48,7 +49,9 @@ def command(
         raise InputError(f"{files.name} is not the first convener of this study: ask {files.roster.name(first)} to start it")
     store_path = files.store(store)
     status = status_path(store_path)
-    if not status.exists() or read_status(status)["alive"] is not True:
+    # Through a folder its next visit does it.
+    visits = files.asked.by_folder and files.begun(store)
+    if not visits and (not status.exists() or read_status(status)["alive"] is not True):
         raise InputError(f"no join with the store {store_path} runs on this machine: start it first, it goes on by itself then")
     request = start_request(store_path)
     request.touch(mode=0o600)
