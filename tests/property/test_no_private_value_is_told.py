@@ -223,7 +223,7 @@ def _telling_owner(parts: Any) -> None:
     [
         (Workload, "encode", _telling_encode, "age,clinic"),
         (delimited, "heading_absent", _telling_columns, f"{NUMBER},{TEXT}"),
-        (cells_of_data, "_numbers", _telling_cells, "age,clinic"),
+        (cells_of_data, "understood", _telling_cells, "age,clinic"),
         (console, "tell_owner", _telling_owner, "age,clinic"),
     ],
 )

@@ -350,7 +350,8 @@ def _foreign_column(cells: Sequence[Any]) -> Sequence[Any]:
     if any(isinstance(cell, FarDay | FarTime) for cell in cells):
         raise CannotHoldError
     there = [cell for cell in cells if cell is not None]
-    if all(type(cell) in (int, float, bool) for cell in there):
+    # A truth value among numbers would be one of them.
+    if all(type(cell) in (int, float) for cell in there) or all(type(cell) is bool for cell in there):
         try:
             return [None if cell is None else float(cell) for cell in cells]
         except OverflowError:

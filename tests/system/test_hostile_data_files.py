@@ -385,8 +385,16 @@ def test_a_long_text_that_is_said_many_times(dictionary: bool, tmp_path: Path, m
     monkeypatch.setattr(columnar, "MOST_TEXT", 2**20)
     texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2**10, pyarrow.int32()), ["7" * 2**12])
     parquet.write_table(pyarrow.table({"age": texts if dictionary else texts.cast(pyarrow.string())}), tmp_path / "t.parquet")
+    # Each text is handed over once, however often it is there; a library that does not know it refuses so many.
+    np.testing.assert_array_equal(read_columns(tmp_path / "t.parquet", AGE).ravel(), np.full(2**10, np.nan))
+    with monkeypatch.context() as patch:
+        patch.setattr(columnar, "_LIBRARIES", {"pyarrow": columnar._LIBRARIES["pyarrow"]})
+        with pytest.raises(InputError, match="more than 128 million cells"):
+            read_columns(tmp_path / "t.parquet", AGE)
+    monkeypatch.setattr(columnar, "MOST_TEXT", 2**11)
     with pytest.raises(InputError, match="more than 128 million cells"):
         read_columns(tmp_path / "t.parquet", AGE)
+    monkeypatch.setattr(columnar, "MOST_TEXT", 2**20)
     # One long cell is one cell.
     parquet.write_table(pyarrow.table({"age": ["41", "7" * 10**6]}), tmp_path / "t.parquet")
     np.testing.assert_array_equal(read_columns(tmp_path / "t.parquet", AGE).ravel(), [41, np.nan])

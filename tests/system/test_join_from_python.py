@@ -71,7 +71,7 @@ def test_three_parties_in_one_process() -> None:
         assert result.epsilon <= result.epsilon_a_priori <= 8.0
         assert result.account is not None
         assert [entry.status for entry in result.account.entries] == ["spent"]
-        assert result.receipt == Path(f"ages-{name}.receipt.json")
+        assert result.receipt == Path(f"ages-{name}.receipt.json").absolute()
         receipt = json.loads(result.receipt.read_text())
         assert faults("receipt", receipt) == []
         assert receipt["origin"]["approval"]["contract"] == qm.contract(STUDY, "roster.toml", "south.key").digest

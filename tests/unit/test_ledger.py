@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
 import sqlite3
@@ -15,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import RESERVED, SPENT, Budget, Ledger, Refund
+from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund
 from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 
@@ -282,19 +284,36 @@ def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
     ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, data_set="wards")
 
 
+def of(*columns: NDArray[np.float64]) -> Inputs:
+    return Inputs([np.column_stack(columns)])
+
+
+def test_columns_are_the_same_in_however_many_pieces() -> None:
+    rows = np.column_stack([np.linspace(-1, 1, 40), np.ones(40), np.full(40, np.nan)])
+    rows[7, 0] = -0.0
+    whole = Inputs([rows]).digests(b"key")
+    assert len(whole) == 2
+    plain = np.where(rows[:, 0] == 0, 0.0, rows[:, 0]).astype("<f8").tobytes()
+    assert whole[0] == hmac.digest(b"key", b"quietmean-input-1" + plain, "sha256")
+    for pieces in ([rows[:1], rows[1:0], rows[1:]], [rows[place : place + 7] for place in range(0, 40, 7)], iter([rows])):
+        inputs = Inputs(pieces)
+        assert inputs.digests(b"key") == inputs.digests(b"key") == whole
+    assert Inputs().digests(b"key") == Inputs([np.empty((0, 3))]).digests(b"key") == ()
+
+
 def test_accounts_that_were_charged_with_the_same_columns_are_named(ledger: Ledger, path: Path) -> None:
     ledger.set_budget("labs", 1.0, 1e-6, when=NOON)
     ledger.set_budget("clinic", 1.0, 1e-6, when=NOON)
     age, weight, ones = np.arange(20.0, 60.0), np.linspace(50, 90, 40), np.ones(40)
-    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=[age, ones])
-    assert ledger.same_inputs("labs", [weight, ones]) == ()
-    assert ledger.same_inputs("labs", [age[::-1]]) == ()
-    assert ledger.same_inputs("labs", [weight, age.copy()]) == ("wards",)
+    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=of(age, ones))
+    assert ledger.same_inputs("labs", of(weight, ones)) == ()
+    assert ledger.same_inputs("labs", of(age[::-1])) == ()
+    assert ledger.same_inputs("labs", of(weight, age.copy())) == ("wards",)
     # What was asked only leaves nothing behind.
     assert ledger.same_inputs("labs") == ()
-    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=[weight, age])
-    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=[weight, age])
-    ledger.reserve("clinic", "s3", Charge(0.1), name="c", when=NOON, inputs=[ones, ones * 0.0, np.zeros(0)])
+    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=of(weight, age))
+    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=of(weight, age))
+    ledger.reserve("clinic", "s3", Charge(0.1), name="c", when=NOON, inputs=of(ones, ones * 0.0))
     assert [ledger.same_inputs(name) for name in ("clinic", "labs", "wards")] == [(), ("wards",), ("labs",)]
     ledger.close()
     # Keyed digests, and no value: not even a plain hash that another ledger would have, too.
@@ -304,7 +323,7 @@ def test_accounts_that_were_charged_with_the_same_columns_are_named(ledger: Ledg
         assert hashlib.sha256(column.tobytes()).digest() not in content
     with Ledger.open(path.with_name("other"), create=True) as other:
         other.set_budget("wards", 1.0, 1e-6, when=NOON)
-        other.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=[age])
+        other.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=of(age))
     stored = [
         {digest for (digest,) in sqlite3.connect(file).execute("SELECT digest FROM input")}
         for file in (path, path.with_name("other"))

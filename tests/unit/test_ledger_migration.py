@@ -15,7 +15,7 @@ import pytest
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import RESERVED, SPENT, Ledger, Refund
+from quietmean.ledger import RESERVED, SPENT, Inputs, Ledger, Refund
 from quietmean.privacy import Charge, mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -71,7 +71,7 @@ def test_it_goes_on_from_there(path: Path) -> None:
     with Ledger.open(path) as ledger:
         # Reserved by version 1, settled by this one: less, then more than reserved.
         assert ledger.settle("a2", Charge(0.1), when=NOON).mu == 0.1
-        ledger.reserve("wards", "a3", Charge(0.1), name="height", when=NOON, inputs=[np.arange(3.0)])
+        ledger.reserve("wards", "a3", Charge(0.1), name="height", when=NOON, inputs=Inputs([np.arange(3.0)[:, None]]))
         with pytest.raises(InputError, match="may fail with 1e-09"):
             ledger.reserve("wards", "a4", Charge(0.01, 1e-9), name="pulse", when=NOON)
         # The budget set anew has the part for beta and tv.

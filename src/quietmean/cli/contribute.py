@@ -51,7 +51,7 @@ def command(
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.data import account_name, read_columns
+    from quietmean.studies.data import Records, account_name
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party import (
         Consent,
@@ -97,7 +97,7 @@ def command(
     consent = Consent(rules, ConsentInAdvance.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
     notes: list[str] = []
-    records = read_columns(data, sealed.study.workload.columns, notes.append)
+    records = Records(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():
         rules.refuse_records(len(records), sealed.study.count)
     sealed.study.require_records(len(records))
@@ -120,7 +120,7 @@ def command(
     own.write(contribution.to_file())
     # Nothing reads the private values any more.
     encoded.vector.fill(0.0)
-    records.fill(0.0)
+    records.wipe()
     for sentence in budget_warnings(plan.target):
         warn(sentence)
     document = {

@@ -43,7 +43,7 @@ _NUMBER = 1
 _MOST_BITS = 63
 
 # Rows of a piece; and bytes of the length of what is written.
-ROWS, LENGTH = 2**17, 8
+ROWS, LENGTH = 2**16, 8
 
 # Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
 Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
@@ -119,13 +119,12 @@ def _of_series(series: Any) -> Packed:
 
     if series.dtype == polars.String and (series.str.len_bytes().max() or 0) > LONGEST_CELL:
         series = series.str.slice(0, LONGEST_CELL)
-    wrapped = _wrapped(series)
-    if _text_length(wrapped, narwhals) > MOST_TEXT:
-        raise TooManyCellsError
     once = distinct(series)
     if once is None:
-        return packed(cells_of(wrapped, narwhals))
+        return packed(cells_of(_wrapped(series), narwhals))
     values, codes = once
+    if sum(len(value) for value in values if isinstance(value, str)) > MOST_TEXT:
+        raise TooManyCellsError
     return packed(values)[0], codes.tobytes()
 
 
@@ -137,6 +136,14 @@ def distinct(series: Any) -> tuple[list[Any], NDArray[np.int32]] | None:
         series = series.cast(polars.String)
     if series.dtype not in (polars.String, polars.Date, polars.Boolean):
         return None
+    if series.dtype == polars.String:
+        # Of this series alone: a pool of all would grow without an end.
+        coded = series.cast(polars.Categorical(polars.Categories.random()))
+        once = coded.drop_nulls().unique()
+        place = np.zeros(len(once) + 1, dtype=np.int32)
+        place[once.to_physical().to_numpy()] = np.arange(len(once))
+        place[-1] = len(once)
+        return [*once.cast(polars.String).to_list(), None], place[coded.to_physical().fill_null(len(once)).to_numpy()]
     values = series.unique()
     codes = series.replace_strict(values, polars.int_range(len(values), eager=True), return_dtype=polars.Int32)
     return list(cells_of(_wrapped(values), import_module("narwhals"))), codes.to_numpy()
@@ -320,7 +327,8 @@ _LIBRARIES: Mapping[str, Library] = {
 def write(contents: Iterator[bytes]) -> None:
     """Each behind its length, and an empty one at the end: who reads them knows whether all are there."""
     for content in contents:
-        sys.stdout.buffer.write(len(content).to_bytes(LENGTH, "big") + content)
+        sys.stdout.buffer.write(len(content).to_bytes(LENGTH, "big"))
+        sys.stdout.buffer.write(content)
     sys.stdout.buffer.write(bytes(LENGTH))
 
 
@@ -328,6 +336,8 @@ def run(contents: Callable[[], Iterator[bytes]]) -> None:
     """What the process does, with bounded memory."""
     # Each thread of a library takes room for itself, beforehand.
     os.environ |= {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "4", "MALLOC_ARENA_MAX": "4"}
+    # Nor is more of a file read ahead than is needed next.
+    os.environ |= {"POLARS_ROW_GROUP_PREFETCH_SIZE": "2"}
     limit_memory(MOST_MEMORY)
     try:
         write(contents())

@@ -13,7 +13,6 @@ Several processes may use one ledger at once, on one machine (not over a network
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +29,7 @@ from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
 from quietmean.ledger.filter import SpendingRequest
-from quietmean.ledger.inputs import input_digests
+from quietmean.ledger.inputs import NO_INPUTS, Inputs
 from quietmean.privacy.charge import Charge
 
 Array = NDArray[np.float64]
@@ -145,10 +144,10 @@ class Ledger:
             )
             return self._account(name)
 
-    def same_inputs(self, name: str, inputs: Sequence[Array] = ()) -> tuple[str, ...]:
+    def same_inputs(self, name: str, inputs: Inputs = NO_INPUTS) -> tuple[str, ...]:
         """The other accounts that were charged with a column that ``name`` was charged with, too, or with one of ``inputs``.
 
-        ``inputs``: columns, each of shape (records,). Two accounts for the same data are two budgets: together they allow more
+        Two accounts for the same data are two budgets: together they allow more
         than either says.
         """
         with self._database.transaction("DEFERRED"):
@@ -159,8 +158,8 @@ class Ledger:
             )
             return tuple(sorted({account for account, digest in others if digest in mine}))
 
-    def accounts_of(self, inputs: Sequence[Array]) -> tuple[str, ...]:
-        """The accounts that were charged with one of these columns, each of shape (records,)."""
+    def accounts_of(self, inputs: Inputs) -> tuple[str, ...]:
+        """The accounts that were charged with one of these columns."""
         with self._database.transaction("DEFERRED"):
             mine = set(self._digests(inputs))
             charged = self._database.rows("SELECT entry.account, input.digest FROM input JOIN entry USING (study)")
@@ -182,14 +181,14 @@ class Ledger:
         refund: bool = True,
         data_set: str | None = None,
         reason: str = "",
-        inputs: Sequence[Array] = (),
+        inputs: Inputs = NO_INPUTS,
     ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
 
         ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
         units change together, for an account that counts per party, or a person who has so many records. ``refund``: false if the
         study gives nothing back. ``data_set``: which one it is about; checked if given. ``reason``: why no bound is known, for an
-        infinite mu. ``inputs``: the columns that it uses, each of shape (records,), of which keyed digests are kept.
+        infinite mu. ``inputs``: the columns that it uses, of which keyed digests are kept.
 
         A second call for the same study charges nothing, with one exception: if it is not settled yet and ``charge`` is higher
         than before in some column, its entry is raised. Raises :class:`InputError` if the budget does not allow it; if mu is
@@ -363,8 +362,8 @@ class Ledger:
             entry.note,
         )
 
-    def _digests(self, inputs: Sequence[Array]) -> tuple[bytes, ...]:
-        return input_digests(self._database.row("SELECT value FROM fact WHERE name = 'key'")[0], inputs)
+    def _digests(self, inputs: Inputs) -> tuple[bytes, ...]:
+        return inputs.digests(self._database.row("SELECT value FROM fact WHERE name = 'key'")[0])
 
     def _command(self, account: str) -> str:
         return f"quietmean ledger --ledger {self._path} --account {account}"

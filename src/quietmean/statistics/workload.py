@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -52,6 +52,19 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     ]
     warning = "who else learns these numbers learns something about the data"
     return [f"{' and '.join(problems)} (for you only: {warning})"] if problems else []
+
+
+def _in_rows(pieces: Iterable[Array]) -> Iterator[Array]:
+    """The same records, so many at a time, however many are in a piece."""
+    held: Array | None = None
+    for piece in pieces:
+        held = piece if held is None or not len(held) else np.vstack([held, piece])
+        end = len(held) - len(held) % _ROWS
+        for begin in range(0, end, _ROWS):
+            yield held[begin : begin + _ROWS]
+        held = held[end:]
+    if held is not None and len(held):
+        yield held
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,25 +181,34 @@ class Workload:
         scaled = _domain_of_sums if self.hides_count else _scaled_domain
         return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
-    def encode(self, records: Array, *, step: float = 0.0) -> Encoded:
+    def encode(self, records: Array | Iterable[Array], *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
+
+        They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
 
         Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
         values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
         is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records,
         unless their number is private.
         """
-        if not len(records) and not self.hides_count:
+        pieces = [records] if isinstance(records, np.ndarray) else records
+        total, count, outside, missing = np.zeros(self.dimension), 0, 0, 0
+        whole: list[Array] = []
+        for rows in _in_rows(pieces):
+            outside, missing = outside + int(self.outside(rows).sum()), missing + int(np.isnan(rows).sum())
+            count += len(rows)
+            if self.unit == PrivacyUnit.RECORD:
+                # Whole multiples of a power of two: their sum is exact.
+                total += self.of_records(rows, step=step).sum(axis=0)
+            else:
+                whole.append(rows)
+        if not count and not self.hides_count:
             raise InputError("a party has no records: every party needs at least one, or leave it out")
-        outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
-            # Whole multiples of a power of two: their sum is exact.
-            parts = (self.of_records(records[begin : begin + _ROWS], step=step) for begin in range(0, len(records), _ROWS))
-            total = sum((part.sum(axis=0) for part in parts), np.zeros(self.dimension))
             if not self.hides_count:
-                return Encoded(total, float(len(records)), outside, missing)
-            return Encoded(total, float(self.most_records), outside, missing, max(len(records) - self.most_records, 0))
-        inside = self.inside(records)
+                return Encoded(total, float(count), outside, missing)
+            return Encoded(total, float(self.most_records), outside, missing, max(count - self.most_records, 0))
+        inside = self.inside(np.vstack(whole) if whole else np.empty((0, len(self.columns))))
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
 

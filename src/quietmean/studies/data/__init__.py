@@ -9,12 +9,14 @@ from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.location import Location, account_name
 from quietmean.studies.data.preview import ColumnPreview, Preview
 from quietmean.studies.data.reading import Source, location_of, read_columns, read_table, values_of
+from quietmean.studies.data.records import Records
 from quietmean.studies.data.table import Table
 
 __all__ = [
     "ColumnPreview",
     "Location",
     "Preview",
+    "Records",
     "Source",
     "Table",
     "account_name",

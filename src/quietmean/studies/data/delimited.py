@@ -10,16 +10,19 @@ import csv
 import io
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
+from quietmean.core.extras import is_installed
 from quietmean.studies.data.location import DELIMITERS, Location
+from quietmean.studies.data.plain_records import PlainRecords
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct
-from quietmean.studies.data.text import MOST_UNPACKED, Encoding, Tell, too_large, unpacked
+from quietmean.studies.data.text import MOST_RECORD, MOST_UNPACKED, UTF_8, Encoding, Tell, blocks, too_large, unpacked
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -72,38 +75,91 @@ def read_delimited(location: Location, wanted: Collection[str] | None, tell: Tel
     names = None if wanted is None else {plain_name(name) for name in wanted}
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
-    multiline = location.settings.get("multiline") == "true"
-    records = (_records_of_lines if multiline else _records)(encoding, below, heading, location)
     places = [index for index, name in enumerate(heading.names) if (name if names is None else name in names)]
-    table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
-    longer = left_open = 0
-    while True:
-        columns: dict[int, list[str | None]] = {index: [] for index in places}
-        lines: list[int] = []
-        for raw_cells, line, is_open in itertools.islice(records, ROWS):
-            cells = None if raw_cells is None else _fitting(raw_cells, heading, location)
-            longer, left_open = longer + (cells is None), left_open + is_open
-            for index, column in columns.items():
-                column.append(cell_text(cells[index][:LONGEST_CELL]) if cells is not None and index < len(cells) else None)
-            lines.append(line)
-        yield replace(table, lines=lines, take=partial(_cells_of, columns))
-        if len(lines) < ROWS:
-            break
-    if longer:
-        tell(
-            f"{location.name}: {longer} records have more cells than the {len(heading.names)} columns have names, and count as "
-            f"missing; if the first cell is the name of its row, as R writes it, say {location.name}#rownames=true, and if a "
-            f"delimiter stands behind the last cell, {location.name}#rownames=false"
-        )
-    if left_open:
-        tell(
-            f"{location.name}: {left_open} records end within a quotation mark; if cells have several lines, say "
-            f"{location.name}#multiline=true"
-        )
+    reading = _Reading(location, heading, places)
+    if location.settings.get("multiline") == "true":
+        yield from reading.one_by_one(_records_of_lines(encoding, below, heading, location))
+    elif encoding.name == UTF_8 and heading.delimiter and is_installed("polars"):
+        yield from reading.at_once(encoding, below)
+    else:
+        yield from reading.one_by_one(_records(encoding.records(below, heading.end), heading, heading.line + 1))
+    reading.tell(tell)
 
 
-def _cells_of(columns: Mapping[int, list[str | None]], index: int) -> Cells:
-    return Cells(columns[index])
+class _Reading:
+    """Reads the columns at these ``places``, and keeps what the owner of the data should know."""
+
+    def __init__(self, location: Location, heading: _Heading, places: Sequence[int]) -> None:
+        self._location, self._heading, self._places = location, heading, places
+        self._table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
+        self._longer = self._left_open = 0
+        self._has_row_names = location.settings.get("rownames") == "true"
+        # Of a usual record.
+        self._cells = len(heading.names) + self._has_row_names + heading.closed
+
+    def one_by_one(self, records: Iterator[_Record]) -> Pieces:
+        while True:
+            some = list(itertools.islice(records, ROWS))
+            columns = self._columns(some)
+            by_place = {place: Cells(column) for place, column in columns.items()}
+            yield replace(self._table, lines=[line for _, line, _ in some], take=by_place.__getitem__)
+            if len(some) < ROWS:
+                return
+
+    def at_once(self, encoding: Encoding, below: Iterable[bytes]) -> Pieces:
+        """Plain records by a library, and the others one by one: a piece for each block of the file."""
+        heading, line = self._heading, self._heading.line + 1
+        for block in blocks(below, encoding.encode(heading.end)):
+            found = None
+            if block is not None and len(block) <= MOST_RECORD:
+                found = PlainRecords.of(block, heading.delimiter, self._cells, heading.closed, heading.end)
+            if found is None:
+                texts = [None] if block is None else encoding.records([block], heading.end)
+                yield from self.one_by_one(_records(texts, heading, line))
+            else:
+                yield self._piece(encoding, found, line)
+            line += 1 if block is None else block.count(b"\n") + 1
+
+    def _piece(self, encoding: Encoding, found: PlainRecords, line: int) -> Table:
+        """All records of a block in their order, but empty ones; the first of them is on this ``line``."""
+        from quietmean.studies.data.polars_texts import cells_of_plain, in_order
+
+        there = found.plain.copy()
+        there[~found.plain] = [bool(record) for record in found.others]
+        numbers: Any = line + np.flatnonzero(there)
+        others = _records(map(encoding.decode, filter(None, found.others)), self._heading, line)
+        one_by_one = self._columns(others)
+        first = 1 if self._has_row_names else 0
+        wanted = [place + first for place in self._places]
+        at_once = cells_of_plain(found.block, self._heading.delimiter, self._cells, wanted)
+        plain = found.plain[there]
+        order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
+        columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}
+        return replace(self._table, lines=numbers, take=columns.__getitem__)
+
+    def tell(self, tell: Tell) -> None:
+        name = self._location.name
+        if self._longer:
+            tell(
+                f"{name}: {self._longer} records have more cells than the {len(self._heading.names)} columns have names, and "
+                f"count as missing; if the first cell is the name of its row, as R writes it, say {name}#rownames=true, and if a "
+                f"delimiter stands behind the last cell, {name}#rownames=false"
+            )
+        if self._left_open:
+            tell(
+                f"{name}: {self._left_open} records end within a quotation mark; if cells have several lines, say "
+                f"{name}#multiline=true"
+            )
+
+    def _columns(self, records: Iterable[_Record]) -> dict[int, list[str | None]]:
+        """The cells of some records by column."""
+        columns: dict[int, list[str | None]] = {place: [] for place in self._places}
+        for raw_cells, _, is_open in records:
+            cells = None if raw_cells is None else _fitting(raw_cells, self._heading, self._location)
+            self._longer, self._left_open = self._longer + (cells is None), self._left_open + is_open
+            for place, column in columns.items():
+                column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
+        return columns
 
 
 def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[str] | None:
@@ -179,10 +235,9 @@ def _names_in(line: str, delimiter: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _records(encoding: Encoding, below: Iterable[bytes], heading: _Heading, location: Location) -> Iterator[_Record]:
-    """Each record but empty lines: it ends with its line."""
-    line = heading.line + 1
-    for record in encoding.records(below, heading.end):
+def _records(texts: Iterable[str | None], heading: _Heading, line: int) -> Iterator[_Record]:
+    """Each record but empty lines: it ends with its line. ``line``: of the first one; None is one that is too long to be kept."""
+    for record in texts:
         if record is None:
             yield None, line, False
         elif record:

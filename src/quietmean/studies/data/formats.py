@@ -67,7 +67,7 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces
     try:
         if not is_plain(location.path):
             raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
-        before = _state(location.path)
+        before = state_of(location.path)
         kind = _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
             # A database itself reads from one point in time.
@@ -75,7 +75,7 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces
             return
         reader = _reader(location, kind, tell)
         yield from reader(location, wanted) if location.query is None else read_query(location, kind, reader, wanted)
-        if _state(location.path) != before:
+        if state_of(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
     except FileNotFoundError:
         raise InputError(f"file {location.path} does not exist: check the path") from None
@@ -83,7 +83,7 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces
         raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
 
 
-def _state(path: Path) -> tuple[int, int, int]:
+def state_of(path: Path) -> tuple[int, int, int]:
     """A state of a file that differs once it was written to or replaced."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns

@@ -23,7 +23,7 @@ _BLANKS = re.compile(r"(?<=\d)[\u0020\u00a0\u2009\u202f'\u2019](?=\d{3}(?!\d))")
 _SPECIAL = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
 _THREE_DIGITS = re.compile(r"[+-]?\d*[.,]\d{3}")
 # The longest text of a number: a longer one is no number, and could take arbitrarily long to convert.
-_LONGEST = 64
+LONGEST = 64
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Numerals:
         """The value of a text without blanks around it; None if it is no number, or could be one of two."""
         if text.lower() in _SPECIAL:
             return _SPECIAL[text.lower()]
-        text = _BLANKS.sub("", text[: _LONGEST + 1].replace("\u2212", "-"))
-        if len(text) > _LONGEST:
+        text = _BLANKS.sub("", text[: LONGEST + 1].replace("\u2212", "-"))
+        if len(text) > LONGEST:
             return None
         plain = self._with_point(text)
         return float(plain) if plain is not None and _PLAIN.fullmatch(plain) else None

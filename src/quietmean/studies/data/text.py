@@ -30,9 +30,9 @@ _PACKINGS: dict[bytes, tuple[str, Callable[[], Any]]] = {
     b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MOST_DICTIONARY)),
 }
 _ENCRYPTED = 1
-_UTF_8 = "utf-8"
+UTF_8 = "utf-8"
 _MARKS = [
-    (codecs.BOM_UTF8, _UTF_8),
+    (codecs.BOM_UTF8, UTF_8),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -44,7 +44,7 @@ _WIDE = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 MOST_UNPACKED = 2**30
 # A record of more bytes counts as missing and is not kept in memory; and the bytes that are read at once.
 MOST_RECORD = 2**24
-_CHUNK = 2**20
+_CHUNK = 2**21
 Tell = Callable[[str], None]
 
 
@@ -72,10 +72,10 @@ class Encoding:
                 return cls(marked[0]), marked[1]
             return cls(f"{name}-le" if name in ("utf-16", "utf-32") else name), 0
         if marked is not None:
-            return cls(marked[0], "surrogateescape" if marked[0] == _UTF_8 else "replace"), marked[1]
+            return cls(marked[0], "surrogateescape" if marked[0] == UTF_8 else "replace"), marked[1]
         if len(start) > 1 and (start[0] == 0) != (start[1] == 0):
             return cls("utf-16-be" if start[0] == 0 else "utf-16-le"), 0
-        return cls(_UTF_8, "surrogateescape"), 0
+        return cls(UTF_8, "surrogateescape"), 0
 
     def decode(self, raw: bytes) -> str:
         """Never an empty text for bytes: in some encodings, bytes may only change the meaning of others."""
@@ -100,13 +100,13 @@ class Encoding:
     def records(self, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:
         """The texts between such ends; None for one of more than MOST_RECORD bytes."""
         between = self.encode(end)
-        for block in _blocks(chunks, between):
+        for block in blocks(chunks, between):
             if block is None:
                 yield None
             elif len(block) > MOST_RECORD:
                 for raw in block.split(between):
                     yield None if len(raw) > MOST_RECORD else self.decode(raw)
-            elif self.name == _UTF_8:
+            elif self.name == UTF_8:
                 # No character of UTF-8 has an end of line in it: all records of a block are decoded at once.
                 yield from self.decode(block).split(end)
             else:
@@ -196,7 +196,7 @@ def too_large(name: str) -> InputError:
     )
 
 
-def _blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
+def blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:
     """Some whole records at a time, as they stand between ends; None for one that is too long."""
     rest, long = b"", False
     for chunk in chunks:

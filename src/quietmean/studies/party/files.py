@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
@@ -31,7 +28,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from quietmean.studies.data import Source, read_columns
+from quietmean.studies.data import Records, Source
 from quietmean.studies.outcome.forecast import Forecast
 
 
@@ -179,11 +176,11 @@ class Files(PartyFiles):
     def workload(self) -> Workload:
         return self.study.workload
 
-    def records(self, data: Source) -> NDArray[np.float64]:
-        """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
-        return read_columns(data, self.workload.columns, self.owner_notes.append)
+    def records(self, data: Source) -> Records:
+        """The columns that the study uses; NaN where a cell has no number."""
+        return Records(data, self.workload.columns, self.owner_notes.append)
 
-    def forecast(self, plan: Plan, records: NDArray[np.float64]) -> Forecast:
+    def forecast(self, plan: Plan, records: Records) -> Forecast:
         """What the statistics will tell; without a public number of records, as if all parties had as many as this one.
 
         Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
@@ -195,7 +192,7 @@ class Files(PartyFiles):
             forecast.require_hope()
         return forecast
 
-    def encode(self, records: NDArray[np.float64], plan: Plan) -> Encoded:
+    def encode(self, records: Records, plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""
         return self.workload.encode(records, step=plan.value_step)
 

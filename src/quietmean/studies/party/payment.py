@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.folders import data_folder
 from quietmean.core.site_options import PaymentOptions
-from quietmean.ledger import Account, Ledger
+from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
 from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
@@ -29,21 +29,21 @@ from quietmean.studies.party.policy import Policy, PolicyBudget
 class Payer:
     """The account that a study is charged to, and how: ``group`` units change together; None: one.
 
-    ``inputs``: the columns that the study uses, each of shape (records,).
+    ``inputs``: the columns that the study uses.
     """
 
     ledger: Path
     account: str
     group: int | None = None
-    inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
+    inputs: Inputs = field(default=NO_INPUTS, repr=False)
     # The account is made at its first study, with this budget; None: it must be there.
     opening: PolicyBudget | None = None
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
-    def of(self, records: NDArray[np.float64]) -> Payer:
-        """For a study of these records, shape (records, columns)."""
-        return replace(self, inputs=list(records.T))
+    def of(self, records: Iterable[NDArray[np.float64]]) -> Payer:
+        """For a study of these records, pieces of shape (records, columns)."""
+        return replace(self, inputs=Inputs(records))
 
     def reserve(
         self, name: str, settings: NodeSettings, charge: Charge | None = None, refund: bool | None = None

@@ -22,7 +22,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.privacy import Charge
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.data import Source
+from quietmean.studies.data import Records, Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.agreement import Agreement
@@ -106,7 +106,7 @@ class PartyPreparation:
         return replace(settings, report=show.report, observe=show.observe, weights=weights)
 
     def _pay(
-        self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Array | None = None, refund: bool | None = None
+        self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Records | None = None, refund: bool | None = None
     ) -> tuple[NodeSettings, ChargedStudy | None]:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
         # Before the charge: an approval that was used up pays nothing.
@@ -171,7 +171,7 @@ def require_places(places: Sequence[Output], store: Path) -> None:
         output.require_free()
 
 
-def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:
+def brought(files: Files, choice: Choice, records: Records) -> dict[int, Brought]:
     """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
 
     def admitted(plan: Plan) -> Admitted:
