@@ -54,8 +54,8 @@ class PlainRecords:
         around = np.flatnonzero(raw == _QUOTE) if b'"' in block else np.array([], dtype=np.intp)
         if len(around):
             _strike_out(plain, around, raw, marks, ends)
-        if plain.all() and not len(around):
-            return cls(block, plain, [])
+        if plain.all():
+            return cls(block.translate(None, b'"'), plain, [])
         keep = np.repeat(plain, ends - starts + 1)
         keep[around] = False
         others = [block[start:stop] for start, stop in zip(starts[~plain], ends[~plain], strict=True)]
@@ -74,14 +74,15 @@ def _strike_out(
     plain: NDArray[np.bool_], around: NDArray[np.intp], raw: NDArray[np.uint8], marks: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> None:
     """Records with quotation marks that are not in pairs around whole cells are not plain."""
-    record = np.searchsorted(ends, around)
-    plain[np.flatnonzero(np.bincount(record, minlength=len(ends)) % 2)] = False
-    # Where one record has an odd number, pairs of the next ones would be wrong.
-    kept = plain[record]
-    around, record = around[kept], record[kept]
+    counts = np.diff(np.searchsorted(around, ends), prepend=0)
+    odd = counts % 2 == 1
+    if odd.any():
+        # Where one record has an odd number, pairs of the next ones would be wrong.
+        plain[odd] = False
+        around = around[~np.repeat(odd, counts)]
     opens, closes = around[::2], around[1::2]
-    mark = np.zeros(len(raw), dtype=bool)
-    mark[marks] = True
-    # Before the first byte of a block stands its last one, which is an end.
-    whole = mark[opens - 1] & mark[closes + 1] & (np.searchsorted(marks, opens) == np.searchsorted(marks, closes))
-    plain[record[::2][~whole]] = False
+    # Which one each mark is: a cell stands between two that follow each other. Before the first byte stands the end before it.
+    number = np.full(len(raw), -2, dtype=np.int32)
+    number[marks] = np.arange(len(marks))
+    left = np.where(opens == 0, -1, number[opens - 1])
+    plain[np.searchsorted(ends, opens[(left == -2) | (number[closes + 1] != left + 1)])] = False

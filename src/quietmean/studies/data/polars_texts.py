@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -38,6 +38,12 @@ class PolarsTexts(Texts):
             return PolarsTexts(self._series[row])
         cell: str | None = self._series[int(row)]
         return None if cell is None else cell[:LONGEST_CELL]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(None if cell is None else cell[:LONGEST_CELL] for cell in self._series.to_list())
+
+    def before(self, others: Sequence[PolarsTexts]) -> PolarsTexts:
+        return PolarsTexts(polars.concat([self._series, *(other._series for other in others)]))
 
     def numbers(self, mark: str) -> NDArray[np.float64]:
         texts = self._series

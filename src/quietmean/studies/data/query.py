@@ -7,13 +7,14 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.columnar import PARQUET
 from quietmean.core.extras import import_extra
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.database import CLOSED, failing, in_time, query_of, quoted, selected
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import Pieces, Table
+from quietmean.studies.data.table import Cells, Pieces, Table
 
 # Signs of a pattern in a path, as DuckDB has them.
 _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
@@ -50,16 +51,17 @@ def read_query(
 
 def _insert(base: Any, piece: Table) -> None:
     """The rows of a piece, of which the first makes the table."""
-    texts = {
-        name: np.array([text_of_cell(cell) for cell in piece.take(index)], dtype=object)
-        for index, name in enumerate(piece.names)
-        if name
-    }
+    texts = {name: _texts(piece.take(index).distinct()) for index, name in enumerate(piece.names) if name}
     listed = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in texts)
     base.register("piece", texts)
     base.execute(f"CREATE TABLE IF NOT EXISTS data AS SELECT {listed} FROM piece LIMIT 0")  # noqa: S608
     base.execute(f"INSERT INTO data SELECT {listed} FROM piece")  # noqa: S608
     base.unregister("piece")
+
+
+def _texts(cells: Cells) -> NDArray[np.object_]:
+    once: NDArray[np.object_] = np.array([text_of_cell(cell) for cell in cells.values], dtype=object)
+    return cells.spread(once)
 
 
 def _literal(text: str) -> str:

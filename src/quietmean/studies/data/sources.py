@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
-from quietmean.studies.data import Source, Table, location_of, read_columns, read_table, text_of_cell, values_of
-from quietmean.studies.data.table import MOST_NAMED, where
+from quietmean.studies.data.cells import text_of_cell
+from quietmean.studies.data.reading import Declared, Source, location_of, read_columns, read_pieces
+from quietmean.studies.data.table import MOST_CELLS, MOST_NAMED, Table, too_many_cells, where
 from quietmean.studies.data.text import Tell
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
@@ -32,10 +33,20 @@ def parties_of_table(
         raise InputError(f"{parties} {have} nobody to compute with: at least 2 parties are needed")
     tell = tell or (lambda sentence: None)
     wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
-    table = read_table(source, wanted, tell)
-    values = values_of(table, columns, location_of(source), tell)
-    if parties is None or party_column is not None:
-        return _by_column(table, party_column or "", values, tell)
+    declared, belongs = Declared(columns, location_of(source)), _Parties(party_column or "")
+    pieces, cells = list[NDArray[np.float64]](), 0
+    for table in read_pieces(source, wanted, tell):
+        if table.height:
+            pieces.append(declared.records(table))
+            cells += pieces[-1].size
+        if cells > MOST_CELLS:
+            raise too_many_cells(table.place)
+        if party_column is not None:
+            belongs.add(table)
+    declared.end(table, tell)
+    values = np.vstack(pieces)
+    if parties is None:
+        return belongs.parts(values, table, tell)
     if len(values) < parties:
         raise InputError(f"{len(values)} rows cannot be split over {parties} parties: choose at most {len(values)} parties")
     width = len(str(parties - 1))
@@ -52,16 +63,35 @@ def parties_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | 
     return names, [read_columns(source, columns, tell or (lambda sentence: None)) for source in sources]
 
 
-def _by_column(table: Table, party_column: str, values: NDArray[np.float64], tell: Tell) -> Parts:
-    rows: dict[str, list[int]] = {}
-    nobody: list[int] = []
-    for row, cell in enumerate(table.column(party_column)):
-        text = text_of_cell(cell)
-        (nobody if text is None else rows.setdefault(text, [])).append(row)
-    if nobody:
-        is_in = "rows name no party and are" if len(nobody) > 1 else "row names no party and is"
-        stand = where(table.word, [table.lines[row] for row in nobody[:MOST_NAMED]], len(nobody))
-        tell(f"{table.place}, column {party_column!r}: {len(nobody)} {is_in} in nobody's records ({stand})")
-    if len(rows) < 2:
-        raise InputError(f"column {party_column!r} names {'only one' if rows else 'no'} party: at least 2 are needed")
-    return sorted(rows), [values[rows[name]] for name in sorted(rows)]
+class _Parties:
+    """Which rows belong to which party, from the pieces of a table."""
+
+    def __init__(self, party_column: str) -> None:
+        self._column = party_column
+        self._rows: dict[str, list[int]] = {}
+        self._seen = self._nobodys = 0
+        # Where the first rows of nobody stand.
+        self._lines: list[int] = []
+
+    def add(self, table: Table) -> None:
+        once = table.column(self._column).distinct()
+        texts = [text_of_cell(cell) for cell in once.values]
+        for row in range(table.height):
+            text = texts[row if once.codes is None else once.codes[row]]
+            if text is not None:
+                self._rows.setdefault(text, []).append(self._seen + row)
+                continue
+            self._nobodys += 1
+            if len(self._lines) < MOST_NAMED:
+                self._lines.append(table.lines[row])
+        self._seen += table.height
+
+    def parts(self, values: NDArray[np.float64], table: Table, tell: Tell) -> Parts:
+        """The parts of all records. Raises :class:`InputError` for less than two parties."""
+        if self._nobodys:
+            is_in = "rows name no party and are" if self._nobodys > 1 else "row names no party and is"
+            stand = where(table.word, self._lines, self._nobodys)
+            tell(f"{table.place}, column {self._column!r}: {self._nobodys} {is_in} in nobody's records ({stand})")
+        if len(self._rows) < 2:
+            raise InputError(f"column {self._column!r} names {'only one' if self._rows else 'no'} party: at least 2 are needed")
+        return sorted(self._rows), [values[self._rows[name]] for name in sorted(self._rows)]

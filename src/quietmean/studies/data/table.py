@@ -31,6 +31,10 @@ class Texts(ABC, Sequence[str | None]):
         """The values of those that are plainly numbers, with no ``mark`` but the decimal one, (rows,); NaN for any other."""
 
     @abstractmethod
+    def before(self, others: Sequence[Any]) -> Texts:
+        """These, and behind them ``others`` of the same library."""
+
+    @abstractmethod
     def distinct(self, rows: NDArray[np.intp] | None = None) -> Cells:
         """The cells of these ``rows``, by default of all: each text once, and which one a row has."""
 
@@ -132,6 +136,9 @@ def joined(pieces: Pieces, width: int) -> Table:
 def _one_behind_the_other(parts: Sequence[Cells]) -> Cells:
     if all(isinstance(part.values, np.ndarray) and part.codes is None for part in parts):
         return Cells(np.concatenate([part.values for part in parts]))
+    first = parts[0].values
+    if isinstance(first, Texts) and all(type(part.values) is type(first) for part in parts):
+        return Cells(first.before([part.values for part in parts[1:]]))
     starts = itertools.accumulate((len(part.values) for part in parts), initial=0)
     codes = [
         start + (np.arange(len(part)) if part.codes is None else part.codes) for start, part in zip(starts, parts, strict=False)
