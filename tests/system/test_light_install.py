@@ -24,6 +24,8 @@ ABSENT = [
     "python_calamine",
     "openpyxl",
     "duckdb",
+    "pyreadstat",
+    "adbc_driver_postgresql",
     "joblib",
     "sklearn",
 ]

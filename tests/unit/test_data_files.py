@@ -414,6 +414,14 @@ def test_cells_that_are_not_understood_are_told_by_line_and_never_shown(tmp_path
     ]
 
 
+def test_a_name_that_no_object_has_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"age": 41}\n{"Dose": 7}\n')
+    told: list[str] = []
+    found = read_columns(tmp_path / "t.jsonl", Columns(list(COLUMNS)[:2]), told.append)
+    np.testing.assert_array_equal(found, [[41, NAN], [NAN, NAN]])
+    assert told == ["t.jsonl: no record has 'dose', which counts as missing throughout: check its name"]
+
+
 def test_a_declared_level_may_be_called_as_missing_is(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("drug\nnone\nNA\nmuch\n")

@@ -34,7 +34,7 @@ def command(
     study
         The sealed study.
     data
-        This party's records: a CSV or Parquet file.
+        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md).
     key
         This party's private key, from quietmean keygen.
     out_

@@ -80,7 +80,7 @@ def command(
     Parameters
     ----------
     data
-        CSV, Excel, Parquet, SQLite or DuckDB file (docs/how-to/data.md). Its rows are split
+        A file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md). Its rows are split
         evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.

@@ -113,7 +113,7 @@ def _reader(location: Location, kind: str, tell: Tell) -> Reader:
         return partial(read_workbook, kind=OTHER)
     if kind == "zip" and (workbook := _workbook_in(location)):
         return partial(read_workbook, kind=workbook)
-    return read_json_lines if location.has_json_lines else partial(read_delimited, tell=tell)
+    return partial(read_json_lines if location.has_json_lines else read_delimited, tell=tell)
 
 
 def _workbook_in(location: Location) -> str:

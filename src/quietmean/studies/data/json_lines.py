@@ -15,23 +15,30 @@ from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table
-from quietmean.studies.data.text import Encoding, unpacked
+from quietmean.studies.data.text import Encoding, Tell, unpacked
 
 # Bytes among which the encoding is seen; and the most names of columns, where all are asked for.
 _LOOK, _MOST_NAMES = 4096, 10_000
 
 
-def read_json_lines(location: Location, wanted: Collection[str] | None) -> Pieces:
-    """The ``wanted`` columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read."""
+def read_json_lines(location: Location, wanted: Collection[str] | None, tell: Tell) -> Pieces:
+    """The ``wanted`` columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read.
+
+    ``tell`` gets a sentence for the owner of the data about a name that is in no record.
+    """
     location.only("a file of JSON lines", {"encoding"})
     names = _all_names(location) if wanted is None else tuple(sorted({plain_name(name) for name in wanted}))
-    records = _records(location)
+    records, absent = _records(location), set(names)
     while True:
         some = list(itertools.islice(records, ROWS))
+        if absent:
+            absent.difference_update(*(record for _, record in some))
         columns = [Cells([record.get(name) for _, record in some]) for name in names]
         yield Table(location.name, names, [line for line, _ in some], columns.__getitem__, word="line")
         if len(some) < ROWS:
-            return
+            break
+    for name in sorted(absent):
+        tell(f"{location.name}: no record has {name!r}, which counts as missing throughout: check its name")
 
 
 def _all_names(location: Location) -> tuple[str, ...]:
