@@ -14,6 +14,9 @@ _SMALL = 2500
 
 @cache
 def _controller() -> ThreadpoolController:
+    # What is loaded later would not be limited: scipy brings a library of its own.
+    import scipy.linalg  # noqa: F401
+
     # Looking up the loaded libraries costs more than a small factorisation: once is enough.
     return ThreadpoolController()
 
