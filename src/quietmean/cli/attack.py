@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.certify import DELTA, parse_parties, read_observations
 from quietmean.cli.console import out, print_json, progress
+from quietmean.cli.newest import execution_or_newest
 from quietmean.core.json_file import read_json
 from quietmean.core.readable import epsilon_text
 from quietmean.protocols.fields import Hints
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    execution: Path,
+    execution: Path | None = None,
     *,
     target: int,
     corrupt: str = "",
@@ -37,7 +38,7 @@ def command(
     Parameters
     ----------
     execution
-        Execution file or receipt (JSON).
+        Execution file or receipt (JSON); by default the receipt of the newest run in this folder.
     target
         The party under attack.
     corrupt
@@ -57,7 +58,7 @@ def command(
     from quietmean.protocols.execution import Execution
     from quietmean.simulation import attack
 
-    raw = read_json(execution)
+    raw = read_json(execution_or_newest(execution))
     hinted = Hints.of(raw).delta
     happened = Execution.from_json(raw)
     read = happened.eavesdropper.observed if observed is None else read_observations(observed)

@@ -21,6 +21,7 @@ from quietmean.cli.console import (
     progress,
     warn,
 )
+from quietmean.cli.newest import execution_or_newest
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import half_range
@@ -53,7 +54,7 @@ EFFORT = 180.0
 
 
 def command(
-    execution: Path,
+    execution: Path | None = None,
     *,
     corrupt: str | None = None,
     observed: Path | None = None,
@@ -81,7 +82,7 @@ def command(
     Parameters
     ----------
     execution
-        Execution file or receipt (JSON); of a session the receipt of all its rounds.
+        Execution file or receipt (JSON); of a session the receipt of all its rounds. By default that of the newest run here.
     corrupt
         Parties that collude, such as 0,4,7; an empty text for none.
     observed
@@ -131,6 +132,7 @@ def command(
     allowed = Effort(EFFORT if effort is None else effort, 1 if workers is None else workers)
     if seed is not None and observe_fraction is None:
         raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
+    execution = execution_or_newest(execution)
     raw = read_json(execution)
     if raw.get("format") == SESSION_RECEIPT:
         several: dict[str, object] = {"corrupt": corrupt, "observed": observed, "observe-fraction": observe_fraction}

@@ -28,6 +28,7 @@ from quietmean.cli.console import (
     tell_owner,
     warn,
 )
+from quietmean.cli.newest import RUN
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.pages import Pages
 from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
@@ -126,7 +127,7 @@ def _new_folder(out: Path | None) -> Iterator[Path]:
 
 def _folder_of_now() -> Path:
     """Named by the time, with a number behind it where another run has begun in the same second."""
-    start = time.strftime("quietmean-run-%Y%m%d-%H%M%S")
+    start = time.strftime(f"{RUN}%Y%m%d-%H%M%S")
     names = itertools.chain([start], (f"{start}-{others}" for others in itertools.count(2)))
     while True:
         with suppress(FileExistsError):
