@@ -119,7 +119,7 @@ def histories(seeds: range) -> None:
 
 
 def test_a_few_histories_end_with_one_result() -> None:
-    histories(range(6))
+    histories(range(4))
 
 
 @pytest.mark.slow

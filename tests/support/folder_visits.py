@@ -33,7 +33,7 @@ IDENTITIES = [Identity.generate() for _ in range(5)]
 
 
 @functools.cache
-def terms(parties: int, minimum: int, colluding: int, protocol: str = "cordp-dme") -> tuple[StudyTerms, Choice]:
+def terms(parties: int, minimum: int, colluding: int, protocol: str = "local-dp") -> tuple[StudyTerms, Choice]:
     """A study of so many parties, and its plans."""
     times = {name: datetime.fromtimestamp(when, UTC) for name, when in (("start_by", START_BY), ("first", FIRST))}
     study = StudyTerms.parse(
