@@ -209,8 +209,9 @@ What breaks, and where:
   where a step would be more than a quarter of a party's noise.
 - **The replayed choice.** Which inputs count is recomputed from who was there, in n^2 bits a round.
 
-Plans are made for any number of parties, `run` and `join` refuse more than 10 000, and `--protocol auto` takes IncA there, in
-which a party talks to a few others only.
+Plans are made for any number of parties, of a million in three seconds: protocols whose plans take more than a gigabyte or
+twenty seconds are left out unless they are named, and `plan` says which. `run` and `join` refuse more than 10 000, and
+`--protocol auto` takes another one there, of least error.
 
 ## With a committee
 

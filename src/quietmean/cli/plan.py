@@ -274,6 +274,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         # As run and join choose.
         chosen, taken = choose_from(candidates, asked["options"], domain, asked["max_messages"])
         why = f"{taken}. Of all, {why}"
+    if candidates.left_out:
+        why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
     document = {
         "target": target.describe(),
         "candidates": [candidate.to_json() for candidate in candidates],

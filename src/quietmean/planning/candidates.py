@@ -114,6 +114,8 @@ class Ranking(Tabular, Sequence[Candidate]):
 
     target: Target
     candidates: tuple[Candidate, ...]
+    # Why protocols that nobody named were not planned at all.
+    left_out: tuple[str, ...] = ()
 
     @property
     def best(self) -> Plan:
@@ -168,7 +170,8 @@ def rank(
     result is sent to all; rounds are cut to fit where a protocol has them. ``trials``: see
     :func:`~quietmean.planning.calibrate.calibrate`. ``domain``: where values lie. ``no_privacy`` asks for protocols without
     privacy, which are refused otherwise. Raises :class:`InputError` where none can do what is asked; if ``strict``, as by default
-    where protocols are named, also where one cannot.
+    where protocols are named, also where one cannot. Otherwise a protocol is left out whose plan would take more than a gigabyte
+    or twenty seconds; ``left_out`` says which.
     """
     chosen = general_protocols(server) if protocols is None else protocols
     values = [configure(one) if isinstance(one, str) else one for one in chosen]
@@ -177,8 +180,14 @@ def rank(
     if not (no_privacy and any(not protocol.is_private for protocol in values)):
         for protocol in values:
             protocol.require_privacy(no_privacy)
-    candidates, refusals = [], []
+    candidates, refusals, left_out = [], [], list[str]()
+    named = strict or (strict is None and protocols is not None)
     for protocol in values:
+        cost = protocol.planning_cost(target)
+        if not named and not cost.within:
+            left_out.append(f"{protocol.name} (about {cost})")
+            refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}: name it to have one"))
+            continue
         try:
             plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
             plan = plan if domain is None else plan.with_domain(domain)
@@ -187,11 +196,11 @@ def rank(
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.
             refusals.append(error)
-            if strict or (strict is None and protocols is not None):
+            if named:
                 raise
     if not candidates:
         raise refusals[0]
-    return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)))
+    return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)), tuple(left_out))
 
 
 def general_protocols(server: Server = Server.NONE) -> list[str]:

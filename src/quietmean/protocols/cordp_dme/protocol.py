@@ -33,6 +33,7 @@ from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
@@ -200,6 +201,10 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
         return Schedule.from_lists([self.to_aggregator(parties)], parties, pairs)
+
+    def planning_cost(self, target: Target) -> PlanningCost:
+        # All pairs are listed.
+        return PlanningCost(numbers=0.0 if self.partners else 2.7 * target.parties**2)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         own, pair = self.sigma_own**2, self.sigma_pair**2

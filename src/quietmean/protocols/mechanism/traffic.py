@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from quietmean.graphs import Schedule
+from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.randomness import Seed
+
+if TYPE_CHECKING:
+    from quietmean.protocols.target import Target
 
 
 class SendsMessages(ABC):
@@ -52,6 +56,10 @@ class SendsMessages(ABC):
     def grid(self) -> float:
         """The step of the public grid of all vectors that are sent or released (32 bits a coordinate); 0 for float64."""
         return 0.0
+
+    def planning_cost(self, target: Target) -> PlanningCost:
+        """What making a plan takes, about: measured, and the same on every machine. Nothing worth a word by default."""
+        return PlanningCost()
 
     def mixing_messages(self, parties: int) -> float:
         """Messages that a party sends on average before the result is sent to all; an estimate where runs differ in length."""

@@ -18,6 +18,7 @@ from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -173,6 +174,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)
+
+    def planning_cost(self, target: Target) -> PlanningCost:
+        # How fast its graph mixes.
+        return PlanningCost(seconds=1.5e-7 * target.parties**2)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma if self.sigma else np.inf

@@ -16,6 +16,7 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
@@ -179,6 +180,10 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def graph_failure(self, parties: int) -> float:
         """The chance that the graph of shares does not hide what plans count on; 0 where all parties share."""
         return 0.0
+
+    def planning_cost(self, target: Target) -> PlanningCost:
+        # Schedules of all rounds, to everybody.
+        return PlanningCost(numbers=10.0 * target.parties**2)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         from quietmean.protocols.secagg.certificate import promised
