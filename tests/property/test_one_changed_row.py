@@ -82,3 +82,41 @@ def test_no_other_row_is_read_otherwise(delimiter: str, end: bytes, tmp_path: Pa
         if place in read[0] and place in read[1]:
             one, two = (WORKLOAD.of_records(np.array(list(kept.values()))).sum(axis=0) for kept in read)
             assert np.linalg.norm(one - two) <= WORKLOAD.sensitivity * (1 + 1e-9), (seed, other[place])
+
+
+JSON_CELLS = [
+    "61.5", '"61,5"', "-9", '"-9"', "null", "true", "1e400", "-1e400", "NaN", "9" * 400, "9" * 5000, '"\\ud800"', '"a"', '"ä"',
+    "[1]", '{"a": 1}', '"\\udfff"', '"\\udce4"', '"2001-02-03"',
+]  # fmt: skip
+JSON_ODD = [
+    b"", b" ", b"{", b"}", b"[]", b"7", b'"age"', b"{}", b"{" * 3000, b"[" * 9000, b"\xff\xfe", b"\xef\xbb\xbf{}", b"\x00",
+    b"null", b'{"\\ud800": 1, "age": 7}',
+]  # fmt: skip
+
+
+def test_no_other_object_is_read_otherwise(tmp_path: Path) -> None:
+    """The same of JSON lines: a line of any bytes is one record, or none where it is empty."""
+    path = tmp_path / "t.jsonl"
+
+    def line(rng: random.Random) -> bytes:
+        names = rng.sample(["age", "arm", "day", "age", "other"], rng.randrange(1, 5))
+        cells = [rng.choice(JSON_CELLS) for _ in names]
+        text = ", ".join(f'"{name}": {cell}' for name, cell in zip(names, cells, strict=True))
+        return f"{{{text}}}".encode("utf-8" if rng.random() < 0.8 else "cp1252", errors="replace")
+
+    for seed in range(FILES):
+        rng = random.Random(seed)
+        rows = [line(rng) for _ in range(rng.randrange(2, 12))]
+        place = rng.randrange(len(rows))
+        raw = rng.randbytes(rng.randrange(40)).replace(b"\n", b"")
+        other = [*rows[:place], rng.choice([line(rng), rng.choice(JSON_ODD), raw]), *rows[place + 1 :]]
+        read = []
+        for content in (rows, other):
+            # The first bytes may be a mark of an order of bytes, which is said of the file and not of its first record.
+            path.write_bytes(b"\n".join([b"{}", *content]) + b"\n")
+            values = read_columns(path, COLUMNS)[1:]
+            there = [at for at, one in enumerate(content) if one.decode("utf-8", "surrogateescape").strip()]
+            assert len(values) == len(there), (seed, content[place])
+            read.append(dict(zip(there, values, strict=True)))
+        for at in set(read[0]) - {place}:
+            np.testing.assert_array_equal(read[0][at], read[1][at], err_msg=f"seed {seed}, changed to {other[place]!r}")

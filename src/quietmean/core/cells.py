@@ -59,7 +59,9 @@ def cell_text(cell: str) -> str:
         if not cell.isascii():
             cell.encode("utf-8")
     except UnicodeEncodeError:
-        return cell.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
+        # Halves of a sign that stand for no byte, as an escape of JSON may make them, are no text.
+        whole = "".join(STRANGE if "\ud800" <= sign < "\udc80" or "\udcff" < sign <= "\udfff" else sign for sign in cell)
+        return whole.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
     return cell
 
 
