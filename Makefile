@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql browser lint types types-win32 types-darwin imports bench bench-flower pages docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql browser lint types types-win32 types-darwin imports bench bench-flower pages sbom docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -126,6 +126,11 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/quietmean reproduce --all --out $(MEASURED)/gallery
 	$(BIN)/python tools/make_gallery.py $(MEASURED)/gallery
 	$(BIN)/python tools/page_figures.py performance.md
+
+# Every package of the installation, with a digest of its files.
+sbom: .venv/test.stamp
+	@mkdir -p dist
+	$(BIN)/python tools/sbom.py all > dist/sbom.json
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

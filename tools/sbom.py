@@ -1,0 +1,96 @@
+"""Print what an installation consists of, in CycloneDX 1.6: every package that quietmean needs, with a digest of its files.
+
+    python tools/sbom.py [EXTRA ...] > sbom.json
+
+The digest is that of the list of files that the installer wrote (RECORD), which has the SHA-256 of each: two installations of the
+same files have the same one. Nothing is fetched. The same packages give the same document.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from typing import Any
+
+ROOT = "quietmean"
+_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?\s*([^;]*?)\s*(?:;\s*(.*))?$")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def required(found: Distribution, extras: Iterable[str]) -> Iterable[tuple[str, frozenset[str]]]:
+    """Names, each with its extras, that a distribution asks for with these extras of its own."""
+    wanted = set(extras)
+    for line in found.requires or ():
+        match = _REQUIREMENT.match(line)
+        if match is None:
+            continue
+        name, its, _, marker = match.groups()
+        asked = _EXTRA.findall(marker or "")
+        if not asked or wanted & set(asked):
+            yield canonical(name), frozenset(one.strip() for one in (its or "").split(",") if one.strip())
+
+
+def installed(extras: Iterable[str]) -> dict[str, Distribution]:
+    """All that is installed of what the package needs, by name. What a marker leaves out on this system is not there."""
+    found: dict[str, Distribution] = {}
+    waiting, seen = [(ROOT, frozenset(extras))], set[tuple[str, frozenset[str]]]()
+    while waiting:
+        name, its = waiting.pop()
+        if (name, its) in seen:
+            continue
+        seen.add((name, its))
+        try:
+            found[name] = distribution(name)
+        except PackageNotFoundError:
+            continue
+        waiting += required(found[name], its)
+    return dict(sorted(found.items()))
+
+
+def digest(found: Distribution) -> str:
+    """Of its list of files, but for what only this machine has."""
+    lines = (found.read_text("RECORD") or "").splitlines()
+    kept = sorted(line for line in lines if line.split(",")[1:2] not in ([""], []))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+def component(name: str, found: Distribution) -> dict[str, Any]:
+    metadata = found.metadata.json
+    told = str(metadata.get("license_expression") or metadata.get("license") or "")
+    return {
+        "type": "library",
+        "name": name,
+        "version": found.version,
+        "purl": f"pkg:pypi/{name}@{found.version}",
+        "hashes": [{"alg": "SHA-256", "content": digest(found)}],
+        **({"licenses": [{"license": {"name": told.splitlines()[0][:80]}}]} if told else {}),
+    }
+
+
+def document(extras: Iterable[str]) -> dict[str, Any]:
+    found = installed(extras)
+    root = found.pop(ROOT)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": ROOT, "version": root.version}},
+        "components": [component(name, one) for name, one in found.items()],
+    }
+
+
+def main() -> int:
+    print(json.dumps(document(sys.argv[1:]), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
