@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.stats import chi2, chi2_contingency
 
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness import discrete_gaussian as module
-from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION, discrete_gaussian
+from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION, cumulative_table, discrete_gaussian, invert
 from quietmean.randomness.insecure import insecure_seed
 
 # Every statistical test here rejects a right sampler with this probability; seeds are fixed.
@@ -171,3 +172,17 @@ def test_ring_elements_are_uniform(bits: int) -> None:
 def test_ring_elements_of_too_many_bits() -> None:
     with pytest.raises(ValueError, match="33 bits"):
         BitStream(insecure_seed(8)).ring(33, 1)
+
+
+@pytest.mark.parametrize("scale", [0.3, 50.0, 1500.0])
+def test_a_guide_changes_no_value(scale: float) -> None:
+    """It says where to begin, with twice as many cells as boundaries; a coarse one gives the same values."""
+    table, count = cumulative_table(scale), 20_000
+    assert len(table.guide) == 2**table.bits >= 2 * len(table.high)
+    coarse_bits = 4
+    starts = np.arange(1 << coarse_bits, dtype=np.uint64) << np.uint64(64 - coarse_bits)
+    coarse = replace(table, guide=np.searchsorted(table.high, starts, side="left").astype(np.int32), bits=coarse_bits)
+    seed = Seed.public("guide")
+    words = BitStream(seed.derive("high")).words(count)
+    np.testing.assert_array_equal(invert(coarse, words, seed, 0), invert(table, words, seed, 0))
+    np.testing.assert_array_equal(invert(table, words, seed, 0), discrete_gaussian(seed, scale, count))

@@ -24,6 +24,7 @@ TOTAL_VARIATION = 2.0**-70
 LARGEST_SCALE = 2.0**15
 _TAIL = 10
 _PRECISION = 256
+# A guide has at least so many bits, and twice as many cells as the table has boundaries: then hardly a word is searched for.
 _GUIDE_BITS = 16
 _BLOCK = 8192
 
@@ -32,13 +33,14 @@ _BLOCK = 8192
 class SamplingTable:
     """The cumulative table of one scale, cut ``tail`` scales from 0.
 
-    Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**16.
+    Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**bits.
     """
 
     reach: int
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
-    guide: NDArray[np.int64]
+    guide: NDArray[np.int32]
+    bits: int
 
 
 def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]:
@@ -58,7 +60,7 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
 
 def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
     """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
-    row = table.guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64), mode="clip")
+    row = table.guide.take((words >> np.uint64(64 - table.bits)).view(np.int64), mode="clip").astype(np.int64)
     boundary = table.high.take(row, mode="clip")
     # The guide is right for all but the few words with a boundary between the start of their cell and them: these are searched.
     behind = np.flatnonzero(boundary < words)
@@ -96,8 +98,9 @@ def cumulative_table(scale: float, tail: int = _TAIL) -> SamplingTable:
         high[index], low[index] = divmod(min((passed << 128) // total, (1 << 128) - 1), 1 << 64)
     # A last entry that nothing is above, so that every search ends inside the table.
     high[-1] = np.uint64(2**64 - 1)
-    starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
-    return SamplingTable(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int64))
+    bits = max(_GUIDE_BITS, len(high).bit_length() + 1)
+    starts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+    return SamplingTable(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int32), bits)
 
 
 def _relative_weights(scale: float, reach: int) -> list[int]:

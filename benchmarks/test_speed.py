@@ -1,0 +1,81 @@
+"""What a party and a planner wait for, each beside its baseline in one run: imports, plans of many parties, discrete noise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quietmean.randomness import Seed
+from quietmean.randomness.discrete_gaussian import SamplingTable, cumulative_table, invert
+from quietmean.randomness.stream import BitStream
+
+USED = """
+import resource
+used = resource.getrusage(resource.RUSAGE_SELF)
+# Not that of the resources, which begins with what the parent had.
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(used.ru_utime + used.ru_stime, int(peak.split()[1]) // 1024)
+"""
+PLAN = """
+from quietmean.planning import Target
+from quietmean.planning.candidates import rank
+rank(Target({parties}, 1.0, 1e-7, 1, 1.0, {parties} // 10, 0.1))
+"""
+
+
+def used(script: str) -> tuple[float, int]:
+    """Processor seconds, and megabytes at most, of an interpreter of its own; the least of three."""
+    runs = [
+        subprocess.run([sys.executable, "-c", f"{script}\n{USED}"], capture_output=True, text=True, check=True).stdout.split()[
+            -2:
+        ]
+        for _ in range(3)
+    ]
+    return min(float(seconds) for seconds, _ in runs), min(int(megabytes) for _, megabytes in runs)
+
+
+@pytest.mark.parametrize("name", ["Target", "certify", "session", "Study"])
+def test_the_first_name(name: str, table: Callable[[str], None]) -> None:
+    (bare, small), (mine, megabytes) = used("import numpy"), used(f"import quietmean as qm; qm.{name}")
+    stats, large = used("import scipy.stats")
+    table(
+        f"qm.{name}: {mine:.2f} s, {megabytes} MB; numpy {bare:.2f} s, {small} MB ({mine / bare:.1f}x); "
+        f"scipy.stats {stats:.2f} s, {large} MB ({mine / stats:.1f}x)"
+    )
+    assert megabytes < large
+
+
+@pytest.mark.parametrize("parties", [20_000, 1_000_000])
+def test_a_plan_of_many(parties: int, table: Callable[[str], None]) -> None:
+    (few, small), (mine, megabytes) = used(PLAN.format(parties=20)), used(PLAN.format(parties=parties))
+    table(f"{parties:,} parties: {mine:.1f} s, {megabytes} MB; 20 parties {few:.1f} s, {small} MB ({mine / few:.1f}x)")
+    assert megabytes <= 1000
+    assert mine <= 20
+
+
+def values(one: SamplingTable, count: int) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+    """Processor seconds, the least of five, and what is drawn; in blocks that stay in the cache."""
+    seed, block, times = Seed.public("bench"), 8192, []
+    for _ in range(5):
+        stream, begun = BitStream(seed.derive("high")), time.process_time()
+        found = [invert(one, stream.words(min(block, count - begin)), seed, begin) for begin in range(0, count, block)]
+        times.append(time.process_time() - begun)
+    return min(times), np.concatenate(found)
+
+
+@pytest.mark.parametrize("scale", [50.0, 2476.0, 10_000.0, 32_000.0])
+def test_discrete_noise(scale: float, table: Callable[[str], None]) -> None:
+    mine = cumulative_table(scale)
+    starts = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
+    coarse = replace(mine, guide=np.searchsorted(mine.high, starts, side="left").astype(np.int32), bits=16)
+    (fine, drawn), (before, expected) = values(mine, 1_000_000), values(coarse, 1_000_000)
+    np.testing.assert_array_equal(drawn, expected)
+    table(
+        f"scale {scale:g}, 1e6 values: {1e3 * fine:.1f} ms, with a guide of 16 bits {1e3 * before:.1f} ms ({before / fine:.1f}x)"
+    )
