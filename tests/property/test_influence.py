@@ -199,6 +199,9 @@ def test_what_is_checked_of_each_protocol() -> None:
         # One party of six, or anything within the bounds of 70 years, and noise.
         assert most > (70 / 6 if expected == Checked.EACH_RELEASE else 70)
         assert any(f"mean(age) by at most {bound_text(most)}" in sentence for sentence in found.sentences())
+        assert found.sentences()[-1].endswith("as if no cell were missing")
+        # Of a column whose missing cells do not count, too.
+        assert found.most("mean(score)") is not None
 
 
 def test_more_records_bound_it_closer_and_a_larger_share_less() -> None:

@@ -46,7 +46,7 @@ class Move:
 def moves(workload: Workload, shift: Shift, step: float, mean: Vector | None = None) -> tuple[Move, ...]:
     """Of each term that is linear in the vector, or a ratio of what is; of others of a statistic as a whole that it is not known.
 
-    ``mean``: the mean vector, (d,), without which nothing is known of ratios that are not of public numbers. ``step``: as for
+    ``mean``: the mean vector, (d,), without which ratios are taken to be of records that all have a value. ``step``: as for
     :meth:`Workload.decode`.
     """
     return tuple(_moves(workload, shift, workload.decoder(step), mean))
@@ -74,7 +74,9 @@ def _most(reading: TermReading, shift: Shift, decoder: Decoder, mean: Vector | N
     if moved < _FIXED * max(1.0, float(shift.mean.max())):
         return float(np.abs(reading.top @ read) @ shift.mean) / float(reading.bottom @ offset)
     if mean is None:
-        return None
+        # All is present, and the ratio at whichever end moves more.
+        slopes = [np.abs((reading.top - end * reading.bottom) @ read) @ shift.mean for end in reading.ends]
+        return float(max(slopes)) / (1 - moved) if moved < 1 else math.inf
     # With v = a / b as released and v' = a' / b': v - v' = ((a - a') - v (b - b')) / b', and b' is no less than b - |b - b'|.
     quantities = read @ mean + offset
     part = float(reading.bottom @ quantities)

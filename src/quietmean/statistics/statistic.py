@@ -210,7 +210,7 @@ class Released:
 class TermReading:
     """A term that is a weighted sum of a feature's quantities by ``top`` (size,), over one by ``bottom``; None for 1.
 
-    ``adds_up``: times the weight of all records.
+    ``adds_up``: times the weight of all records. ``ends``: between which a ratio lies.
     """
 
     term: str
@@ -218,6 +218,7 @@ class TermReading:
     top: Array
     bottom: Array | None = None
     adds_up: bool = False
+    ends: tuple[float, float] = (0.0, 1.0)
 
 
 def expectation_field() -> Any:

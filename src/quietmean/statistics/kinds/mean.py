@@ -56,8 +56,9 @@ class Mean(Statistic):
         if self.cluster is not None:
             return ()
         block = self._block(columns)
-        first = np.eye(block.size)
-        return (TermReading(WHOLE, block, block.column.centre * first[0] + block.column.width / 2 * first[1], first[0]),)
+        column, first = block.column, np.eye(block.size)
+        top = column.centre * first[0] + column.width / 2 * first[1]
+        return (TermReading(WHOLE, block, top, first[0], ends=(column.low, column.high)),)
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         return estimates.terms if column.name == self.column else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from quietmean.core.party import Vector
@@ -37,6 +37,8 @@ class StudyInfluence:
     checked: Checked
     share: float
     moves: tuple[Move, ...]
+    # As if no cell were missing.
+    before: bool = False
 
     @classmethod
     def of(cls, workload: Workload, influence: Influence, step: float, mean: Vector | None = None) -> Self:
@@ -46,14 +48,14 @@ class StudyInfluence:
 
     @classmethod
     def planned(cls, workload: Workload, plan: Plan, records: float | None, share: float | None = None) -> Self | None:
-        """Before the start; None where nobody said how many records there are, or for too many parties.
+        """Before the start, as if no cell were missing; None where nobody said how many records there are, or for many parties.
 
         ``share``: the most of all records that one party may have, by default as many as every other one.
         """
         if records is None:
             return None
         influence = planned_influence(plan, records, share)
-        return None if influence is None else cls.of(workload, influence, plan.protocol.numbers().step)
+        return None if influence is None else replace(cls.of(workload, influence, plan.protocol.numbers().step), before=True)
 
     @classmethod
     def of_study(cls, study: StudyTerms, plan: Plan, records: int | None = None) -> Self | None:
@@ -85,7 +87,8 @@ class StudyInfluence:
                 found.append(f"any term of {statistic} by at most {bound_text(own[0].most)}")
                 continue
             found += [f"{one.label} by at most {bound_text(one.most)}" for one in own]
-        return [*found, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}"]
+        missing = ", as if no cell were missing" if self.before else ""
+        return [*found, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}"]
 
     def to_json(self) -> dict[str, Any]:
         return {
