@@ -28,6 +28,8 @@ from quietmean.studies.outcome.forecast import Forecast
 
 # Imported where they are needed, and all of them by a study; other distributions' that draw its report.
 LATE = ("cli", "node", "planning", "privacy", "report", "statistics", "studies")
+# What studies of a table of text do without: Polars has threads, and a process with threads is not to be forked.
+NOT_HERE = ("quietmean.node.local", "quietmean.cli.desk", "quietmean.studies.data.polars_texts")
 DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_svg")
 
 
@@ -36,7 +38,7 @@ def import_all() -> None:
     for folder in LATE:
         package = importlib.import_module(f"quietmean.{folder}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.startswith(("quietmean.node.local", "quietmean.cli.desk")):
+            if not module.name.startswith(NOT_HERE):
                 importlib.import_module(module.name)
     for name in DRAWING:
         importlib.import_module(name)

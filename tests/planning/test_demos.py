@@ -61,6 +61,6 @@ def test_the_first_demo_asks_what_can_be_answered(tmp_path: Path, monkeypatch: p
     study, data, rehearsal = asked[0][:3]
     names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
     assert (len(names), sum(map(len, parts))) == (20, 442)
-    assert data == tmp_path / "first" / "patients.csv"
+    assert Path(data) == tmp_path / "first" / "patients.csv"
     noise = math.sqrt(1.3) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)
     assert all(not one.hopeless for one in Expectation(study.workload, noise, 442).expected)

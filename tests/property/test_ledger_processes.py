@@ -26,8 +26,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from quietmean.core.errors import InputError
 from quietmean.ledger import Ledger
-from quietmean.privacy import Charge
+from quietmean.privacy import Charge, mu_of_budget
 
+# What is imported at the first charge is imported once, before the forks.
+mu_of_budget(1.0, 1e-6)
 path, rounds, workers, mu, shared = Path(sys.argv[1]), *map(int, sys.argv[2:4]), float(sys.argv[4]), sys.argv[5] == "shared"
 when = datetime(2030, 1, 2, 12, tzinfo=UTC)
 random.seed(rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,14 @@ TOOL = Path(__file__).parent.parent.parent / "tools" / "learning_tables.py"
 
 
 @pytest.fixture(scope="module")
-def tool() -> ModuleType:
+def tool() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        # Tools import each other.
+        patch.syspath_prepend(str(TOOL.parent))
+        yield loaded()
+
+
+def loaded() -> ModuleType:
     spec = importlib.util.spec_from_file_location("learning_tables", TOOL)
     assert spec is not None
     assert spec.loader is not None
