@@ -70,3 +70,13 @@ def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
 def test_options_that_contradict_each_other_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
     with pytest.raises(qm.InputError, match="--account stands beside --no-ledger"):
         payer_for(Policy(), PrivacyUnit.RECORD, "wards", PaymentOptions(no_ledger=True, account="wards"))
+
+
+def test_paths_are_those_of_the_folder_where_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a command, too: its program may change the folder."""
+    monkeypatch.chdir(tmp_path)
+    options = SiteOptions(store=Path("n.store"), receipt=Path("n.json"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (options.store, options.receipt) == (tmp_path / "n.store", tmp_path / "n.json")
+    assert SiteOptions().store is SiteOptions().receipt is None

@@ -66,8 +66,8 @@ def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | P
         yes=given.get("yes", False),
         approval=[Path(approval) for approval in given.get("approvals", ())],
         compared=given.get("compared", ()),
-        store=_absolute(store),
-        receipt=_absolute(receipt),
+        store=path_of(store),
+        receipt=path_of(receipt),
         listen=given.get("listen"),
         listen_through=path_of(given.get("listen_through")),
     )
@@ -217,11 +217,6 @@ def _account(data: Source, account: str | None, no_ledger: bool) -> str:
             "no_ledger=True"
         )
     return account or ""
-
-
-def _absolute(given: str | Path | None) -> Path | None:
-    """Whatever folder the process works in later."""
-    return None if given is None else Path(given).absolute()
 
 
 def path_of(given: str | Path | None) -> Path | None:

@@ -79,6 +79,11 @@ class NodeOptions(PaymentOptions):
     listen: str | None = None
     listen_through: Path | None = None
 
+    def __post_init__(self) -> None:
+        # A program may change its folder while its party takes part.
+        if self.store is not None:
+            object.__setattr__(self, "store", self.store.absolute())
+
 
 @dataclass(frozen=True, kw_only=True)
 class SiteOptions(ConsentOptions, NodeOptions):
@@ -98,6 +103,11 @@ class SiteOptions(ConsentOptions, NodeOptions):
     receipt: Path | None = None
     folder: str | None = None
     once: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.receipt is not None:
+            object.__setattr__(self, "receipt", self.receipt.absolute())
 
 
 @dataclass(frozen=True, kw_only=True)
