@@ -19,8 +19,7 @@ from support.command_lines import command, ending
 from support.pages import commands
 from support.rosters import on_this_machine, write_roster
 
-STUDY = """
-[study]
+_TERMS = """
 name = "ages"
 epsilon = 2.0
 delta = 1e-6
@@ -31,27 +30,18 @@ start_by = {start_by}
 round_timeout = 20.0
 start_timeout = {start_timeout}
 {more}
-
+"""
+STUDY = f"""
+[study]{_TERMS}
 [[column]]
 name = "age"
 low = 0
 high = 100
 """
-SESSION = """
+SESSION = f"""
 [session]
-name = "ages"
 dimension = 3
-rounds = 2
-epsilon = 2.0
-delta = 1e-6
-colluding = 1
-protocol = "{protocol}"
-minimum = {minimum}
-start_by = {start_by}
-round_timeout = 20.0
-start_timeout = {start_timeout}
-{more}
-"""
+rounds = 2{_TERMS}"""
 # What a party of a session computes, and what it has in the end.
 PROGRAM = """
 from pathlib import Path

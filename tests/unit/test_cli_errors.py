@@ -16,7 +16,7 @@ import pytest
 
 from quietmean.cli.console import print_not_counted
 from quietmean.cli.main import main
-from quietmean.cli.run import _new_folder
+from quietmean.cli.run import new_folder
 from quietmean.core.errors import Outage
 
 TABLE = "clinic,age,weight,name\n" + "".join(f"c{row % 3},{20 + row},{60 + row}.5,x\n" for row in range(12))
@@ -113,7 +113,7 @@ def test_existing_folder_is_not_overwritten(table: Path, tmp_path: Path, capsys:
 def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("quietmean.cli.run.time.strftime", lambda form: "quietmean-run-20200101-000000")
-    with _new_folder(None) as first, _new_folder(None) as second, _new_folder(None) as third:
+    with new_folder(None) as first, new_folder(None) as second, new_folder(None) as third:
         assert len({first, second, third}) == 3
         assert first.name == "quietmean-run-20200101-000000"
         (second / "receipt.json").write_text("{}")

@@ -34,18 +34,13 @@ def command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-d
         New folder for the data, the receipt and the pages.
     """
     from quietmean.cli.main import main
-    from quietmean.core.errors import InputError
+    from quietmean.cli.run import new_folder
     from quietmean.core.extras import import_extra
 
     import_extra("sklearn", "demo", "the demo's data")
     data = out / "patients.csv"
-    try:
-        out.mkdir(parents=True)
-    except FileExistsError:
-        raise InputError(f"folder {out} exists already: name a new one with --out, nothing is overwritten") from None
-    except OSError as error:
-        raise InputError(f"folder {out} cannot be made ({error.strerror}): name another one with --out") from None
-    patients().write_csv(data)
+    with new_folder(out):
+        patients().write_csv(data)
     run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run")]
     err.print("$ " + shlex.join(["quietmean", *run]), markup=False, soft_wrap=True)
     main(run)

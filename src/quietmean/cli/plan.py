@@ -14,6 +14,7 @@ from quietmean.cli.console import err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import StudyOptions, plan_study
+from quietmean.cli.promised import PromiseOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
@@ -36,25 +37,17 @@ class Domain(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedTarget:
+class AskedTarget(PromiseOptions):
     """What to plan for, where no study says it.
 
     Parameters
     ----------
     dimension
         Coordinates of a value; default 1.
-    epsilon
-        Privacy target, together with delta; default 1.
-    nats
-        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
-        average over values and no differential privacy; of protocol adqsp, for unit party.
     delta
         Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
-    eavesdropping
-        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
-        the first round private. Of protocols such as inca.
     dropouts
         Fraction of parties expected to drop out permanently; default 0.
     responding
@@ -70,11 +63,8 @@ class AskedTarget:
     """
 
     dimension: int | None = None
-    epsilon: float | None = None
-    nats: float | None = None
     delta: float | None = None
     colluding: float | None = None
-    eavesdropping: str | None = None
     dropouts: float | None = None
     responding: int | None = None
     sensitivity: float | None = None

@@ -9,7 +9,28 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetOptions:
+class PromiseOptions:
+    """What a target says in every command.
+
+    Parameters
+    ----------
+    epsilon
+        Privacy target, together with delta; default 1.
+    nats
+        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
+        average over values and no differential privacy; of protocol adqsp, for unit party.
+    eavesdropping
+        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
+        the first round private. Of protocols such as inca.
+    """
+
+    epsilon: float | None = None
+    nats: float | None = None
+    eavesdropping: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions(PromiseOptions):
     """The privacy target of a study, and the protocol that reaches it.
 
     Parameters
@@ -20,18 +41,10 @@ class TargetOptions:
         private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
-    epsilon
-        Privacy target, together with delta; default 1.
-    nats
-        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
-        average over values and no differential privacy; of protocol adqsp, for unit party.
     delta
         Probability with which the epsilon guarantee may fail.
     colluding
         How many parties may pool what they see; default one in ten, at least one.
-    eavesdropping
-        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
-        the first round private. Of protocols such as inca.
     dropouts
         Fraction of the parties expected to leave for good: run kills so many processes, each in a random round.
     protocol
@@ -42,11 +55,8 @@ class TargetOptions:
     unit: PrivacyUnit = PrivacyUnit.RECORD
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = None
-    epsilon: float | None = None
-    nats: float | None = None
     delta: float = 1e-6
     colluding: int | None = None
-    eavesdropping: str | None = None
     dropouts: float = 0.0
     protocol: str = "auto"
 

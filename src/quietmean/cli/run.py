@@ -102,12 +102,12 @@ def command(
             "round_timeout": rehearsal.round_timeout,
         }
     )
-    with _new_folder(out) as folder:
+    with new_folder(out) as folder:
         run_local_study(study, data, rehearsal, folder, json)
 
 
 @contextmanager
-def _new_folder(out: Path | None) -> Iterator[Path]:
+def new_folder(out: Path | None) -> Iterator[Path]:
     """The folder is made before anything runs, so that no result is lost for want of it; left empty, it goes again.
 
     Raises :class:`InputError` if ``out`` exists or the folder cannot be made.

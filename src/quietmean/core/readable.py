@@ -157,6 +157,11 @@ def nats_text(nats: float, revealed: float, prior_sd: float, upper: bool) -> str
     )
 
 
+def some_of(texts: Sequence[str], most: int) -> str:
+    """The first ``most`` texts in one line, and how many more there are."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def for_terminal(text: str) -> str:
     """The text of a number, or a sentence with some, in characters that every terminal has."""
     return "unknown" if text == UNKNOWN else text.translate(_PLAIN)

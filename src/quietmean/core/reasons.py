@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from quietmean.core.readable import some_of
+
 # So many names of those with one reason.
 _NAMED = 3
 
@@ -14,7 +16,7 @@ def listed(names: Collection[str]) -> str:
     shown = list(names)
     if len(shown) <= _NAMED + 1:
         return ", ".join(shown)
-    return f"{', '.join(shown[:_NAMED])} and {len(shown) - _NAMED} more"
+    return some_of(shown, _NAMED)
 
 
 def grouped(reasons: Mapping[str, str], kind: Callable[[str], str] = str) -> str:

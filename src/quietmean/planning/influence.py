@@ -125,14 +125,16 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     half = (high - low) / 2 * (1 + ROUNDING)
     largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
     allowed = deviations_allowed(dimension, protocol.gaussian_noise)
-    possible = PossibleReleases.of(plan, means.schedule)
-    if possible is None or not _is_plain(plan, parties):
+    possible, stretch = PossibleReleases.of(plan, means.schedule), _stretch(plan, parties)
+    # Is the result the sum over the weight?
+    is_plain = abs(stretch - 1.0) < ROUNDING
+    if possible is None or not is_plain:
         least = total if exact else LEAST_PART * float(weights[counted].min())
         rounding = (allowed * math.sqrt(len(weights)) + len(weights)) * step / least
         room = allowed * NOISE_MARGIN * math.sqrt(variance) + rounding
         # A decoder that draws results towards zero takes no two further apart than their sizes.
-        widths = half if _is_plain(plan, parties) else largest
-        mean = 2 * (reach * widths + room) * _stretch(plan, parties)
+        widths = half if is_plain else largest
+        mean = 2 * (reach * widths + room) * max(stretch, 1.0)
         return Influence(mean, total * mean, Checked.RESULT, share)
     # The party that moves most, by its weight and by its noise, whichever party has which.
     units, weight = share * total if by_record else 1.0, share * total
@@ -152,11 +154,7 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     )
 
 
-def _is_plain(plan: Plan, parties: int) -> bool:
-    """Is the result the sum over the weight?"""
-    return abs(_stretch(plan, parties, least=0.0) - 1.0) < ROUNDING
-
-
-def _stretch(plan: Plan, parties: int, least: float = 1.0) -> float:
+def _stretch(plan: Plan, parties: int) -> float:
+    """What a decoder makes of a mean of 1."""
     decoded = plan.protocol.decode(plan.target.parties, np.ones(plan.target.dimension), 1.0, parties)
-    return max(float(np.abs(decoded).max()), least)
+    return float(np.abs(decoded).max())

@@ -108,7 +108,7 @@ class SessionContract(Agreement):
 
     def everybody_else(self, rounds: int) -> float:
         """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
-        return self._against_all_others(self.plan, self.party, self.study.delta, rounds)
+        return self.against_all_others(self.plan, self.party, self.study.delta, rounds)
 
     def among(self, started: Started | None) -> PartOfSession:
         """What it is for those who are in; for all, before that is settled."""
@@ -196,7 +196,7 @@ class PartOfSession:
     def everybody_else(self, rounds: int) -> float:
         """See :meth:`SessionContract.everybody_else`."""
         party = self.names.index(self.contract.own.name)
-        return self.contract._against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
+        return self.contract.against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
 
     def start_json(self) -> dict[str, Any]:
         """For the receipt, of a session that does not wait for all: who was in at the start."""

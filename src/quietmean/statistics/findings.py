@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase
+from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase, some_of
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import WHOLE, HypothesisTest
 from quietmean.statistics.printed import capital, names_in, notes_of, shown
@@ -242,7 +242,7 @@ def _table_1(answer: StatedAnswer) -> str:
     if not sizes:
         return ""
     differ = [test.about or name for name, test in answer.tests.items() if test.p_value < _SURE]
-    named = ", ".join(differ[:_MOST_NAMED]) + (f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else "")
+    named = some_of(differ, _MOST_NAMED)
     many = f"{len(answer.tests)} column{'' if len(answer.tests) == 1 else 's'}"
     differing = f"{len(differ)} of {many}: {named}" if differ else f"none of {many}"
     tested = f"; groups differ (p < {_SURE:g}) in {differing}" if answer.tests else ""

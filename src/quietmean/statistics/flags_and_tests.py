@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.readable import outcome_text, percent_text
+from quietmean.core.readable import outcome_text, percent_text, some_of
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def _one(flags: list[Flag]) -> Flag:
     if len(flags) == 1:
         return flags[0]
     names = list(dict.fromkeys(flag.about for flag in flags))
-    about = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    about = some_of(names, _MOST_NAMED)
     # A flag without terms is about all of them.
     terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
     return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))

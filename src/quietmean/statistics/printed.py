@@ -18,6 +18,7 @@ from quietmean.core.readable import (
     interval_text,
     number_text,
     p_text,
+    some_of,
 )
 from quietmean.statistics.intervals import FEW
 from quietmean.statistics.tidy import Interval, Term, terms_of
@@ -128,9 +129,7 @@ def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
         (hidden if shown(term).estimate == HIDDEN else others).append(term)
     if len(hidden) <= _MOST_HIDDEN:
         return list(terms), ""
-    more = f" and {len(hidden) - _MOST_NAMED_HIDDEN} more" if len(hidden) > _MOST_NAMED_HIDDEN else ""
-    names = ", ".join(term.label for term in hidden[:_MOST_NAMED_HIDDEN])
-    return others, f"hidden by the noise: {names}{more}"
+    return others, f"hidden by the noise: {some_of([term.label for term in hidden], _MOST_NAMED_HIDDEN)}"
 
 
 def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:

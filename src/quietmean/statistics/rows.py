@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.readable import some_of
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import t_quantile, t_test, within
@@ -170,10 +171,9 @@ def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
     terms = [row.label for row in rows if row.estimated and _part_of_bins(row, parties) > _MOST_OF_WIDTH]
     if not terms:
         return ()
-    few = ", ".join(terms[:3]) + (f" and {len(terms) - 3} more" if len(terms) > 3 else "")
     text = (
-        f"{few}: more than a quarter of the interval is what the bins leave open, as half as many of them tell: it may hold too "
-        "seldom; choose more bins, or edges nearer together"
+        f"{some_of(terms, 3)}: more than a quarter of the interval is what the bins leave open, as half as many of them tell: it "
+        "may hold too seldom; choose more bins, or edges nearer together"
     )
     return (Flag("coarse-bins", text, tuple(terms)),)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from quietmean.core.codec import canonical_json
+from quietmean.core.readable import some_of
 
 FIELD_BYTES: Final = 8
 MOST_FIELDS: Final = 2000
@@ -39,8 +40,7 @@ def differing(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], within: st
 
 def listed(paths: list[str]) -> str:
     """The first paths, in words."""
-    more = len(paths) - _SHOWN
-    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return some_of(paths, _SHOWN)
 
 
 def difference(mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> str:

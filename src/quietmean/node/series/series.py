@@ -13,6 +13,7 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -466,7 +467,7 @@ class Series:
                 self._mesh.links[member],
                 member,
                 number,
-                lambda index=index: past(index),  # type: ignore[misc]
+                partial(past, index),
                 self._monitor,
             )
             for index, member in enumerate(members)

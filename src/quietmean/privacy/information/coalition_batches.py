@@ -133,7 +133,7 @@ class CoalitionBatches:
         if size == 1:
             yield self._batch(nobody, allowed)
             return
-        starts = [(number, place) for number, place in enumerate(allowed[: len(allowed) - size + 1])]
+        starts = list(enumerate(allowed[: len(allowed) - size + 1]))
 
         def started(start: tuple[int, int]) -> list[CoalitionBatch]:
             number, place = start
@@ -171,7 +171,8 @@ class CoalitionBatches:
 
     def _extended(self, given: _Given, place: int) -> _Given:
         """With one more member, for those after it."""
-        here, after = place - self._first(given), slice(place - self._first(given) + 1, None)
+        here = place - self._first(given)
+        after = slice(here + 1, None)
         triangle, error = _whitenings(given.own[here : here + 1], given.values[here : here + 1])
         common = self._common(place)
         for shared in given.shared:

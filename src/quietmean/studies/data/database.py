@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
-from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct, too_many_cells
+from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, too_many_cells, wanted_places
 
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
 _PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE")
@@ -73,18 +73,12 @@ def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
 def selected(base: Any, chosen: str, kind: str, location: Location, wanted: Collection[str]) -> Pieces:
     """The ``wanted`` columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
     described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
-    names = tuple(plain_name(column[0]) for column in described)
-    require_distinct(location.name, names)
-    needed = {plain_name(name) for name in wanted}
-    if not needed <= set(names):
-        raise heading_absent(location.name, needed, names)
-    kept = [(column[0], str(column[1])) for column in described if plain_name(column[0]) in needed]
-    places = [names.index(plain_name(name)) for name, _ in kept]
-    listed = ", ".join(_handed_over(quoted(name), of_type, kind) for name, of_type in kept)
+    names, places = wanted_places(location.name, [column[0] for column in described], wanted)
+    listed = ", ".join(_handed_over(quoted(described[place][0]), str(described[place][1]), kind) for place in places)
     cursor, row = base.execute(f"SELECT {listed} FROM {chosen}"), 1  # noqa: S608
     while True:
         rows = cursor.fetchmany(ROWS)
-        columns = list(zip(*rows, strict=True)) or [()] * len(kept)
+        columns = list(zip(*rows, strict=True)) or [()] * len(places)
         if sum(len(cell) for cells in columns for cell in cells if isinstance(cell, str | bytes)) > MOST_TEXT:
             raise too_many_cells(location.name)
         by_place = {place: Cells(cells) for place, cells in zip(places, columns, strict=True)}

@@ -19,7 +19,7 @@ from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.database import MOST_SECONDS, query_of, quoted
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
+from quietmean.studies.data.table import Cells, Pieces, Table, wanted_places
 
 # Seconds in which a server has to answer.
 _CONNECT_SECONDS = 20
@@ -115,12 +115,7 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
 def _selected(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> Pieces:
     cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
     described = [str(column[0]) for column in cursor.description]
-    names = tuple(map(plain_name, described))
-    require_distinct(location.name, names)
-    needed = {plain_name(name) for name in wanted}
-    if not needed <= set(names):
-        raise heading_absent(location.name, needed, names)
-    places = [place for place, name in enumerate(names) if name in needed]
+    names, places = wanted_places(location.name, described, wanted)
     columns = [f"q.{quoted(described[place])}" for place in places]
     asked = ", ".join(map(_TYPE_OF.format, columns))
     (types,) = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")  # noqa: S608

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -43,13 +43,10 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDAr
     Raises :class:`InputError` for what is no table or has no rows, and for a column that is absent or of a type that holds no
     such values; and for more cells than memory is for. The error contains no cell.
     """
-    pieces, cells = list[NDArray[np.float64]](), 0
-    for piece in read_records(source, columns, tell):
-        pieces.append(piece)
-        cells += piece.size
-        if cells > MOST_CELLS:
-            raise too_many_cells(location_of(source).name)
-    return np.vstack(pieces)
+    if isinstance(source, np.ndarray):
+        return _checked(source, len(columns))
+    records, _ = Declared(columns, location_of(source)).all_records(read_pieces(source, _named(columns), tell), tell)
+    return records
 
 
 def read_records(source: Source, columns: Columns, tell: Tell = _nobody) -> Iterator[NDArray[np.float64]]:
@@ -60,12 +57,16 @@ def read_records(source: Source, columns: Columns, tell: Tell = _nobody) -> Iter
     if isinstance(source, np.ndarray):
         yield _checked(source, len(columns))
         return
-    wanted = [column.name for column in columns if not column.origin]
     declared = Declared(columns, location_of(source))
-    for table in read_pieces(source, wanted, tell):
+    for table in read_pieces(source, _named(columns), tell):
         if table.height:
             yield declared.records(table)
     declared.end(table, tell)
+
+
+def _named(columns: Columns) -> list[str]:
+    """The columns that are read: all but transforms."""
+    return [column.name for column in columns if not column.origin]
 
 
 def _checked(array: NDArray[Any], columns: int) -> NDArray[np.float64]:
@@ -94,6 +95,21 @@ class Declared:
                 by_column[column.name] = self._readers[column.name].values(table)
         self._rows += table.height
         return np.column_stack(list(by_column.values()))
+
+    def all_records(
+        self, pieces: Pieces, tell: Tell, seen: Callable[[Table], None] = lambda table: None
+    ) -> tuple[NDArray[np.float64], Table]:
+        """Those of all pieces, (rows, columns), and the last piece; ``seen`` gets each. Raises :class:`InputError`."""
+        records, cells = list[NDArray[np.float64]](), 0
+        for table in pieces:
+            if table.height:
+                records.append(self.records(table))
+                cells += records[-1].size
+            if cells > MOST_CELLS:
+                raise too_many_cells(table.place)
+            seen(table)
+        self.end(table, tell)
+        return np.vstack(records), table
 
     def end(self, table: Table, tell: Tell) -> None:
         """After the last piece: its owner is told what was not understood. Raises :class:`InputError` without any rows."""

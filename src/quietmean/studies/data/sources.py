@@ -11,7 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.reading import Declared, Source, location_of, read_columns, read_pieces
-from quietmean.studies.data.table import MOST_CELLS, MOST_NAMED, Table, too_many_cells, where
+from quietmean.studies.data.table import MOST_NAMED, Table, where
 from quietmean.studies.data.text import Tell
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
@@ -34,17 +34,8 @@ def parties_of_table(
     tell = tell or (lambda sentence: None)
     wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
     declared, belongs = Declared(columns, location_of(source)), _Parties(party_column or "")
-    pieces, cells = list[NDArray[np.float64]](), 0
-    for table in read_pieces(source, wanted, tell):
-        if table.height:
-            pieces.append(declared.records(table))
-            cells += pieces[-1].size
-        if cells > MOST_CELLS:
-            raise too_many_cells(table.place)
-        if party_column is not None:
-            belongs.add(table)
-    declared.end(table, tell)
-    values = np.vstack(pieces)
+    seen = belongs.add if party_column is not None else (lambda table: None)
+    values, table = declared.all_records(read_pieces(source, wanted, tell), tell, seen)
     if parties is None:
         return belongs.parts(values, table, tell)
     if len(values) < parties:

@@ -146,6 +146,18 @@ def _one_behind_the_other(parts: Sequence[Cells]) -> Cells:
     return Cells(list(itertools.chain.from_iterable(part.values for part in parts)), np.concatenate(codes))
 
 
+def wanted_places(source: str, heading: Iterable[str], wanted: Collection[str]) -> tuple[tuple[str, ...], list[int]]:
+    """The plain names of all columns, and where the ``wanted`` ones are, in the order of the source.
+
+    Raises :class:`InputError` where two have one name, and for a column that is absent.
+    """
+    names, needed = tuple(map(plain_name, heading)), {plain_name(name) for name in wanted}
+    require_distinct(source, names)
+    if not needed <= set(names):
+        raise heading_absent(source, needed, names)
+    return names, [place for place, name in enumerate(names) if name in needed]
+
+
 def require_distinct(source: str, names: Sequence[str]) -> None:
     """Raises :class:`InputError` if two columns of a source have the same name."""
     seen: dict[str, int] = {}

@@ -119,7 +119,7 @@ class Agreement(ABC):
         plans = {"plans": [plan.digest for plan in self.plans]} if self._asked.starts_with_quorum else {}
         return digest({**self._stated(), **plans, "parties": parties, "plan": self.plan.digest})
 
-    def _against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
+    def against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
         """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is
         left then."""
         everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)

@@ -118,7 +118,7 @@ class Contract(Agreement):
     @cached_property
     def everybody_else(self) -> float:
         """Epsilon of this party if all others collude and nobody leaves; infinite where nothing is left then."""
-        return self._against_all_others(self.plan, self.party, self.target.delta)
+        return self.against_all_others(self.plan, self.party, self.target.delta)
 
     def expected(self) -> list[str]:
         """How wide intervals will be, a sentence for each statistic; nothing where nobody said how many records there are."""
