@@ -19,7 +19,8 @@ import numpy as np
 from quietmean.core.errors import NotStarted, NotYet
 from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Roster, RosterEntry, Started, StartTerms, run_party
 from quietmean.node.driver import outbox_path
-from quietmean.node.folder import DiskPlace, FolderSettings, Timetable, mailbox_bytes
+from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
+from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.start import load_standing
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.study import StudyTerms

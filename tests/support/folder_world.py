@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Mailbox, Outbox, Timetable, mailbox_bytes
+from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Outbox, Timetable
+from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
 from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase

@@ -33,8 +33,8 @@ __all__ = [
 
 GROUP = "quietmean.protocols"
 
-# Folders that are no protocol: what a protocol fills in, and what several are made of.
-_SHARED = ("mechanism", "push_sum")
+# Folders that are no protocol among equals: what a protocol fills in, what several are made of, and a committee for others.
+_SHARED = ("committee", "mechanism", "push_sum")
 
 
 @cache

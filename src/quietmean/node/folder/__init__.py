@@ -3,7 +3,7 @@
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import DiskPlace, FolderStorage, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
-from quietmean.node.folder.slot import Mailbox, Parties, Slot, SlotKind, mailbox_bytes, open_file, seal_file
+from quietmean.node.folder.slot import Parties, Slot, SlotKind, open_file, seal_file
 from quietmean.node.folder.timetable import Timetable
 
 __all__ = [
@@ -12,13 +12,11 @@ __all__ = [
     "FolderPost",
     "FolderSettings",
     "FolderStorage",
-    "Mailbox",
     "Outbox",
     "Parties",
     "Slot",
     "SlotKind",
     "Timetable",
-    "mailbox_bytes",
     "open_file",
     "parse_folder",
     "seal_file",

@@ -10,7 +10,8 @@ from typing import Final, Self, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node.folder.place import FolderStorage
-from quietmean.node.folder.slot import OVERHEAD, Mailbox, Parties, Slot, is_valid, open_file
+from quietmean.node.folder.slot import OVERHEAD, Parties, Slot, is_valid, open_file
+from quietmean.node.mailbox import Mailbox
 
 # Looked at so many files of one slot at a time.
 CANDIDATES: Final = 256

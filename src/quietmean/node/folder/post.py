@@ -25,8 +25,9 @@ from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import FolderStorage
-from quietmean.node.folder.slot import OVERHEAD, Mailbox, Parties, Slot, SlotKind, seal_file
+from quietmean.node.folder.slot import OVERHEAD, Parties, Slot, SlotKind, seal_file
 from quietmean.node.folder.timetable import Timetable
+from quietmean.node.mailbox import Mailbox
 from quietmean.node.net import (
     ACCEPTED,
     AnswerFrame,

@@ -13,34 +13,20 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import (
-    AEAD,
-    KDF,
-    KEM,
-    MLKEM768X25519PrivateKey,
-    MLKEM768X25519PublicKey,
-    Suite,
-)
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.mailbox import SEAL_BYTES, Mailbox, open_with, seal_to
 from quietmean.node.net import Identity, Purpose, is_signed, public_key_bytes
-
-Mailbox: TypeAlias = tuple[MLKEM768PrivateKey, X25519PrivateKey]
 
 _MAGIC: Final = b"qmfile1\0"
 _SIGNATURE: Final = 64
-_X25519: Final = 32
 _DIGITS: Final = 32
 # Bytes of a file beside its content: what comes before the ciphertext, the encapsulated keys and the tag of HPKE.
-OVERHEAD: Final = len(_MAGIC) + _SIGNATURE + 1088 + _X25519 + 16
-_SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+OVERHEAD: Final = len(_MAGIC) + _SIGNATURE + SEAL_BYTES
 
 
 class SlotKind(StrEnum):
@@ -88,20 +74,10 @@ class Parties:
         return msgspec.msgpack.encode(["quietmean file 1", self.session, *fields])
 
 
-def mailbox_bytes(mailbox: Mailbox) -> bytes:
-    """The public half, as entries have it."""
-    encryption, exchange = mailbox
-    return encryption.public_key().public_bytes_raw() + exchange.public_key().public_bytes_raw()
-
-
 def seal_file(parties: Parties, slot: Slot, content: bytes, identity: Identity) -> bytes:
     """The file of a message. No two are equal, so that a file is made once, kept, and put as often as needed."""
-    raw = parties.mailboxes[slot.receiver]
-    key = MLKEM768X25519PublicKey(
-        MLKEM768PublicKey.from_public_bytes(raw[:-_X25519]), X25519PublicKey.from_public_bytes(raw[-_X25519:])
-    )
     info = parties.info(slot)
-    sealed = _SUITE.encrypt(content, key, info)
+    sealed = seal_to(parties.mailboxes[slot.receiver], info, content)
     return _MAGIC + identity.sign(Purpose.FILE, info + hashlib.sha256(sealed).digest()) + sealed
 
 
@@ -119,6 +95,6 @@ def open_file(parties: Parties, slot: Slot, name: str, file: bytes, mailbox: Mai
     if not is_valid(parties, slot, name, file):
         raise PeerError("a file that is not signed for its place")
     try:
-        return _SUITE.decrypt(file[len(_MAGIC) + _SIGNATURE :], MLKEM768X25519PrivateKey(*mailbox), parties.info(slot))
-    except (InvalidTag, ValueError):
+        return open_with(mailbox, parties.info(slot), file[len(_MAGIC) + _SIGNATURE :])
+    except ValueError:
         raise PeerError("a file that is not sealed to this party's key for this study") from None

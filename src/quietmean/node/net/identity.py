@@ -50,6 +50,13 @@ class Purpose(StrEnum):
     HELLO = "hello"
     FILE = "file"
     LINK = "link"
+    COMMITTEE_CONTRIBUTION = "committee contribution"
+    COMMITTEE_LIST = "committee list"
+    COMMITTEE_PROPOSAL = "committee proposal"
+    COMMITTEE_ECHO = "committee echo"
+    COMMITTEE_VOTE = "committee vote"
+    COMMITTEE_SUM = "committee sum"
+    COMMITTEE_END = "committee end"
 
     @property
     def label(self) -> bytes:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
-from quietmean.protocols.packed_sharing.accounting import charge, rounded_sensitivity, shares_distance
+from quietmean.protocols.packed_sharing.accounting import charge, shares_distance
 from quietmean.protocols.packed_sharing.ballots import ballots_needed
 from quietmean.protocols.packed_sharing.committee import described
+from quietmean.protocols.packed_sharing.grid import COARSE, Settings, largest_that_holds, least_mu, on_grid, wanted_fineness
 from quietmean.protocols.packed_sharing.inputs import chance_of_fewer, expected_error, least_inputs, leaving
 from quietmean.protocols.packed_sharing.spec import (
     BALL,
@@ -25,25 +25,12 @@ from quietmean.protocols.packed_sharing.spec import (
     largest_sum,
 )
 from quietmean.protocols.target import Target
-from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
-Settings = TypeVar("Settings", bound=PackedSharingParameters)
-
-# Steps in the noise of one party: at least, so that rounding adds 1 % to the error at most; and where there is room, as many as
-# one table of the sampler has.
-_COARSE, _FINE = 4.0, 512.0
-# The largest step, coarse and fine, as a part of the sensitivity over the root of the dimension, where rounding adds to it.
-_COARSE_NORM, _FINE_NORM = 0.06, 0.03
-# The same where the bound is the certain one, which grows with the step itself.
-_CERTAIN = 2.0**-11
 # The factor of the error that is accepted for half of the traffic.
 _FOR_HALF = 1.001
 _LARGEST_WEIGHT = 2.0**20
 # The number of records of a party that there is room for, where none is stated.
 _USUAL_WEIGHT = 2.0**15
-_STEP_BITS = 24
-_SLACK = 1e-9
-_LARGEST_EXPONENT = 700.0
 
 
 def designed(asked: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
@@ -108,7 +95,7 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
         prime=given_value(asked.prime, LARGE_PRIME),
         largest_weight=given_value(shaped.largest_weight, 1.0),
         step=1.0,
-        sigma=_COARSE,
+        sigma=COARSE,
         clip=1.0,
     )
     check_numbers(guess, n)
@@ -120,15 +107,15 @@ def _settled(shape: Settings, target: Target) -> Settings:
     is_open = shape.largest_weight is OPEN
     # Whether a party is one unit decides what rounding costs; the room is for the weight that is known, or for a usual one.
     unit = replace(shape, largest_weight=2.0) if is_open else shape
-    mu = _least_mu(unit, target)
+    mu = least_mu(target, shares_distance(unit, target.parties))
 
     def made(fineness: int, weight: float) -> Settings:
-        return replace(_on_grid(unit, target, mu, fineness), largest_weight=weight)
+        return replace(on_grid(unit, target, mu, fineness), largest_weight=weight)
 
     def fits(fineness: int, weight: float) -> bool:
         return largest_sum(made(fineness, weight), target.parties) <= shape.prime // 2
 
-    coarse, fine = _wanted(unit, target, mu)
+    coarse, fine = wanted_fineness(unit, target, mu)
     weights = (_USUAL_WEIGHT, 1.0) if is_open else (shape.largest_weight,)
     weight = next((candidate for candidate in weights if fits(coarse, candidate)), None)
     if weight is None:
@@ -137,79 +124,12 @@ def _settled(shape: Settings, target: Target) -> Settings:
             + (f"choose prime {LARGE_PRIME}, " if shape.prime != LARGE_PRIME else "")
             + "plan for fewer parties or coordinates, a smaller largest_weight, or a larger epsilon"
         )
-    parameters = made(_largest(lambda fineness: fits(fineness, weight), coarse, fine), 1.0 if is_open else weight)
+    parameters = made(largest_that_holds(lambda fineness: fits(fineness, weight), coarse, fine), 1.0 if is_open else weight)
     if is_open:
         parameters = replace(parameters, largest_weight=_headroom(parameters, target.parties))
     check_numbers(parameters, target.parties)
     _check_target(parameters, target)
     return parameters
-
-
-def _least_mu(shape: Settings, target: Target) -> float:
-    """The mu that the target leaves to the sum once all draws are paid for."""
-    from quietmean.privacy import mu_of_budget
-    from quietmean.privacy.dominating import discrete_charge
-
-    # Of all scales in use the smallest is the farthest from its model.
-    drawn = discrete_charge(_COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
-    # Beyond this e^epsilon overflows float64, and delta is used up long before.
-    grown = math.exp(min(target.epsilon, _LARGEST_EXPONENT))
-    left = target.delta - (1 + grown) * (drawn + shares_distance(shape, target.parties)) * (1 + _SLACK)
-    if left <= 0:
-        raise InputError(
-            f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs: plan with a larger delta"
-        )
-    return mu_of_budget(target.epsilon, left) * (1 - _SLACK)
-
-
-def _on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settings:
-    """With ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
-    from quietmean.privacy.dominating import smoothing
-
-    step = _short(shape.clip / fineness)
-    gridded = replace(shape, step=step, clip=step * fineness, sigma=step * _COARSE)
-    square = (rounded_sensitivity(gridded, target.sensitivity) / mu) ** 2
-    variance = square
-    for _ in range(8):
-        variance = square + smoothing(variance)
-    own = math.sqrt(variance / (shape.minimum - target.colluding)) * (1 + _SLACK)
-    return replace(gridded, sigma=round_up(max(own, _COARSE) * step))
-
-
-def _short(step: float) -> float:
-    """The step with so few digits that whole multiples of it are exact, rounded up."""
-    fraction, exponent = math.frexp(step)
-    return math.ldexp(math.ceil(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
-
-
-def _wanted(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
-    """(least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
-    scale, root = _on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
-    # Steps in the sensitivity where there is one from the centre to the bound.
-    each = target.sensitivity / shape.clip
-    if shape.region == BOX and shape.one_unit:
-        norms = (1.0, 1.0)
-    elif shape.region == BALL and shape.one_unit:
-        norms = (root / _COARSE_NORM / each, max(root / _FINE_NORM, 1 / _CERTAIN) / each)
-    else:
-        norms = (root / _COARSE_NORM / each, root / _CERTAIN / each)
-    # Noise grows with the number of steps, and by what rounding adds less.
-    coarsest, finest = (
-        math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((_COARSE, _FINE), norms, strict=True)
-    )
-    while _on_grid(shape, target, mu, coarsest).scale < _COARSE * (1 + _SLACK):
-        coarsest += 1
-    return coarsest, max(coarsest, finest)
-
-
-def _largest(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number of low..high that holds, where ``low`` does, and larger ones less."""
-    if holds(high):
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
 
 
 def _headroom(parameters: PackedSharingParameters, parties: int) -> float:

@@ -7,6 +7,7 @@ c_m members get a 32-byte seed of their shares instead of numbers: of member i's
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Units
-from quietmean.protocols.packed_sharing.field import centred, lagrange, product, uniform
+from quietmean.protocols.packed_sharing.field import centred, lagrange, powers, product, uniform
 from quietmean.randomness import BitStream, Seed
 
 if TYPE_CHECKING:
@@ -92,9 +93,20 @@ def deal_points(packing: Packing, secrets: Elements, randoms: Elements, dealer: 
 
     From residues ``secrets`` (l, blocks) and the shares ``randoms`` (c_m, blocks) of the members with seeds, in their order.
     """
+    return product(_dealing_matrix(packing, dealer % packing.members), np.concatenate([secrets, randoms]), packing.prime)
+
+
+@functools.lru_cache(maxsize=256)
+def _dealing_matrix(packing: Packing, dealer: int) -> Elements:
+    """From the numbers of a block and the shares of the members with seeds to the shares of all others."""
     nodes = np.concatenate([secret_points(packing), member_points(packing, packing.seeded(dealer))])
-    matrix = lagrange(nodes, member_points(packing, packing.unseeded(dealer)), packing.prime)
-    return product(matrix, np.concatenate([secrets, randoms]), packing.prime)
+    return lagrange(nodes, member_points(packing, packing.unseeded(dealer)), packing.prime)
+
+
+def values_on_polynomials(packing: Packing, coefficients: Elements) -> Elements:
+    """The shares of all members, shape (m, count), of polynomials with these ``coefficients``, shape (T, count)."""
+    matrix = powers(member_points(packing, range(packing.members)), len(coefficients), packing.prime)
+    return product(matrix, coefficients, packing.prime)
 
 
 def expand(packing: Packing, seed: bytes, blocks: int) -> Elements:

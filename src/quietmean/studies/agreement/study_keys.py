@@ -19,7 +19,7 @@ from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.portability import mode_of, replace_durably
-from quietmean.node.folder import Mailbox, mailbox_bytes
+from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.entry import X25519_BYTES, Entry

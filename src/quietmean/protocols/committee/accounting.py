@@ -1,0 +1,71 @@
+"""What a contribution to a committee costs, before anything happens and whatever does; and the error of its result.
+
+Neighbouring relation: replacement at an L2 distance, as of the target. Adversary: all other contributors, and c_m members that do
+anything. They see one value with the noise of at least k - c_m honest members: see docs/mathematics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from quietmean.core.bounds import APriori
+from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
+from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
+from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
+from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
+
+if TYPE_CHECKING:
+    from quietmean.privacy.charge import Charge
+
+# A margin for float64 rounding.
+_SLACK = 1e-9
+
+
+def charge(parameters: CommitteeParameters, sensitivity: float) -> Charge:
+    """The charge of a contribution whose value changes by at most ``sensitivity`` in L2 norm, for every choice that is made."""
+    # Imported here since it takes long, and who contributes or adds up does not need it.
+    from quietmean.privacy.charge import Charge
+    from quietmean.privacy.dominating import discrete_charge
+
+    of_noise = discrete_charge(
+        parameters.scale**2,
+        rounded_sensitivity(parameters.numbers, sensitivity),
+        parameters.dimension,
+        unknown=parameters.dealings - parameters.colluding,
+        drawn=parameters.members,
+        sampler=TOTAL_VARIATION,
+    )
+    return Charge(of_noise.mu, of_noise.beta, min(1.0, of_noise.tv + points_distance(parameters)))
+
+
+def points_distance(parameters: CommitteeParameters) -> float:
+    """How far the random points and masks of one contribution and of all noise are from uniform ones, in total variation."""
+    drawn = parameters.colluding * parameters.blocks + REPETITIONS * parameters.threshold
+    return (parameters.members + 1) * drawn * reduction_distance(parameters.prime, words_for(parameters.prime)) * (1 + _SLACK)
+
+
+def promised(parameters: CommitteeParameters, sensitivity: float) -> APriori:
+    """What a study costs a contributor at most if all other contributors and c_m members collude, and do anything."""
+    cost = charge(parameters, sensitivity)
+    why = (
+        f"protocol: no honest member votes for a sum with other than {parameters.dealings} noise dealings, nor for a second one, "
+        f"and {parameters.dealings - parameters.colluding} of them are honest members'"
+    )
+    return APriori(cost.mu, why, cost.beta, cost.tv)
+
+
+def sum_variance(parameters: CommitteeParameters, contributions: int) -> float:
+    """The variance of a coordinate of the sum: the noise of k dealings, and the rounding of so many contributions, on average."""
+    return parameters.dealings * parameters.sigma**2 + contributions * parameters.step**2 / 6
+
+
+def predicted_error(parameters: CommitteeParameters, contributions: int | None = None, weight: float | None = None) -> float:
+    """The mean squared error of a coordinate of the mean of so many ``contributions`` (all) of total ``weight`` (1 each)."""
+    count = parameters.contributors if contributions is None else contributions
+    return sum_variance(parameters, count) / (count if weight is None else weight) ** 2
+
+
+def standard_error(parameters: CommitteeParameters, contributions: int, weight: float) -> float:
+    """The standard deviation of the noise, rounding included, in a coordinate of the mean."""
+    return math.sqrt(predicted_error(parameters, contributions, weight))

@@ -1,0 +1,258 @@
+"""A contribution: the one file of a contributor, from which each member reads its own part and no other; and a noise dealing.
+
+``8 bytes magic | 4 bytes length | header | 64 bytes signature | one ciphertext a member``. The header (MessagePack) names
+session, kind, dealer, weight and the SHA-256 of each ciphertext. Its own SHA-256 is the *header digest*: it covers exactly what
+is signed, so that nobody but the dealer can make a second one over the same shares. A ciphertext holds a share of the values, as
+numbers or as the 32-byte seed of them, and the member's share of each mask. Values follow from the dealer's durable seed; masks
+and the randomness of ciphertexts are fresh whenever a file is made: the same masks under two headers would give values away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from quietmean.core.codec import decode
+from quietmean.core.errors import InputError
+from quietmean.core.party import Units
+from quietmean.protocols.committee.keys import (
+    DIGEST_BYTES,
+    KEY_BYTES,
+    SEAL_BYTES,
+    SIGNATURE_BYTES,
+    Kind,
+    Opener,
+    Sealer,
+    Signer,
+    key_line,
+    raw_key,
+)
+from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.packed_sharing.field import uniform
+from quietmean.protocols.packed_sharing.packing import Elements, deal, expand, values_on_polynomials
+from quietmean.randomness import BitStream, Seed
+
+_MAGIC = b"qmcommi1"
+_LENGTH = 4
+_LABEL = "quietmean committee contribution 1"
+_SEED_BYTES = 32
+_WORD = np.dtype("<u4")
+_MASK_BYTES = REPETITIONS * _WORD.itemsize
+
+
+class ContributionError(InputError):
+    """A file that counts for nothing; the sentence says why."""
+
+
+class Dealt(StrEnum):
+    """What a file deals."""
+
+    VALUE = "value"
+    NOISE = "noise"
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    label: str
+    session: bytes
+    kind: str
+    dealer: bytes
+    weight: float
+    ciphertexts: bytes
+
+
+@dataclass(frozen=True)
+class Header:
+    """``digest``: what lists and results name it by; ``dealer``: the raw identity key. The signature is that of the dealer."""
+
+    digest: bytes
+    kind: Dealt
+    dealer: bytes
+    weight: float
+    ciphertexts: tuple[bytes, ...] = field(repr=False)
+    size: int = field(repr=False)
+
+    @property
+    def contributor(self) -> str:
+        """The identity key of who dealt."""
+        return key_line(self.dealer)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one member holds of a file: shares of the ``values``, shape (blocks,), and of the ``masks``, shape (6,)."""
+
+    values: Elements = field(repr=False)
+    masks: Elements = field(repr=False)
+
+
+def make_contribution(
+    session: CommitteeSession, signer: Signer, sealer: Sealer, numbers: Units, weight: float, seed: Seed
+) -> bytes:
+    """The file of a contributor for its whole ``numbers``, shape (d,), see :func:`~.encoding.encode`.
+
+    ``seed``: the contributor's own for this study, durable. The file has to be durable before it leaves, and the ledger charged;
+    afterwards it is given again, never made again. Raises :class:`ContributionError` if it would not be taken.
+    """
+    dealer = raw_key(signer.public_key)
+    _check_admission(session, dealer, weight)
+    return _make(session, signer, sealer, Dealt.VALUE, dealer, numbers, weight, seed, Seed.from_os)
+
+
+def make_noise(
+    session: CommitteeSession,
+    signer: Signer,
+    sealer: Sealer,
+    noise: Units,
+    seed: Seed,
+    fresh: Callable[[], Seed] = Seed.from_os,
+) -> bytes:
+    """The file of a member's noise, shape (d,): once in its life, durable before any part of it is sent."""
+    return _make(session, signer, sealer, Dealt.NOISE, raw_key(signer.public_key), noise, 0.0, seed, fresh)
+
+
+def _make(
+    session: CommitteeSession,
+    signer: Signer,
+    sealer: Sealer,
+    kind: Dealt,
+    dealer: bytes,
+    numbers: Units,
+    weight: float,
+    seed: Seed,
+    fresh: Callable[[], Seed],
+) -> bytes:
+    parameters = session.parameters
+    # Not from the seed: that would be the same for a second file.
+    masks = _deal_masks(session, fresh())
+    # A dealer's number is that of the member before the first that gets a seed.
+    dealt = deal(parameters.packing, numbers, session.first_seeded(dealer) - 1, seed.derive("committee shares", kind))
+    ciphertexts = []
+    for member, mailbox in enumerate(session.mailboxes):
+        values = dealt.seeds[member] if member in dealt.seeds else dealt.shares[member].astype(_WORD).tobytes()
+        content = values + masks[member].astype(_WORD).tobytes()
+        ciphertexts.append(sealer.seal(mailbox, _info(session, kind, dealer, weight, member), content))
+    digests = b"".join(hashlib.sha256(ciphertext).digest() for ciphertext in ciphertexts)
+    header = msgspec.msgpack.encode(_Header(_LABEL, session.session, str(kind), dealer, weight, digests))
+    front = _MAGIC + len(header).to_bytes(_LENGTH, "little") + header + signer.sign(Kind.CONTRIBUTION, header)
+    return front + b"".join(ciphertexts)
+
+
+def _deal_masks(session: CommitteeSession, secret: Seed) -> Elements:
+    """Shares of random polynomials of degree < T, shape (m, 6)."""
+    parameters = session.parameters
+    count = parameters.threshold * REPETITIONS
+    drawn = uniform(BitStream(secret.derive("committee masks")), count, parameters.prime)
+    return values_on_polynomials(parameters.packing, drawn.reshape(parameters.threshold, REPETITIONS))
+
+
+def _info(session: CommitteeSession, kind: Dealt, dealer: bytes, weight: float, member: int) -> bytes:
+    """What a ciphertext is bound to: nobody else's opens under another name, weight or session, or for another member."""
+    fields = [_LABEL, session.session, str(kind), dealer, weight, session.raw_members[member]]
+    return msgspec.msgpack.encode(fields)
+
+
+# --- reading: all of it may be wrong -----------------------------------------------------------------------------------------
+
+
+def front_bytes(session: CommitteeSession) -> int:
+    """So many bytes of the front of a file hold all of its header and signature."""
+    most = len(_LABEL) + len(session.session) + 8 + KEY_BYTES + 9 + DIGEST_BYTES * session.parameters.members + 32
+    return len(_MAGIC) + _LENGTH + most + SIGNATURE_BYTES
+
+
+def file_bytes(session: CommitteeSession, dealer: bytes) -> int:
+    """The size of a dealer's file without its header, in bytes."""
+    return sum(_part_bytes(session, dealer, member) for member in range(session.parameters.members))
+
+
+def read_header(session: CommitteeSession, raw: bytes) -> Header:
+    """The header of a file, or of the front of one, once it is certain that its dealer signed it for this session.
+
+    Raises :class:`ContributionError` for anything else, and for somebody who is not admitted or claims too large a weight.
+    """
+    if not raw.startswith(_MAGIC):
+        raise ContributionError("it is no contribution to a committee")
+    begin = len(_MAGIC) + _LENGTH
+    end = begin + int.from_bytes(raw[len(_MAGIC) : begin], "little")
+    size = end + SIGNATURE_BYTES
+    if size > front_bytes(session) or len(raw) < size:
+        raise ContributionError("it is cut off, or was changed on the way")
+    header = _read_body(session, raw[begin:end])
+    if header.session != session.session:
+        raise ContributionError("it is for another study")
+    if header.kind == Dealt.VALUE:
+        _check_admission(session, header.dealer, header.weight)
+    elif header.kind != Dealt.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
+        raise ContributionError("it is no contribution to this study")
+    if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:size]):
+        raise ContributionError("it is not as its contributor signed it: it was changed on the way")
+    digests = tuple(header.ciphertexts[at : at + DIGEST_BYTES] for at in range(0, len(header.ciphertexts), DIGEST_BYTES))
+    return Header(hashlib.sha256(raw[begin:end]).digest(), Dealt(header.kind), header.dealer, header.weight, digests, size)
+
+
+def _read_body(session: CommitteeSession, body: bytes) -> _Header:
+    header = decode(body, _Header, lambda reason: ContributionError("it has no header of a contribution"))
+    # The one encoding: a digest stands for one content.
+    canonical = header.label == _LABEL and msgspec.msgpack.encode(header) == body
+    sized = len(header.dealer) == KEY_BYTES and len(header.ciphertexts) == DIGEST_BYTES * session.parameters.members
+    if not (canonical and sized):
+        raise ContributionError("it has no header of a contribution to this study")
+    return header
+
+
+def _check_admission(session: CommitteeSession, dealer: bytes, weight: float) -> None:
+    largest = session.contributors.get(key_line(dealer))
+    if largest is None:
+        raise ContributionError("its contributor is not admitted to this study")
+    if not (math.isfinite(weight) and 0 < weight <= largest):
+        raise ContributionError(f"its weight is {weight:g}, and its contributor may have {largest:g} at most")
+
+
+def excerpt(session: CommitteeSession, raw: bytes, member: int) -> bytes:
+    """The header of a whole file and one member's ciphertext: all that this member needs. Raises :class:`ContributionError`."""
+    header = read_header(session, raw)
+    if len(raw) != header.size + file_bytes(session, header.dealer):
+        raise ContributionError("it is cut off, or was changed on the way")
+    begin = header.size + sum(_part_bytes(session, header.dealer, other) for other in range(member))
+    return raw[: header.size] + raw[begin : begin + _part_bytes(session, header.dealer, member)]
+
+
+def open_excerpt(session: CommitteeSession, header: Header, raw: bytes, member: int, opener: Opener) -> Part:
+    """What an excerpt holds for its member. Raises :class:`ContributionError` for anything that its dealer did not seal to it."""
+    ciphertext = raw[header.size :]
+    if hashlib.sha256(ciphertext).digest() != header.ciphertexts[member]:
+        raise ContributionError("the part for this member is missing, or was changed on the way")
+    if len(ciphertext) != _part_bytes(session, header.dealer, member):
+        raise ContributionError("the part for this member has another size than this study's")
+    try:
+        content = opener.open(_info(session, header.kind, header.dealer, header.weight, member), ciphertext)
+    except ValueError:
+        raise ContributionError("the part for this member was not sealed to it by its contributor for this study") from None
+    return _read_part(session, content, _is_seeded(session, header.dealer, member))
+
+
+def _read_part(session: CommitteeSession, content: bytes, seeded: bool) -> Part:
+    parameters = session.parameters
+    numbers = np.frombuffer(content[-_MASK_BYTES:] if seeded else content, dtype=_WORD)
+    if int(numbers.max()) >= parameters.prime:
+        raise ContributionError("the part for this member has a number that is none of this study's")
+    if seeded:
+        return Part(expand(parameters.packing, content[:_SEED_BYTES], parameters.blocks), numbers)
+    return Part(numbers[:-REPETITIONS], numbers[-REPETITIONS:])
+
+
+def _is_seeded(session: CommitteeSession, dealer: bytes, member: int) -> bool:
+    first, parameters = session.first_seeded(dealer), session.parameters
+    return (member - first) % parameters.members < parameters.colluding
+
+
+def _part_bytes(session: CommitteeSession, dealer: bytes, member: int) -> int:
+    values = _SEED_BYTES if _is_seeded(session, dealer, member) else session.parameters.blocks * _WORD.itemsize
+    return SEAL_BYTES + values + _MASK_BYTES

@@ -1,0 +1,272 @@
+"""The parameters of a committee that holds shares, and what must hold between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError
+from quietmean.protocols.packed_sharing.ballots import ballots_needed
+from quietmean.protocols.packed_sharing.packing import Packing
+from quietmean.protocols.packed_sharing.spec import (
+    BALL,
+    BOX,
+    LARGE_PRIME,
+    LARGEST_BALLOTS,
+    LEAST_SCALE,
+    Condition,
+    PackedSharingParameters,
+)
+from quietmean.randomness.layered_gaussian import LARGEST_SCALE
+
+# Masks a contribution, and check numbers a list states of it: a wrong contribution passes with a chance of p^-6.
+REPETITIONS = 6
+# No noise of a dealing is larger than so many times its scale, but for a chance of 1.2e-15.
+NOISE_REACH = 8
+LEAST_MEMBERS, MOST_MEMBERS = 4, 64
+
+
+class Size(StrEnum):
+    """What a committee does about members that lie.
+
+    ``GONE``: c_m members and contributors that lie together can prevent a result or have it refused, never falsify it.
+    ``LYING``: the result is right although they lie; shares are about twice as large.
+    """
+
+    GONE = "gone"
+    LYING = "lying"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitteeParameters:
+    """``contributors`` (n) that are admitted deal their values to m ``members`` of whom ``colluding`` (c_m) collude at most.
+
+    ``gone`` (f) members may be away at any moment. ``secrets`` (l) numbers lie on one polynomial. There is a result from
+    ``minimum`` contributions on, which is for usefulness: privacy rests on the members' noise alone. ``ballots`` (B) leaders
+    propose. A contribution of public weight w <= ``largest_weight`` lies within w ``clip`` of w ``centre`` in each of
+    ``dimension`` coordinates, with the region ball in norm, and is rounded to whole multiples of ``step``. Each member deals
+    noise of standard deviation ``sigma``. Raises :class:`InputError` for parameters that contradict each other.
+    """
+
+    members: int
+    colluding: int
+    gone: int
+    size: Size
+    contributors: int
+    minimum: int
+    dimension: int
+    secrets: int
+    ballots: int
+    region: str
+    centre: float
+    clip: float
+    step: float
+    sigma: float
+    largest_weight: float
+
+    def __post_init__(self) -> None:
+        for condition in _conditions(self):
+            if not condition.holds:
+                raise InputError(condition.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "size": str(self.size)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`. Raises :class:`InputError`."""
+
+        def refuse(reason: str) -> Exception:
+            return InputError(f"these are no parameters of a committee ({reason}): take the study as it was made")
+
+        fields = set(cls.__dataclass_fields__)
+        if unknown := sorted(set(raw) - fields):
+            raise refuse(f"unknown: {', '.join(map(str, unknown))}")
+        return convert(dict(raw), cls, refuse)
+
+    # --- the committee ---
+
+    @property
+    def prime(self) -> int:
+        return LARGE_PRIME
+
+    @property
+    def threshold(self) -> int:
+        """T, the number of sums that determine the result, and of shares that determine a polynomial."""
+        return self.colluding + self.secrets
+
+    @property
+    def votes_needed(self) -> int:
+        """q, the number of votes that decide on one choice, and of echoes that a vote needs."""
+        return quorum(self.members, self.colluding)
+
+    @property
+    def dealings(self) -> int:
+        """k, the number of noise dealings in a sum: exactly so many."""
+        return self.members - self.gone
+
+    @property
+    def lists_needed(self) -> int:
+        """|M| at least: so many lists that honest shares alone determine each polynomial, and that liars are told apart."""
+        return self.threshold + (2 if self.size == Size.LYING else 1) * self.colluding
+
+    @property
+    def sums_needed(self) -> int:
+        """T + c_m sums: fewer give no result, as too little could be checked."""
+        return self.threshold + self.colluding
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of a member's machine at most: noise, lists, two for each ballot, echoes, votes and sums of the last one."""
+        return 2 * self.ballots + 5
+
+    # --- numbers ---
+
+    @property
+    def blocks(self) -> int:
+        """Polynomials of one value: the numbers in one share."""
+        return self.packing.blocks(self.dimension)
+
+    @property
+    def range(self) -> int:
+        """W: the values of weight 1 are whole numbers in 0..W."""
+        return 2 * math.ceil(self.clip / self.step)
+
+    @property
+    def scale(self) -> float:
+        """The noise of one member in steps."""
+        return self.sigma / self.step
+
+    @property
+    def largest_sum(self) -> float:
+        """What a sum over all who are admitted does not exceed in steps, k dealings of noise included."""
+        return self.contributors * self.largest_weight * self.range + self.dealings * NOISE_REACH * self.scale
+
+    @cached_property
+    def packing(self) -> Packing:
+        return Packing(self.members, self.secrets, self.colluding, self.prime)
+
+    @cached_property
+    def numbers(self) -> PackedSharingParameters:
+        """The grid and the noise, as of members that deal only noise: k inputs, of which the colluders know c_m."""
+        return PackedSharingParameters(
+            members=self.members,
+            colluding=self.colluding,
+            colluding_members=self.colluding,
+            secrets=self.secrets,
+            minimum=self.dealings,
+            lies=0,
+            gone=self.gone,
+            ballots=self.ballots,
+            prime=self.prime,
+            step=self.step,
+            sigma=self.sigma,
+            region=self.region,
+            centre=self.centre,
+            clip=self.clip,
+            largest_weight=self.largest_weight,
+            dimension=self.dimension,
+        )
+
+
+def quorum(members: int, colluding: int) -> int:
+    """q = floor((m + c_m) / 2) + 1: two sets of so many members have an honest one in common."""
+    return (members + colluding) // 2 + 1
+
+
+def most_secrets(members: int, colluding: int, gone: int, size: Size) -> int:
+    """The largest l with which there is a result with f members gone."""
+    return members - gone - (3 if size == Size.LYING else 2) * colluding
+
+
+def ballots_for(members: int, colluding: int, gone: int) -> int:
+    """B: as among equals, and one more for each leader that lies."""
+    return ballots_needed(members, gone) + colluding
+
+
+def committee_conditions(members: int, colluding: int, gone: int, size: Size) -> Iterator[Condition]:
+    """What must hold whatever is summed."""
+    staying = members - gone
+    yield Condition(
+        "size",
+        LEAST_MEMBERS <= members <= MOST_MEMBERS,
+        f"a committee of {members} members: choose {LEAST_MEMBERS} to {MOST_MEMBERS}",
+    )
+    yield Condition(
+        "somebody's noise is unknown",
+        colluding >= 1,
+        f"committee-colluding is {colluding}, but each member knows its own noise: choose 1 or more",
+    )
+    yield Condition(
+        "colluders may be gone",
+        gone >= colluding,
+        f"committee-gone is {gone}, but {colluding} colluding members can stay away: choose {colluding} or more",
+    )
+    yield Condition(
+        "a decision with f members gone",
+        quorum(members, colluding) <= staying,
+        f"a decision needs {quorum(members, colluding)} of {members} members' votes as {colluding} may collude, but with {gone} "
+        f"gone there are {staying}: choose fewer colluding or gone, or more members",
+    )
+    yield Condition(
+        "a result with f members gone",
+        most_secrets(members, colluding, gone, size) >= 1,
+        f"{members} members, {colluding} colluding and {gone} gone, leave no room for a value with committee-size {size}: choose "
+        f"{gone + (3 if size == Size.LYING else 2) * colluding + 1} members or more, or fewer colluding or gone",
+    )
+
+
+def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
+    m, f = parameters.members, parameters.gone
+    yield from committee_conditions(m, parameters.colluding, f, parameters.size)
+    yield Condition("contributors", parameters.contributors >= 1, "nobody is admitted as a contributor: admit 1 or more")
+    yield Condition(
+        "minimum",
+        1 <= parameters.minimum <= parameters.contributors,
+        f"minimum is {parameters.minimum} contributions of {parameters.contributors} contributors: choose 1 to "
+        f"{parameters.contributors}",
+    )
+    most = most_secrets(m, parameters.colluding, f, parameters.size)
+    yield Condition(
+        "lists and sums with f members gone",
+        1 <= parameters.secrets <= most,
+        f"{parameters.secrets} numbers on a polynomial need more members than stay: choose 1 to {most}",
+    )
+    yield Condition(
+        "ballots",
+        1 <= parameters.ballots <= LARGEST_BALLOTS,
+        f"ballots is {parameters.ballots}: choose 1 to {LARGEST_BALLOTS}",
+    )
+    yield Condition("dimension", parameters.dimension >= 1, "a value has at least 1 coordinate")
+    yield Condition("region", parameters.region in (BOX, BALL), f"region is {parameters.region!r}: choose {BOX} or {BALL}")
+    yield from _numbers(parameters)
+
+
+def _numbers(parameters: CommitteeParameters) -> Iterator[Condition]:
+    for name in ("clip", "step", "sigma", "largest_weight"):
+        value = getattr(parameters, name)
+        yield Condition(name, math.isfinite(value) and value > 0, f"{name} is {value:g}: choose a finite number > 0")
+    yield Condition("centre", math.isfinite(parameters.centre), f"centre is {parameters.centre:g}: choose a finite number")
+    yield Condition(
+        "rounding stays inside the box",
+        parameters.region != BOX or (parameters.clip / parameters.step).is_integer(),
+        f"bounds {parameters.clip:g} from the centre are no whole number of steps of {parameters.step:g}: choose a step that "
+        f"divides {parameters.clip:g}",
+    )
+    yield Condition(
+        "scale",
+        LEAST_SCALE <= parameters.scale <= LARGEST_SCALE,
+        f"sigma is {parameters.scale:g} steps: choose {LEAST_SCALE:g} to {LARGEST_SCALE:g} steps",
+    )
+    room = parameters.prime // 2
+    yield Condition(
+        "the sum is that of whole numbers, whoever comes",
+        parameters.largest_sum < room,
+        f"a sum over {parameters.contributors} contributors reaches {parameters.largest_sum:.6g} steps, and there is room for "
+        f"{room}: take a larger step, a smaller largest_weight, or fewer contributors",
+    )

@@ -1,0 +1,80 @@
+"""All that is public about one session of a committee, before anything is contributed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, raw_key
+from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.randomness import BitStream, Seed
+
+_SESSION_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class CommitteeSession:
+    """``session``: the 32-byte digest of the sealed study, which every signature and ciphertext is bound to.
+
+    ``members``: their identity keys, by number; ``mailboxes``: their public mailbox keys, made for this session only.
+    ``contributors``: who is admitted, by identity key, with the largest weight that is allowed. ``keys`` checks signatures.
+    Raises :class:`InputError` if these do not go together.
+    """
+
+    session: bytes
+    parameters: CommitteeParameters
+    members: tuple[str, ...]
+    mailboxes: tuple[bytes, ...] = field(repr=False)
+    contributors: Mapping[str, float] = field(repr=False)
+    keys: Verifier = field(repr=False)
+
+    def __post_init__(self) -> None:
+        parameters = self.parameters
+        if len(self.session) != _SESSION_BYTES:
+            raise InputError(f"a session is {_SESSION_BYTES} bytes, not {len(self.session)}")
+        if not len(set(self.members)) == len(self.mailboxes) == parameters.members:
+            raise InputError(f"{len(set(self.members))} members of a committee of {parameters.members}: list each of them once")
+        if len(set(self.mailboxes)) != parameters.members:
+            raise InputError("two members have the same mailbox key: each makes its own for this study")
+        if len(self.contributors) != parameters.contributors:
+            raise InputError(f"{len(self.contributors)} contributors are admitted, and the plan is for {parameters.contributors}")
+        # More would let the sum wrap around.
+        if any(not 0 < weight <= parameters.largest_weight for weight in self.contributors.values()):
+            raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}: plan with the largest one")
+
+    def member(self, public_key: str) -> int:
+        """The number of a member. Raises :class:`InputError` for somebody else's key."""
+        if public_key not in self.members:
+            raise InputError("this key is no member's of this committee: take the key of the entry")
+        return self.members.index(public_key)
+
+    @cached_property
+    def leaders(self) -> tuple[int, ...]:
+        """The order in which members lead ballots, over and over."""
+        seed = Seed.public("committee leaders", self.session, self.parameters.members)
+        return tuple(BitStream(seed).permutation(self.parameters.members).tolist())
+
+    def leader(self, ballot: int) -> int:
+        """Who leads a ballot, 1..B."""
+        return self.leaders[(ballot - 1) % len(self.leaders)]
+
+    @cached_property
+    def admitted(self) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
+        """Raw keys in rising order, shape (n,), and the largest weight of each."""
+        pairs = sorted((raw_key(key), weight) for key, weight in self.contributors.items())
+        keys = np.frombuffer(b"".join(key for key, _ in pairs), dtype=f"S{KEY_BYTES}")
+        return keys, np.array([weight for _, weight in pairs])
+
+    @cached_property
+    def raw_members(self) -> tuple[bytes, ...]:
+        return tuple(raw_key(key) for key in self.members)
+
+    def first_seeded(self, dealer: bytes) -> int:
+        """The first of the c_m members that get seeds from a dealer with this raw key."""
+        return int.from_bytes(hashlib.sha256(dealer).digest(), "big") % self.parameters.members

@@ -1,0 +1,79 @@
+"""A committee and its contributors with real keys, in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
+from quietmean.node.mailbox import Mailbox, mailbox_bytes
+from quietmean.node.net import Identity
+from quietmean.protocols import Target
+from quietmean.protocols.committee.contribution import make_contribution
+from quietmean.protocols.committee.design import Committee, design
+from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.randomness import Seed
+
+SEALER = MailboxSealer()
+
+
+@lru_cache(256)
+def identity(name: str) -> Identity:
+    """The same for the same name in one process."""
+    return Identity.generate()
+
+
+@lru_cache(64)
+def mailbox(member: int) -> Mailbox:
+    return MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+
+
+@dataclass
+class CommitteeWorld:
+    """``contributors`` with values of ``dimension`` coordinates in [0, 1] and weight 1."""
+
+    committee: Committee
+    contributors: int = 3
+    dimension: int = 4
+    session_digest: bytes = b"s" * 32
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        target = Target(self.contributors, 1.0, 1e-6, self.dimension, float(np.sqrt(self.dimension)))
+        designed = design(target, self.committee).to_json() | self.changes
+        self.parameters = CommitteeParameters.from_json(designed)
+        members = range(self.committee.members)
+        weight = self.parameters.largest_weight
+        self.session = CommitteeSession(
+            self.session_digest,
+            self.parameters,
+            tuple(identity(f"member {member}").public_key for member in members),
+            tuple(mailbox_bytes(mailbox(member)) for member in members),
+            {identity(f"contributor {number}").public_key: weight for number in range(self.contributors)},
+            PublicKeys(),
+        )
+
+    def signer(self, member: int) -> IdentitySigner:
+        return IdentitySigner(identity(f"member {member}"))
+
+    def opener(self, member: int) -> MailboxOpener:
+        return MailboxOpener(mailbox(member))
+
+    def contributor(self, number: int) -> IdentitySigner:
+        return IdentitySigner(identity(f"contributor {number}"))
+
+    def value(self, number: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.linspace(0.0, 1.0, self.dimension) * (1 + number % 3) / 3
+
+    def contribution(self, number: int, weight: float = 1.0) -> bytes:
+        """The file of a contributor."""
+        seed = Seed.public("contribution", number)
+        numbers = encode(self.parameters, weight * self.value(number), weight, seed)
+        return make_contribution(self.session, self.contributor(number), SEALER, numbers, weight, seed)
