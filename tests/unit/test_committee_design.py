@@ -78,7 +78,7 @@ def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"step": 2.0**-26, "sigma": 2.0**-20}, "there is room"),
+        ({"step": 2.0**-30, "sigma": 2.0**-20, "clip": 0.5}, "there is room"),
         ({"step": 0.3}, "no whole number of steps"),
         ({"largest_weight": 1e6}, "there is room"),
         ({"contributors": 2**31}, "there is room"),

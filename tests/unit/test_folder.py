@@ -27,11 +27,11 @@ from quietmean.node.folder import (
     Slot,
     SlotKind,
     Timetable,
-    mailbox_bytes,
     open_file,
     parse_folder,
     seal_file,
 )
+from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import (
     ACCEPTED,
     AnswerFrame,

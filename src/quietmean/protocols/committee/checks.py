@@ -27,8 +27,7 @@ def challenge(session: CommitteeSession, digest: bytes) -> Residues:
     """r, shape (6, blocks), for a header digest."""
     seed = Seed(hashlib.sha256(_LABEL + session.session + digest).digest())
     blocks = session.parameters.blocks
-    drawn = uniform(BitStream(seed), REPETITIONS * blocks, session.parameters.prime)
-    return np.reshape(drawn, (REPETITIONS, blocks))
+    return uniform(BitStream(seed), REPETITIONS * blocks, session.parameters.prime).reshape((REPETITIONS, blocks))
 
 
 def check_numbers(session: CommitteeSession, digest: bytes, part: Part) -> Residues:
@@ -41,7 +40,8 @@ def combine(challenge: Residues, part: Part, prime: int) -> Residues:
     modulus = np.uint64(prime)
     # Residues of 31 bits: 2^32 of them have a sum below 2^63.
     products = challenge.astype(np.uint64) * part.values % modulus
-    return ((products.sum(axis=1) + part.masks) % modulus).astype(np.uint32)
+    told: Residues = ((products.sum(axis=1) + part.masks) % modulus).astype(np.uint32)
+    return told
 
 
 def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
