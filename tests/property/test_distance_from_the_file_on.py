@@ -38,7 +38,13 @@ BATCH = 500
 MOST_ROWS = 5
 DAY = Column.model_validate({"name": "day", "low": "2001-01-01", "high": "2001-12-31"})
 COLUMNS = Columns([*NUMBERS_AND_LEVELS, DAY])
-STATISTICS = [*all_statistics(), *(parse_statistic(read_text(text)) for text in ("mean(day)", "histogram(day, bins=4)"))]
+ALSO = [
+    "mean(day)",
+    "histogram(day, bins=4)",
+    "mean(weight, where=age >= 50 or smoker)",
+    "crosstab(sex, smoker, where=day > '2001-07-01')",
+]
+STATISTICS = [*all_statistics(), *(parse_statistic(read_text(text)) for text in ALSO)]
 REPLACED = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD) for one in STATISTICS]
 ONE_MORE = [Workload(COLUMNS, (one,), PrivacyUnit.RECORD, count=CountVisibility.PRIVATE, most_records=9) for one in STATISTICS]
 

@@ -76,9 +76,18 @@ MENU = [
     "site-effects(bmi, by=race)",
     "group-means(bmi, by=sex, cluster=race)",
     "rates(smoker, days, by=sex, cluster=race)",
+    "mean(bmi, where=age >= 50 and sex == 'f')",
+    "crosstab(race, sex, where=days > 10 or not smoker)",
+    "quantiles(glu, 0.5, bins=7, where=smoker)",
+    "table-1(age, race, where=smoker)",
 ]
 # Rows of a table have a share each.
-ROWS = {"table-1(by=sex)": 6, "table-1(age, glu, by=race)": 3, "table-1(age, race, smoker)": 3}
+ROWS = {
+    "table-1(by=sex)": 6,
+    "table-1(age, glu, by=race)": 3,
+    "table-1(age, race, smoker)": 3,
+    "table-1(age, race, where=smoker)": 3,
+}
 
 
 def study(texts: list[str], shares: list[float] | None = None, count: CountVisibility = CountVisibility.PUBLIC) -> Workload:

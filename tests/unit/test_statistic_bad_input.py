@@ -45,7 +45,7 @@ def study(*texts: str) -> StudyTerms:
         ("survival(days, died, horizon=2000)", "declare bounds that hold both"),
         ("correlation(age)", "needs 2 or more different columns: name each once"),
         ("crosstab(sex, age, bins=3)", "bins"),
-        ("mean(age, shere=2)", "did you mean 'share'"),
+        ("mean(age, sahre=2)", "did you mean 'share'"),
         ("mean(age, share=0)", "a share is a finite number > 0"),
     ],
 )

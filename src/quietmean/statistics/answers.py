@@ -48,8 +48,8 @@ class Answer:
 
 
 def column_means(answers: Sequence[Answer]) -> dict[str, Estimates]:
-    """The means of columns among the answers, by column."""
-    return {one.statistic.column: one.estimates for one in answers if isinstance(one.statistic, Mean)}
+    """The means of columns of all records among the answers, by column."""
+    return {one.statistic.column: one.estimates for one in answers if isinstance(one.statistic, Mean) and not one.statistic.where}
 
 
 def combined(answers: Sequence[Answer]) -> Estimates:

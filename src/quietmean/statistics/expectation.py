@@ -204,11 +204,11 @@ class Expectation:
         added = noise * stream.standard_normal((count, population.shape[1]))
         means = _sample_means(population, weight, count, stream) + added
         decoder = self.workload.decoder(self.step)
-        decoded = []
+        decoded, asked = [], self.workload.asked(statistic)
         with np.errstate(all="ignore"):
             for mean in means:
                 released = decoder.released(mean, noise, weight)
-                decoded.append(statistic.decode(released, self.workload.declared))
+                decoded.append(asked.decode(released))
         return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
@@ -251,6 +251,8 @@ def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:
             if isinstance(text, str):
                 named |= {text, *(word.strip() for side in text.split("~") for word in side.split("+"))}
     names = [name for name in workload.columns.names if name in named]
+    if names and (condition := workload.asked(statistic).condition) is not None:
+        names += [name for name in condition.sources if name not in names]
     return names or list(workload.columns.names)
 
 

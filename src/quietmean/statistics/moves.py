@@ -54,7 +54,7 @@ def moves(workload: Workload, shift: Shift, step: float, mean: Vector | None = N
 
 def _moves(workload: Workload, shift: Shift, decoder: Decoder, mean: Vector | None) -> Iterator[Move]:
     for statistic in workload.statistics:
-        readings = statistic.readings(workload.declared)
+        readings = workload.asked(statistic).readings
         if not readings:
             yield Move(statistic.text, WHOLE, None)
         for reading in readings:

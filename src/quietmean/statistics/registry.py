@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from quietmean.core.errors import InputError
@@ -16,6 +17,8 @@ from quietmean.statistics import kinds
 from quietmean.statistics.statistic import Statistic
 
 GROUP = "quietmean.statistics"
+# A comma, or what stands between quotes or innermost brackets.
+_COMMA = re.compile(r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*"|`[^`]*`|\((?:'[^']*'|"[^"]*"|[^()'"])*\)|,""")
 _TEXT = re.compile(r"\s*([a-z0-9-]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -51,7 +54,7 @@ def read_text(text: str) -> dict[str, Any]:
     kind = get_statistic(match[1])
     raw: dict[str, Any] = {"kind": kind.name}
     places = list(kind.by_place)
-    for part in filter(None, (part.strip() for part in match[2].split(","))):
+    for part in filter(None, (part.strip() for part in _parts(match[2]))):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
             if kind.takes_all and len(places) <= 1:
@@ -66,6 +69,12 @@ def read_text(text: str) -> dict[str, Any]:
             raise InputError(f"statistic {text!r} gives {name} twice: give it once")
         raw[name] = _data(kind, name, value)
     return kind.meant_in_words(raw) | raw
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas that are outside of brackets and quotes."""
+    begins = [0, *(match.end() for match in _COMMA.finditer(text) if match[0] == ",")]
+    return [text[begin:end].removesuffix(",") for begin, end in pairwise([*begins, len(text)])]
 
 
 def _data(kind: type[Statistic], key: str, text: str) -> Any:

@@ -266,6 +266,9 @@ class Statistic(Configured, ABC):
     # Do records whose columns are independent of each other tell nothing of what it asks?
     asks_for_relations: ClassVar[bool] = False
 
+    # Does it say how many records there are in all? Of those in which a condition holds that is then released as well.
+    counts_records: ClassVar[bool] = False
+
     # What ``expect`` may name beside what all statistics know.
     expects: ClassVar[tuple[str, ...]] = ()
     # The headline's value under the null hypothesis, where the answer has no test of its own.
@@ -273,6 +276,11 @@ class Statistic(Configured, ABC):
 
     share: float = parameter(
         1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="a share is a finite number > 0"
+    )
+    where: str = parameter(
+        "",
+        help="a condition such as age >= 50 and sex == 'f': records in which it does not hold count as missing",
+        written=lambda value: bool(value.where),
     )
     # For planning only: no answer and nothing that parties agree on depends on it.
     expect: tuple[tuple[str, float], ...] = expectation_field()

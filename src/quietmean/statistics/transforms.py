@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,41 +38,127 @@ _OPERATORS: Final[dict[type[ast.operator], Callable[[Array, Array], Array]]] = {
     ast.Div: np.divide,
     ast.Pow: np.power,
 }
-_COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]]] = {
+COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
-_QUOTED = re.compile(r"`([^`]+)`")
-_MOST_CHARACTERS = 200
-_FORM = "write for example log(crp), discharge - admission, bmi^2 or bmi >= 30"
+# Names between backquotes, and texts between other quotes.
+_QUOTED = re.compile(r"(`[^`]+`|'[^']*'|\"[^\"]*\")")
 
 
 @dataclass(frozen=True)
-class Transform:
+class Expression:
+    """A text of columns, numbers and the known functions; names that are no plain words stand between backquotes.
+
+    ``what``: what it is in sentences; ``form``: how to write one.
+    """
+
+    text: str
+
+    what: ClassVar[str] = "transform"
+    form: ClassVar[str] = "write for example log(crp), discharge - admission, bmi^2 or bmi >= 30"
+    most_characters: ClassVar[int] = 200
+
+    def named_in(self, tree: ast.AST) -> tuple[str, ...]:
+        """The columns in a part of it, in their order."""
+        names: dict[str, None] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
+                names[self._quoted.get(node.id, node.id)] = None
+        return tuple(names)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The columns in it, in their order."""
+        names = self.named_in(self._tree)
+        if not names:
+            raise InputError(f"{self.what} {self.text!r} has no column in it: {self.form}")
+        return names
+
+    @cached_property
+    def _quoted(self) -> dict[str, str]:
+        """The names between backquotes, by a plain word that stands for each."""
+        names = [part[1:-1] for part in _QUOTED.findall(self.text) if part[0] == "`"]
+        return {f"quoted_{number}_": name for number, name in enumerate(names)}
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        if len(self.text) > self.most_characters:
+            raise InputError(
+                f"a {self.what} has {len(self.text)} characters: at most {self.most_characters}; declare parts of it as columns"
+            )
+        words = iter(self._quoted)
+        parts = [
+            part if part[:1] in ("'", '"') else next(words) if part[:1] == "`" else part.replace("^", "**")
+            for part in _QUOTED.split(self.text)
+        ]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                tree = ast.parse("".join(parts).strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise InputError(f"{self.what} {self.text!r} cannot be read: {self.form}") from None
+        self._check(tree)
+        return tree
+
+    def _check(self, tree: ast.expr) -> None:
+        self._check_number(tree)
+
+    def _check_number(self, node: ast.expr) -> None:
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return
+            case ast.Name():
+                return
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                self._check_number(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                self._check_number(left)
+                self._check_number(right)
+                if isinstance(op, ast.Pow) and _constant(right) is None:
+                    raise InputError(f"{self.what} {self.text!r} has a power that is no number: write for example bmi^2")
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+                if name not in FUNCTIONS:
+                    functions = ", ".join(FUNCTIONS)
+                    raise InputError(
+                        f"{self.what} {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {functions}"
+                    )
+                self._check_number(argument)
+            case _:
+                raise self._unknown_part()
+
+    def _unknown_part(self) -> InputError:
+        return InputError(f"{self.what} {self.text!r} has a part that is not known: {self.form}")
+
+    def _value(self, node: ast.expr, columns: Mapping[str, Array]) -> Array:
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return np.full(len(next(iter(columns.values()))), float(value))
+            case ast.Name(id=name):
+                return columns[self._quoted.get(name, name)]
+            case ast.UnaryOp(op=op, operand=operand):
+                inner = self._value(operand, columns)
+                return -inner if isinstance(op, ast.USub) else inner
+            case ast.BinOp(left=left, op=op, right=right):
+                return _OPERATORS[type(op)](self._value(left, columns), self._value(right, columns))
+            case ast.Call(func=ast.Name(id=name), args=[argument]):
+                return FUNCTIONS[name](self._value(argument, columns))
+        raise self._unknown_part()
+
+
+@dataclass(frozen=True)
+class Transform(Expression):
     """An expression of columns; names that are no plain words stand between backquotes.
 
     Raises :class:`InputError` for anything but numbers, columns, + - * / ^, the known functions, and one comparison of two.
     """
 
-    text: str
-
     @property
     def compares(self) -> bool:
         """Is it a threshold, true or false for each record?"""
         return isinstance(self._tree, ast.Compare)
-
-    @cached_property
-    def sources(self) -> tuple[str, ...]:
-        """The columns in it, in their order."""
-        names: dict[str, None] = {}
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
-                names[self._quoted.get(node.id, node.id)] = None
-        if not names:
-            raise InputError(f"transform {self.text!r} has no column in it: {_FORM}")
-        return tuple(names)
 
     def values(self, columns: Mapping[str, Array]) -> Array:
         """From columns of (rows,) each; NaN where a value is missing or the expression has none. A threshold is 0 or 1."""
@@ -79,7 +166,7 @@ class Transform:
             tree = self._tree
             if isinstance(tree, ast.Compare):
                 left, right = self._value(tree.left, columns), self._value(tree.comparators[0], columns)
-                truth = _COMPARISONS[type(tree.ops[0])](left, right).astype(np.float64)
+                truth = COMPARISONS[type(tree.ops[0])](left, right).astype(np.float64)
                 truth[np.isnan(left + right)] = np.nan
                 return truth
             return np.asarray(self._value(tree, columns), dtype=np.float64)
@@ -98,67 +185,12 @@ class Transform:
             )
         return low, high
 
-    @cached_property
-    def _quoted(self) -> dict[str, str]:
-        """The names between backquotes, by a plain word that stands for each."""
-        return {f"quoted_{number}_": name for number, name in enumerate(_QUOTED.findall(self.text))}
-
-    @cached_property
-    def _tree(self) -> ast.expr:
-        if len(self.text) > _MOST_CHARACTERS:
-            raise InputError(
-                f"a transform has {len(self.text)} characters: at most {_MOST_CHARACTERS}; declare parts of it as columns"
-            )
-        words = iter(self._quoted)
-        plain = _QUOTED.sub(lambda _: next(words), self.text).replace("^", "**")
-        try:
-            tree = ast.parse(plain.strip(), mode="eval").body
-        except (SyntaxError, ValueError):
-            raise InputError(f"transform {self.text!r} cannot be read: {_FORM}") from None
+    def _check(self, tree: ast.expr) -> None:
         inside = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) else [tree]
-        if isinstance(tree, ast.Compare) and (len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARISONS):
+        if isinstance(tree, ast.Compare) and (len(tree.ops) != 1 or type(tree.ops[0]) not in COMPARISONS):
             raise InputError(f"transform {self.text!r} compares in a way that is not known: use one of < <= > >=, once")
         for part in inside:
-            self._check(part)
-        return tree
-
-    def _check(self, node: ast.expr) -> None:
-        match node:
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return
-            case ast.Name():
-                return
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-                self._check(operand)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                self._check(left)
-                self._check(right)
-                if isinstance(op, ast.Pow) and _constant(right) is None:
-                    raise InputError(f"transform {self.text!r} has a power that is no number: write for example bmi^2")
-            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
-                if name not in FUNCTIONS:
-                    functions = ", ".join(FUNCTIONS)
-                    raise InputError(
-                        f"transform {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {functions}"
-                    )
-                self._check(argument)
-            case _:
-                raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
-
-    def _value(self, node: ast.expr, columns: Mapping[str, Array]) -> Array:
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                return np.full(len(next(iter(columns.values()))), float(value))
-            case ast.Name(id=name):
-                return columns[self._quoted.get(name, name)]
-            case ast.UnaryOp(op=op, operand=operand):
-                inner = self._value(operand, columns)
-                return -inner if isinstance(op, ast.USub) else inner
-            case ast.BinOp(left=left, op=op, right=right):
-                return _OPERATORS[type(op)](self._value(left, columns), self._value(right, columns))
-            case ast.Call(func=ast.Name(id=name), args=[argument]):
-                return FUNCTIONS[name](self._value(argument, columns))
-        raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
+            self._check_number(part)
 
     def _range(self, node: ast.expr, columns: Mapping[str, Range]) -> Range:
         match node:
@@ -175,7 +207,7 @@ class Transform:
                 low, high = self._range(argument, columns)
                 ends = FUNCTIONS[name](np.array([low, high]))
                 return (0.0 if name == "abs" and low < 0 < high else float(ends.min())), float(ends.max())
-        raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
+        raise self._unknown_part()
 
 
 def _constant(node: ast.expr) -> float | None:

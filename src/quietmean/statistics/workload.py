@@ -17,11 +17,11 @@ from quietmean.core.mixtures import Sums
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.completeness import counted
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
+from quietmean.statistics.subgroups import Asked
 
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
@@ -112,6 +112,10 @@ class Workload:
         """The columns, with the unit that is protected."""
         return Columns(self.columns, self.unit)
 
+    def asked(self, statistic: Statistic) -> Asked:
+        """A statistic of the declared columns."""
+        return Asked(statistic, self.declared)
+
     @cached_property
     def shares(self) -> dict[Feature, float]:
         """The features that statistics ask for, each once, and their shares of the budget.
@@ -119,9 +123,9 @@ class Workload:
         A statistic's share is that of all its features together; features that several ask for have the sum.
         """
         shares: dict[Feature, float] = {}
-        allocated = self.allocated or tuple(statistic.total_share(self.declared) for statistic in self.statistics)
+        allocated = self.allocated or tuple(self.asked(statistic).total_share for statistic in self.statistics)
         for statistic, share in zip(self.statistics, allocated, strict=True):
-            wanted = dict.fromkeys(statistic.features(self.declared))
+            wanted = dict.fromkeys(self.asked(statistic).features)
             for feature in wanted:
                 shares[feature] = shares.get(feature, 0.0) + share / len(wanted)
         return shares
@@ -158,7 +162,7 @@ class Workload:
 
     def budget_part(self, statistic: Statistic) -> float:
         """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""
-        used = dict.fromkeys(self.whole(feature) for feature in statistic.features(self.declared))
+        used = dict.fromkeys(self.whole(feature) for feature in self.asked(statistic).features)
         return sum((self.scales[feature] * self._change(feature)) ** 2 for feature in used) / self.sensitivity**2
 
     @property
@@ -273,17 +277,18 @@ class Workload:
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
-        estimates = statistic.decode(released, self.declared)
+        asked = self.asked(statistic)
+        estimates = asked.decode(released)
         flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
         # A statistic of many features has stated of how many records each term is.
-        return estimates if estimates.n is not None else counted(estimates, statistic, released, self.declared)
+        return estimates if estimates.n is not None else asked.counted(estimates, released)
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
-        features = [feature for statistic in statistics or self.statistics for feature in statistic.features(self.declared)]
+        features = [feature for statistic in statistics or self.statistics for feature in self.asked(statistic).features]
         return tuple(dict.fromkeys(column for feature in features for column in feature.filled_in))
 
     def decoder(self, step: float = 0.0) -> Decoder:

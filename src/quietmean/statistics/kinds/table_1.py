@@ -49,6 +49,7 @@ class Table1(Statistic):
     summary = "means and proportions of many columns in groups, with standardised differences"
     by_place = ("columns",)
     takes_all = True
+    counts_records = True
 
     columns: tuple[str, ...] = names_field("the columns, by default all that are declared", "columns")
     by: str | None = parameter(None, help="the column whose levels are the groups")

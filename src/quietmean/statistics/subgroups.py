@@ -1,0 +1,231 @@
+"""Statistics of some of the records only: for them all others are records in which nothing is present.
+
+The set of possible encodings is no larger, so that sensitivities are those without the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.statistics.columns import INDICATOR, Column, Columns
+from quietmean.statistics.completeness import counted
+from quietmean.statistics.conditions import Condition
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.statistic import (
+    TOTAL,
+    Array,
+    Feature,
+    Records,
+    Released,
+    Statistic,
+    TermReading,
+    presence_of,
+    raw,
+)
+
+
+@dataclass(frozen=True)
+class Within(Feature):
+    """A feature of the records in which a condition holds; any other is encoded as one in which nothing is present."""
+
+    inner: Feature
+    condition: Condition
+    declared: tuple[Column, ...]
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    @property
+    def sensitivity(self) -> float:
+        return self.inner.sensitivity
+
+    @property
+    def length(self) -> float:
+        return self.inner.length
+
+    def for_private_count(self) -> Feature:
+        return replace(self, inner=self.inner.for_private_count())
+
+    @property
+    def domain(self) -> InputDomain:
+        return self.inner.domain
+
+    def encode(self, records: Records) -> Array:
+        return self.inner.encode(self._inside(records))
+
+    def of_party(self, records: Records) -> Array:
+        return self.inner.of_party(self._inside(records))
+
+    def _inside(self, records: Records) -> Records:
+        """The records, with nothing present where the condition does not hold."""
+        holds = self.condition.holds(Columns(self.declared), records)
+        within: dict[str, Array] = {}
+        for column in self.declared:
+            name, missing = column.name, column.centre if column.numeric else np.nan
+            within[name] = np.where(holds, records[name], missing)
+            within[presence_of(name)] = np.where(holds, records[presence_of(name)], 0.0)
+            if column.numeric:
+                within[raw(name)] = np.where(holds, records[raw(name)], np.nan)
+        return within
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        return self.inner.to_grid(scaled, scale, step)
+
+    def response(self, scale: float, step: float) -> Array:
+        return self.inner.response(scale, step)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        # What is known of all records holds of those in which nothing is present, too.
+        return {
+            event if event == TOTAL else ("within", self.condition, event): weights
+            for event, weights in self.inner.events().items()
+        }
+
+    def never_negative(self) -> Array:
+        return self.inner.never_negative()
+
+    @property
+    def complete(self) -> Array | None:
+        return self.inner.complete
+
+    def complete_in(self, by: str) -> Array | None:
+        return self.inner.complete_in(by)
+
+    def family(self) -> Hashable:
+        family = self.inner.family()
+        return None if family is None else ("within", self.condition, family)
+
+    @classmethod
+    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
+        first: Within = next(iter(wanted))
+        return replace(first, inner=type(first.inner).joined({feature.inner: share for feature, share in wanted.items()}))
+
+    def places_of(self, part: Any) -> NDArray[np.int64]:
+        return self.inner.places_of(part.inner)
+
+
+@dataclass(frozen=True)
+class Inside(Feature):
+    """1 for a record in which a condition holds, else 0."""
+
+    condition: Condition
+    declared: tuple[Column, ...]
+    size = 1
+    sensitivity = 1.0
+
+    @property
+    def length(self) -> float:
+        return 1.0
+
+    def encode(self, records: Records) -> Array:
+        holds: Array = self.condition.holds(Columns(self.declared), records).astype(np.float64)[:, None]
+        return holds
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A statistic of declared columns, as a study asks for it: of all records, or of those in which its condition holds."""
+
+    statistic: Statistic
+    columns: Columns
+
+    @property
+    def condition(self) -> Condition | None:
+        return Condition(self.statistic.where) if self.statistic.where else None
+
+    @property
+    def seen(self) -> Columns:
+        """The columns as the statistic sees them: where some records are left out, what is missing counts as nothing."""
+        if self.condition is None:
+            return self.columns
+        indicated = [column.model_copy(update={"missing": INDICATOR}) if column.fills_in else column for column in self.columns]
+        return Columns(indicated, self.columns.unit)
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """What has to be released. Raises :class:`InputError` as :meth:`Statistic.features` does, and for a condition that is
+        none of these columns."""
+        features = self.statistic.features(self.seen)
+        if self.condition is None:
+            return features
+        self.condition.require_of(self.columns)
+        for feature in features:
+            if feature.complete is None:
+                raise InputError(
+                    f"{self.statistic.text} cannot tell records in which nothing is present from others: leave where out"
+                )
+        within = tuple(self._within(feature) for feature in features)
+        return (*within, self._inside) if self.statistic.counts_records else within
+
+    @property
+    def readings(self) -> tuple[TermReading, ...]:
+        readings = self.statistic.readings(self.seen)
+        if self.condition is None:
+            return readings
+        return tuple(replace(reading, feature=self._within(reading.feature)) for reading in readings)
+
+    @property
+    def total_share(self) -> float:
+        share = self.statistic.total_share(self.seen)
+        # Where each row has a share of its own, so has the number of records.
+        own = self.statistic.counts_records and self.condition is not None
+        return share + self.statistic.share if own else share
+
+    def decode(self, released: Released) -> Estimates:
+        return self.statistic.decode(self._read(released), self.seen)
+
+    def counted(self, estimates: Estimates, released: Released) -> Estimates:
+        """The same with how many records it is of."""
+        return counted(estimates, self.statistic, self._read(released), self.seen)
+
+    def _read(self, released: Released) -> Released:
+        """The released results as the statistic reads them."""
+        if self.condition is None:
+            return released
+        features = self.statistic.features(self.seen)
+        places = {feature: released.places[self._within(feature)] for feature in features}
+        return self._of_inside(released, places) if self.statistic.counts_records else replace(released, places=places)
+
+    def _of_inside(self, released: Released, places: Mapping[Feature, NDArray[np.int64]]) -> Released:
+        """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
+        size = len(released.quantities)
+        inside = np.eye(size)[released.places[self._inside][0]]
+        every = np.zeros(size) if released.whole is None else released.whole
+        outside = released.part - float(inside @ released.quantities)
+        moved, change = np.zeros(size), np.eye(size)
+        for feature, own in places.items():
+            nothing = self._of_nothing(feature)
+            moved[own] = nothing * outside
+            change[own] -= np.outer(nothing, every - inside)
+        deviations = change @ released.deviations @ change.T
+        return replace(released, quantities=released.quantities - moved, deviations=deviations, places=places, whole=inside)
+
+    def _of_nothing(self, feature: Feature) -> Array:
+        """The quantities of a record in which nothing is present, (size,)."""
+        empty: dict[str, Array] = {}
+        for column in self.seen:
+            empty[column.name] = np.array([column.centre if column.numeric else np.nan])
+            empty[presence_of(column.name)] = np.zeros(1)
+            empty[raw(column.name)] = np.array([np.nan])
+        (encoded,) = feature.encode(empty)
+        quantities: Array = np.linalg.solve(feature.response(1.0, 0.0), encoded)
+        return quantities
+
+    @property
+    def _inside(self) -> Inside:
+        condition = self.condition
+        assert condition is not None  # noqa: S101
+        return Inside(condition, tuple(self.seen))
+
+    def _within(self, feature: Feature) -> Feature:
+        condition = self.condition
+        assert condition is not None  # noqa: S101
+        return Within(feature, condition, tuple(self.seen))
