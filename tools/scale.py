@@ -20,7 +20,7 @@ from quietmean.planning.candidates import rank
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.committee import BANDWIDTH, LATENCY, Committee, committee_for, cost
+from quietmean.protocols.packed_sharing.committee import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -90,7 +90,7 @@ def committee_rows(parties: int, colluding: float) -> list[tuple[str, ...]]:
     return rows
 
 
-def committee_row(asked: Target, colluding: float, found: Committee) -> tuple[str, ...]:
+def committee_row(asked: Target, colluding: float, found: DrawnCommittee) -> tuple[str, ...]:
     spent = cost(found, asked, 4)
     return (
         f"{asked.parties:,}",

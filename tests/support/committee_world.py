@@ -14,8 +14,9 @@ from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSeale
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity
 from quietmean.protocols import Target
+from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import make_contribution
-from quietmean.protocols.committee.design import Committee, design
+from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from quietmean.node.committee import IdentitySigner
+from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.checks import challenge, check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.contribution import (
     ContributionError,
@@ -21,7 +22,6 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.design import Committee
 from quietmean.protocols.committee.encoding import decode, encode
 from quietmean.protocols.committee.keys import Kind, raw_key
 from quietmean.protocols.committee.session import CommitteeSession

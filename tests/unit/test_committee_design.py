@@ -10,9 +10,10 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target
+from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.accounting import charge, predicted_error, promised
-from quietmean.protocols.committee.design import Committee, design
-from quietmean.protocols.committee.parameters import CommitteeParameters, Size
+from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
 
 
@@ -64,10 +65,10 @@ def test_the_charge_credits_the_noise_that_neither_colluders_nor_missing_members
     ("arguments", "message"),
     [
         ((4, 0, 1), "each member knows its own noise"),
-        ((3, 1, 1), "choose 4 to 64"),
-        ((5, 2, 1), "can stay away"),
-        ((5, 1, 3), "a decision needs"),
-        ((4, 1, 1, Size.LYING), "choose 5 members or more"),
+        ((3, 1, 1), "take 4 members or more"),
+        ((5, 2, 1), "may stay away"),
+        ((5, 1, 3), "take 6 members or more"),
+        ((4, 1, 1, Size.LYING), "take 5 members or more"),
     ],
 )
 def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -> None:

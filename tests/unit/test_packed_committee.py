@@ -12,7 +12,7 @@ import pytest
 from quietmean.protocols.packed_sharing.committee import (
     REDRAWS,
     TOO_FEW_MEMBERS,
-    Committee,
+    DrawnCommittee,
     committee_for,
     cost,
     described,
@@ -86,7 +86,7 @@ def test_no_committee_where_none_will_do() -> None:
 
 
 def test_cost_by_hand() -> None:
-    found = Committee(members=10, colluding=2, gone=1, secrets=5, beta=0.0, chance_of_too_few=0.0)
+    found = DrawnCommittee(members=10, colluding=2, gone=1, secrets=5, beta=0.0, chance_of_too_few=0.0)
     asked = target(1000, 0.1, 100)
     spent = cost(found, asked, 4)
     share, seed = 20 * 4 + 40, 32 + 40

@@ -23,6 +23,7 @@ def command(
     name: str,
     key: Path = Path("quietmean.key"),
     address: str = "",
+    member: Annotated[bool, Parameter(negative="", show=False)] = False,
     store: Path | None = None,
     replaces: Path | None = None,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
@@ -43,6 +44,8 @@ def command(
         This party's private key, from quietmean keygen; where there is no such file, a new one is made.
     address
         HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
+    member
+        Of a study with a committee: this party is one of its members, who hold shares and open the sum. Others only contribute.
     store
         The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
     replaces
@@ -80,12 +83,13 @@ def command(
     identity = identity or make_identity(key)
     before = None if replaces is None else load_identity(replaces)
     path = keys_path(key, asked.digest, store)
-    keys = StudyKeys.make(path, asked, identity, name, address, before)
+    keys = StudyKeys.make(path, asked, identity, name, address, before, member)
     if output_file is not None:
         output_file.write(keys.entry.signed.to_file())
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
-        print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, "name": name})
+        named = {"name": name, **({"member": True} if member else {})}
+        print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, **named})
         return
     if line:
         out.print(keys.entry.signed.to_line(), markup=False)
@@ -94,7 +98,8 @@ def command(
     if made:
         out.print(f"A new identity: {kept_sentence(key)}", markup=False)
     out.print(f"{target} is your entry: send it to the convener", markup=False)
-    out.print(f"{path} holds your keys for this study: keep it here", markup=False)
+    holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
+    out.print(f"{path} holds {holds}: keep it here", markup=False)
 
 
 def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:

@@ -77,6 +77,60 @@ class MeetingOptions:
         return {"deadlines": usual | {name: value for name, value in given.items() if value is not None}}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommitteeOptions:
+    """A committee whose members open the sum of what others contribute, in one message each.
+
+    Parameters
+    ----------
+    committee
+        So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
+        than --committee-colluding of them collude, whoever else does.
+    committee_colluding
+        How many members may collude, with all other contributors; default 1.
+    committee_gone
+        How many members may be gone for good at any moment; default as many as may collude.
+    committee_size
+        gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes. Default gone.
+    contribute_by
+        Until when contributions come, such as 2027-03-01T12:00:00Z; members start then.
+    grace
+        Members list contributions so many seconds after --contribute-by; default 600.
+    """
+
+    committee: int | None = None
+    committee_colluding: int | None = None
+    committee_gone: int | None = None
+    committee_size: str | None = None
+    contribute_by: str | None = None
+    grace: float | None = None
+
+    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a study, with ``minimum`` and ``largest_weight`` in its committee where it has one.
+
+        Raises :class:`InputError` for options of a committee where there is none.
+        """
+        given = {
+            "colluding": self.committee_colluding,
+            "gone": self.committee_gone if self.committee_gone is not None else self.committee_colluding,
+            "size": self.committee_size,
+            "contribute_by": self.contribute_by,
+            "grace": self.grace,
+        }
+        if self.committee is None:
+            if any(value is not None for value in given.values()):
+                raise InputError(
+                    "--committee-..., --contribute-by and --grace go with --committee MEMBERS: give it, or leave them out"
+                )
+            return fields
+        if self.contribute_by is None:
+            raise InputError("a committee lists contributions at a time: give --contribute-by, such as 2027-03-01T12:00:00Z")
+        options = dict(fields["options"])
+        given |= {"members": self.committee, "minimum": fields["minimum"], "largest_weight": options.pop("largest_weight", None)}
+        committee = {name: value for name, value in given.items() if value is not None}
+        return fields | {"minimum": None, "options": options, "committee": committee}
+
+
 def command(
     *,
     name: str | None = None,
@@ -85,6 +139,7 @@ def command(
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
     meeting: Annotated[MeetingOptions, Parameter(name="*", negative="")] = MeetingOptions(),
+    committee: Annotated[CommitteeOptions, Parameter(name="*", negative="", show=False)] = CommitteeOptions(),
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -114,6 +169,7 @@ def command(
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [one for one in column or () if listed is None or one not in listed.columns]
     given = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
+    given = committee.fields(given)
     if listed is not None:
         given["column"] = [*listed.columns.values(), *given["column"]]
     asked = (

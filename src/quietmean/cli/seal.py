@@ -77,16 +77,20 @@ def about(sealed: Sealed) -> dict[str, Any]:
 
 
 def _party(sealed: Sealed, index: int) -> dict[str, Any]:
+    from quietmean.studies.agreement.any_study import has_committee
+
     entry = sealed.entries[index]
-    return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly}
+    member = {"member": entry.member} if has_committee(sealed.asked) else {}
+    return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
 
 
 def show(document: dict[str, Any]) -> None:
     """The same for people."""
     out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}", markup=False)
     for party in document["parties"]:
+        member = " (member)" if party.get("member") else ""
         replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
-        out.print(f"  {party['name']}: {party['key']}{replaced}", markup=False)
+        out.print(f"  {party['name']}: {party['key']}{member}{replaced}", markup=False)
     out.print(f"digest {document['digest']}", markup=False)
     out.print(f"words  {document['words']}", markup=False)
     out.print(f"or     {document['characters']}", markup=False)

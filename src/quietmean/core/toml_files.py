@@ -47,7 +47,7 @@ _MUST_BE = {
     "mapping": "a table",
 }
 # Fields that are times.
-_TIMES = (("start_by",), ("deadlines", "first"))
+_TIMES = (("start_by",), ("deadlines", "first"), ("committee", "contribute_by"))
 
 
 def fault(

@@ -9,7 +9,8 @@ from typing import Any
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit, half_range
 from quietmean.core.errors import InputError
-from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual
+from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual, wrong_field
+from quietmean.protocols.committee.committee import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
@@ -35,6 +36,9 @@ class Target:
 
     ``eavesdropping``: the adversary also reads messages between honest parties, each with that chance, or "all-after-first"; see
     :mod:`quietmean.protocols.eavesdropping`.
+
+    ``committee``: its members open the sum of what ``parties`` contribute, once and in one message each. ``colluding`` is then
+    how many of the members collude, with all other contributors.
     """
 
     parties: int
@@ -48,6 +52,7 @@ class Target:
     neighbouring: Neighbouring = Neighbouring.REPLACEMENT
     nats: float | None = None
     eavesdropping: Eavesdropping | None = None
+    committee: Committee | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -71,7 +76,9 @@ class Target:
             require_usual(name, getattr(self, name))
         if self.colluding < 0:
             raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
-        if self.colluding >= self.parties:
+        if self.committee is not None:
+            self._check_committee(self.committee)
+        elif self.colluding >= self.parties:
             raise InputError(
                 f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
             )
@@ -84,6 +91,21 @@ class Target:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
         if self.eavesdropping is not None:
             require_eavesdropping(self.eavesdropping)
+
+    def _check_committee(self, committee: Committee) -> None:
+        if self.colluding != committee.colluding:
+            raise InputError(
+                f"colluding is {self.colluding}, but of the committee {committee.colluding} may collude, with all other "
+                "contributors: leave colluding out"
+            )
+        if committee.minimum is not None and committee.minimum > self.parties:
+            raise InputError(
+                f"the committee has a minimum of {committee.minimum} contributions, and {self.parties} may contribute: choose "
+                f"{self.parties} or fewer"
+            )
+        for name in ("nats", "eavesdropping"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} says nothing of a committee: leave it out, or let the parties compute without one")
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
@@ -118,6 +140,7 @@ class Target:
             "unit": str(self.unit),
             "neighbouring": str(self.neighbouring),
             **({} if self.eavesdropping is None else {"eavesdropping": self.eavesdropping}),
+            **({} if self.committee is None else {"committee": self.committee.describe()}),
         }
 
     @classmethod
@@ -136,6 +159,7 @@ class Target:
             neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
             nats=required_field(raw, "nats", float) if "nats" in raw else None,
             eavesdropping=raw.get("eavesdropping"),
+            committee=_read_committee(raw["committee"]) if "committee" in raw else None,
         )
 
     @property
@@ -157,6 +181,12 @@ class Target:
     def dropout_bias(self, responding: float) -> float:
         """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
         return self.value_variance * (1.0 / responding - 1.0 / self.parties)
+
+
+def _read_committee(raw: Any) -> Committee:
+    if not isinstance(raw, Mapping):
+        raise wrong_field("committee", raw, "an object")
+    return Committee.parse(raw)
 
 
 # The largest usual epsilon: e^10 is 22 000, so a larger one guarantees next to nothing.

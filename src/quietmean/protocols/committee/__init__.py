@@ -3,3 +3,7 @@
 Packed secret sharing (Franklin and Yung 1992) among m members whose noise hides every value from all other contributors. No
 registered protocol: its parties, the members, have no values of their own.
 """
+
+from quietmean.protocols.committee.committee import Committee, Size
+
+__all__ = ["Committee", "Size"]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from quietmean.core.errors import InputError
 from quietmean.protocols.committee.accounting import charge
+from quietmean.protocols.committee.committee import Committee
 from quietmean.protocols.committee.parameters import (
     NOISE_REACH,
     REPETITIONS,
     CommitteeParameters,
-    Size,
     ballots_for,
-    committee_conditions,
     most_secrets,
 )
 from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
@@ -24,26 +23,6 @@ from quietmean.protocols.target import Target
 # Rounding adds so much of the noise's variance to the error at most, where there is room.
 _ROUNDING_SHARE = 0.01
 _SLACK = 1e-9
-
-
-@dataclass(frozen=True)
-class Committee:
-    """Who holds shares: ``members`` (m) of whom ``colluding`` (c_m) may collude and ``gone`` (f) be away at any moment.
-
-    ``size``: what is done about members that lie. ``minimum``: contributions below which there is no result, by default 3 or all
-    if they are fewer. Raises :class:`InputError` where no result would be possible.
-    """
-
-    members: int
-    colluding: int = 1
-    gone: int = 1
-    size: Size = Size.GONE
-    minimum: int | None = None
-
-    def __post_init__(self) -> None:
-        for condition in committee_conditions(self.members, self.colluding, self.gone, self.size):
-            if not condition.holds:
-                raise InputError(condition.problem)
 
 
 def design(
@@ -84,7 +63,7 @@ def design(
         step=reach,
         sigma=COARSE * reach,
     )
-    noise = replace(target, parties=committee.members, colluding=committee.colluding)
+    noise = replace(target, parties=committee.members, colluding=committee.colluding, committee=None)
     gridded = _on_finest_grid(shape, noise, target.parties)
     parameters = _parameters(committee, target, gridded)
     if not charge(parameters, target.sensitivity).epsilon(target.delta) <= target.epsilon:
@@ -97,7 +76,7 @@ def _parameters(committee: Committee, target: Target, gridded: PackedSharingPara
         members=committee.members,
         colluding=committee.colluding,
         gone=committee.gone,
-        size=Size(committee.size),
+        size=committee.size,
         contributors=target.parties,
         minimum=min(3, target.parties) if committee.minimum is None else committee.minimum,
         dimension=target.dimension,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
+from quietmean.protocols.committee.committee import Committee, Size
 from quietmean.protocols.packed_sharing.ballots import ballots_needed
 from quietmean.protocols.packed_sharing.packing import Packing
 from quietmean.protocols.packed_sharing.spec import (
@@ -28,18 +28,6 @@ from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 REPETITIONS = 6
 # No noise of a dealing is larger than so many times its scale, but for a chance of 1.2e-15.
 NOISE_REACH = 8
-LEAST_MEMBERS, MOST_MEMBERS = 4, 64
-
-
-class Size(StrEnum):
-    """What a committee does about members that lie.
-
-    ``GONE``: c_m members and contributors that lie together can prevent a result or have it refused, never falsify it.
-    ``LYING``: the result is right although they lie; shares are about twice as large.
-    """
-
-    GONE = "gone"
-    LYING = "lying"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +58,8 @@ class CommitteeParameters:
     largest_weight: float
 
     def __post_init__(self) -> None:
+        # What must hold whatever is summed.
+        Committee(self.members, self.colluding, self.gone, self.size)
         for condition in _conditions(self):
             if not condition.holds:
                 raise InputError(condition.problem)
@@ -189,41 +179,8 @@ def ballots_for(members: int, colluding: int, gone: int) -> int:
     return ballots_needed(members, gone) + colluding
 
 
-def committee_conditions(members: int, colluding: int, gone: int, size: Size) -> Iterator[Condition]:
-    """What must hold whatever is summed."""
-    staying = members - gone
-    yield Condition(
-        "size",
-        LEAST_MEMBERS <= members <= MOST_MEMBERS,
-        f"a committee of {members} members: choose {LEAST_MEMBERS} to {MOST_MEMBERS}",
-    )
-    yield Condition(
-        "somebody's noise is unknown",
-        colluding >= 1,
-        f"committee-colluding is {colluding}, but each member knows its own noise: choose 1 or more",
-    )
-    yield Condition(
-        "colluders may be gone",
-        gone >= colluding,
-        f"committee-gone is {gone}, but {colluding} colluding members can stay away: choose {colluding} or more",
-    )
-    yield Condition(
-        "a decision with f members gone",
-        quorum(members, colluding) <= staying,
-        f"a decision needs {quorum(members, colluding)} of {members} members' votes as {colluding} may collude, but with {gone} "
-        f"gone there are {staying}: choose fewer colluding or gone, or more members",
-    )
-    yield Condition(
-        "a result with f members gone",
-        most_secrets(members, colluding, gone, size) >= 1,
-        f"{members} members, {colluding} colluding and {gone} gone, leave no room for a value with committee-size {size}: choose "
-        f"{gone + (3 if size == Size.LYING else 2) * colluding + 1} members or more, or fewer colluding or gone",
-    )
-
-
 def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
     m, f = parameters.members, parameters.gone
-    yield from committee_conditions(m, parameters.colluding, f, parameters.size)
     yield Condition("contributors", parameters.contributors >= 1, "nobody is admitted as a contributor: admit 1 or more")
     yield Condition(
         "minimum",

@@ -35,7 +35,7 @@ BANDWIDTH, LATENCY = 12.5e6, 0.05
 
 
 @dataclass(frozen=True)
-class Committee:
+class DrawnCommittee:
     """``members`` (m) of whom ``colluding`` (c_m) collude and ``gone`` (f) leave at most.
 
     ``secrets`` (l) numbers lie on a polynomial. ``beta``: the chance that more collude, all draws together, rounded up.
@@ -61,7 +61,7 @@ def upper_tail(population: int, marked: int, drawn: int, limit: int) -> Fraction
     return Fraction(sum(weights[limit + 1 :]), math.comb(population, drawn))
 
 
-def committee_for(target: Target, share: float = 0.0, failure: float | None = None) -> Committee | None:
+def committee_for(target: Target, share: float = 0.0, failure: float | None = None) -> DrawnCommittee | None:
     """The smallest committee for a target with at least ``share`` * m secrets a polynomial; None if none of up to 600 will do.
 
     ``failure``: the chance, a draw, that more members collude than planned; by default 1e-8, and 1 % of delta at most.
@@ -85,13 +85,13 @@ def _sizes(largest: int) -> Iterator[int]:
         size += 1 if size < _ONE_BY_ONE else size // 50
 
 
-def _committee(target: Target, members: int, failure: float) -> Committee | None:
+def _committee(target: Target, members: int, failure: float) -> DrawnCommittee | None:
     """A committee of this size, with the least numbers of colluders and leavers to plan for; None if it has no result."""
     colluding, chance = _least(target.parties, target.colluding, members, failure)
     leaving_members, too_few = _least(target.parties, leaving(target), members, TOO_FEW_MEMBERS)
     secrets = min(members - leaving_members - colluding, target.dimension)
     beta = min(1.0, math.nextafter(float((1 + REDRAWS) * chance), 1.0))
-    committee = Committee(members, colluding, leaving_members, secrets, beta, float(too_few))
+    committee = DrawnCommittee(members, colluding, leaving_members, secrets, beta, float(too_few))
     return committee if secrets >= 1 and committee.votes_needed <= members - leaving_members else None
 
 
@@ -129,7 +129,7 @@ class Cost:
     rounds: int = ROUNDS
 
 
-def cost(committee: Committee, target: Target, word_bytes: int) -> Cost:
+def cost(committee: DrawnCommittee, target: Target, word_bytes: int) -> Cost:
     """Estimates for a usual run: everybody deals, members publish among themselves, each party hears the result.
 
     A party accepts what c_m + 1 members send alike, and f of the senders may have left. Seconds are those of the links that

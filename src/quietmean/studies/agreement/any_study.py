@@ -35,6 +35,11 @@ def require_study(asked: AnyStudy) -> StudyTerms:
     return asked
 
 
+def has_committee(asked: AnyStudy) -> bool:
+    """Whether a committee opens its sum, so that most parties only contribute."""
+    return isinstance(asked, StudyTerms) and asked.committee is not None
+
+
 def require_session(asked: AnyStudy) -> SessionStudy:
     """Raises :class:`InputError` for a study."""
     if isinstance(asked, StudyTerms):

@@ -44,7 +44,10 @@ class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``encapsulation``: not in entries to studies whose links are X25519, which stay what they were."""
+    """``encapsulation``: not in entries to studies whose links are X25519, which stay what they were.
+
+    ``member``: of a committee. A contributor to one has no keys but its identity.
+    """
 
     address: str
     exchange: str
@@ -55,6 +58,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     name: str
     nonce: str
     encapsulation: str = ""
+    member: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Entry:
     ``exchange`` (X25519) and ``mailbox`` (ML-KEM-768 and X25519) are the public halves, in base64, of two key pairs that are for
     this study alone; ``encapsulation`` (ML-KEM-768) of a third one, where it has hybrid links, else empty. ``address``:
     HOST:PORT, or empty where nobody dials this party. ``formerly``: the identity key that this one replaces, which has signed it.
+    ``member``: of the committee, of a study that has one; whoever only contributes to it has no key pairs for it.
     """
 
     signed: Signed
@@ -76,6 +81,7 @@ class Entry:
     address: str
     formerly: str | None
     encapsulation: str = ""
+    member: bool = False
 
     @classmethod
     def make(
@@ -86,10 +92,11 @@ class Entry:
         address: str,
         public: Mapping[str, bytes],
         before: Identity | None = None,
+        member: bool = False,
     ) -> Entry:
         """A new entry; ``public``: the bytes of the public halves, "exchange" and "mailbox", with hybrid links "encapsulation".
 
-        ``before``: the replaced identity.
+        ``before``: the replaced identity. ``member``: of the committee.
 
         Raises :class:`InputError` for an impossible name or address.
         """
@@ -99,14 +106,15 @@ class Entry:
             rotation = _Rotation(before.public_key, base64.b64encode(signature).decode())
         body = _Body(
             address=address,
-            exchange=base64.b64encode(public["exchange"]).decode(),
+            exchange=base64.b64encode(public.get("exchange", b"")).decode(),
             formerly=rotation,
             identity=identity.public_key,
             invitation=invitation.digest,
-            mailbox=base64.b64encode(public["mailbox"]).decode(),
+            mailbox=base64.b64encode(public.get("mailbox", b"")).decode(),
             name=require_name(name),
             nonce=base64.b64encode(fresh_bytes(NONCE_BYTES)).decode(),
             encapsulation=base64.b64encode(public.get("encapsulation", b"")).decode(),
+            member=member,
         )
         return cls.verified(Signed.sign(Purpose.ENTRY, msgspec.to_builtins(body), identity))
 
@@ -130,8 +138,9 @@ class Entry:
         require_name(body.name)
         if body.address:
             parse_place(body.address)
-        _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
-        _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
+        if body.exchange or body.mailbox or body.encapsulation or body.member:
+            _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
+            _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
         if body.encapsulation:
             what = f"encapsulation key in {party}"
             _require_ml_kem(decode_base64(body.encapsulation, KEM_BYTES, what), what)
@@ -148,12 +157,19 @@ class Entry:
             body.address,
             formerly,
             body.encapsulation,
+            body.member,
         )
 
-    def says(self, identity: Identity, name: str, address: str, before: Identity | None) -> bool:
+    def says(self, identity: Identity, name: str, address: str, before: Identity | None, member: bool = False) -> bool:
         """Whether it is what this party would say again, but for its keys."""
         formerly = None if before is None else before.public_key
-        return (self.identity, self.name, self.address, self.formerly) == (identity.public_key, name, address, formerly)
+        own = (self.identity, self.name, self.address, self.formerly, self.member)
+        return own == (identity.public_key, name, address, formerly, member)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether others can encrypt to it: not to who only contributes to a committee."""
+        return bool(self.mailbox)
 
     @property
     def identity_bytes(self) -> bytes:
@@ -169,7 +185,8 @@ class Entry:
         """All that the sealed digest covers of it: everything but the address."""
         names = ("name", "identity", "exchange", "mailbox", "nonce", "formerly")
         hybrid = {"encapsulation": self.encapsulation} if self.encapsulation else {}
-        return {**{name: getattr(self, name) or "" for name in names}, **hybrid}
+        member = {"member": True} if self.member else {}
+        return {**{name: getattr(self, name) or "" for name in names}, **hybrid, **member}
 
     @property
     def dialled(self) -> Address | None:

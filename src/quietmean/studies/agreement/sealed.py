@@ -16,7 +16,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.randomness import fresh_bytes
-from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_signed
@@ -24,6 +24,8 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 
 INSTANCE_BYTES = 32
+# A contributor's entry takes some 700 bytes.
+_LARGEST = 64 * 2**20
 _FORMAT = "quietmean sealed 1"
 
 
@@ -43,9 +45,9 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sealed:
     """A sealed study that was verified: every signature in it, and that its entries are for its invitation.
 
-    ``entries`` are in the order of their raw key bytes, which numbers the parties. ``conveners``: identity keys of parties, in
-    the order in which they may propose who takes part. ``instance``: 32 random bytes in base64; the same study sealed again is
-    another.
+    ``entries`` are in the order of their raw key bytes, which numbers the parties. ``conveners``: identity keys of those who
+    compute, in the order in which they may propose who takes part. ``instance``: 32 random bytes in base64; the same study
+    sealed again is another.
     """
 
     signed: Signed
@@ -62,7 +64,7 @@ class Sealed:
                 f"the invitation is by {invitation.convener}, your key is {convener.public_key}: only its convener can seal"
             )
         ordered = sorted(entries, key=lambda entry: entry.identity_bytes)
-        identities = [entry.identity for entry in ordered]
+        identities = [entry.identity for entry in _computing(invitation, ordered)]
         first = [key for key in identities if key == convener.public_key]
         body = _Body(
             conveners=tuple(first + [key for key in identities if key not in first]),
@@ -75,7 +77,7 @@ class Sealed:
     @classmethod
     def load(cls, given: str | Path) -> Sealed:
         """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
-        return cls.verified(read_signed(Purpose.SEAL, given))
+        return cls.verified(read_signed(Purpose.SEAL, given, _LARGEST))
 
     @classmethod
     def verified(cls, signed: Signed) -> Sealed:
@@ -92,7 +94,8 @@ class Sealed:
             for number, parts in enumerate(body.entries, 1)
         )
         _require_fitting(invitation, entries)
-        if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != {entry.identity for entry in entries}:
+        computing = {entry.identity for entry in _computing(invitation, entries)}
+        if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != computing:
             raise InputError("the order of conveners in the sealed study does not name every party once: seal it again")
         decode_base64(body.instance, INSTANCE_BYTES, "the instance of the sealed study")
         return cls(signed, invitation, entries, body.conveners, body.instance)
@@ -112,12 +115,17 @@ class Sealed:
         return self.invitation.study
 
     @cached_property
+    def computing(self) -> tuple[Entry, ...]:
+        """The parties that exchange messages, in order: the members of its committee, where it has one, else all."""
+        return _computing(self.invitation, self.entries)
+
+    @cached_property
     def roster(self) -> Roster:
-        """Its parties, to be dialled unless messages are files. Raises :class:`InputError` if one gave no address for that."""
-        places = {entry.identity: index for index, entry in enumerate(self.entries)}
+        """Who exchanges messages, dialled unless these are files. Raises :class:`InputError` if one gave no address for that."""
+        places = {entry.identity: index for index, entry in enumerate(self.computing)}
         seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
         folder = self.asked.by_folder
-        return Roster(tuple(entry.in_roster(index if folder else None) for index, entry in enumerate(self.entries)), seal)
+        return Roster(tuple(entry.in_roster(index if folder else None) for index, entry in enumerate(self.computing)), seal)
 
     def fields(self) -> dict[str, Any]:
         """All that the digest covers, in plain data: to name what differs from another sealed study."""
@@ -163,11 +171,14 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
     for entry in entries:
         if entry.invitation != invitation.digest:
             raise InputError(f"the entry of {entry.name!r} is for another invitation: ask for one for this invitation")
-    for what in ("identity", "name", "exchange", "mailbox", "nonce"):
+    computing = _require_roles(invitation, entries)
+    for what in ("identity", "name", "nonce"):
         _require_unique(what, entries)
+    for what in ("exchange", "mailbox"):
+        _require_unique(what, computing)
     _require_unique("encapsulation", [entry for entry in entries if entry.encapsulation])
     if invitation.asked.keyed_by == Links.HYBRID:
-        for entry in entries:
+        for entry in computing:
             if not entry.encapsulation:
                 raise InputError(
                     f"the entry of {entry.name!r} has no ML-KEM-768 key, which hybrid links need: it has to accept again, with a "
@@ -178,6 +189,33 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
     keys = [entry.identity_bytes for entry in entries]
     if keys != sorted(keys):
         raise InputError("the entries of the sealed study are not in the order of their keys: seal it again")
+
+
+def _computing(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    return tuple(entry for entry in entries if entry.member) if has_committee(invitation.asked) else tuple(entries)
+
+
+def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Who exchanges messages.
+
+    Raises :class:`InputError` for another number of members than the study has, and for keys that do not fit an entry's role.
+    """
+    committee = invitation.study.committee if has_committee(invitation.asked) else None
+    for entry in entries:
+        if entry.member and committee is None:
+            raise InputError(f"{entry.name!r} accepted as a member, and the study has no committee: ask for another entry")
+        if not entry.has_keys and (entry.member or committee is None):
+            raise InputError(f"the entry of {entry.name!r} has no keys for messages to it: ask for another")
+        if entry.has_keys and not entry.member and committee is not None:
+            raise InputError(f"the entry of the contributor {entry.name!r} has keys that nobody would use: ask for another")
+    computing = _computing(invitation, entries)
+    if committee is not None and len(computing) != committee.members:
+        names = ", ".join(entry.name for entry in computing) or "nobody"
+        raise InputError(
+            f"the study has a committee of {committee.members}, and {len(computing)} accepted with --member ({names}): add the "
+            "entries that are missing, or write another number of members and invite anew"
+        )
+    return computing
 
 
 def _require_unique(what: str, entries: Sequence[Entry]) -> None:

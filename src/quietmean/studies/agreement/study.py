@@ -18,7 +18,7 @@ from quietmean.core.domain import CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
 from quietmean.core.toml_files import Place, fault, read_tables
-from quietmean.planning.automatic import AUTO, Choice, choose
+from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
@@ -29,7 +29,8 @@ from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, pars
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
-from quietmean.studies.agreement.deadlines import Deadlines, time_with_offset
+from quietmean.studies.agreement.committee import CommitteeTerms
+from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words, time_with_offset
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 
@@ -86,6 +87,8 @@ class StudyTerms(BaseModel):
     start_by: AwareDatetime | None = None
     # Which keys protect what the parties tell each other. A new sealed study says hybrid; without it, it is X25519 alone.
     links: Links | None = None
+    # Whose members open the sum of what all contribute, in one message each.
+    committee: CommitteeTerms | None = None
 
     @property
     def keyed_by(self) -> Links:
@@ -176,6 +179,7 @@ class StudyTerms(BaseModel):
             shown = [one for one in all_faults if not (inside and one["loc"] == ("column",))]
             faults = [_fault(one["type"], one["loc"], one["msg"], one.get("ctx", {})) for one in shown]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
+        study.require_possible_committee()
         require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()
         study.require_possible_weights()
@@ -198,6 +202,34 @@ class StudyTerms(BaseModel):
             )
         if self.records_per_party is not None and self.records_per_party[0] > self.records_per_party[1]:
             raise InputError(f"records_per_party is {list(self.records_per_party)}: name the fewest first, then the most")
+
+    def require_possible_committee(self) -> None:
+        """Raises :class:`InputError` for a committee that gives no result, and for fields that say nothing where there is one."""
+        if (terms := self.committee) is None:
+            return
+        # Whether its numbers are possible.
+        _ = terms.committee
+        if self.protocol not in (AUTO, PREFERRED):
+            raise InputError(
+                f"the study has a committee, and protocol {self.protocol} none: leave protocol out, or write {PREFERRED}"
+            )
+        instead = {
+            "colluding": "the committee says how many of its members may collude, with all other contributors",
+            "minimum": "write minimum into the committee, for the fewest contributions that give a result",
+            "start_by": "members start when the time for contributions is over",
+            "nats": "a committee keeps a budget in epsilon",
+            "eavesdropping": "whoever reads a contribution reads nothing, all of it is encrypted to members",
+        }
+        for name, why in instead.items():
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} says nothing of a study with a committee: leave it out, {why}")
+        if self.deadlines is not None and self.deadlines.first.timestamp() <= terms.lists_at:
+            raise InputError(
+                f"members list contributions {in_hours(terms.grace)} after {in_words(terms.contribute_by)}, and wait for the "
+                f"start until {in_words(self.deadlines.first)}, the first deadline: give a later one"
+            )
+        if self.weights.largest_share < 1:
+            raise InputError("largest_share says nothing of a study with a committee: give largest_weight in the committee")
 
     @property
     def weights(self) -> StatedWeights:
@@ -264,7 +296,10 @@ class StudyTerms(BaseModel):
 
     def target(self, parties: int) -> Target:
         """What to calibrate for. By default one party in ten, at least one, may collude."""
+        committee = None if self.committee is None else self.committee.committee
         colluding = usual_colluders(parties) if self.colluding is None else self.colluding
+        if committee is not None:
+            colluding = committee.colluding
         return Target(
             parties=parties,
             epsilon=self.epsilon if self.nats is None or "epsilon" in self.model_fields_set else math.inf,
@@ -277,6 +312,7 @@ class StudyTerms(BaseModel):
             neighbouring=self.workload.neighbouring,
             nats=self.nats,
             eavesdropping=self.eavesdropping,
+            committee=committee,
         )
 
     @property
@@ -300,6 +336,8 @@ class StudyTerms(BaseModel):
 
         Raises :class:`InputError` for a protocol without privacy unless ``no_privacy`` asks for that.
         """
+        if self.committee is not None:
+            raise InputError("this version only writes studies with a committee, and takes no part in them")
         target = self.target(parties)
         if self.protocol == AUTO:
             choice = choose(target, self.options, self.workload.domain)
@@ -343,6 +381,8 @@ class StudyTerms(BaseModel):
             context |= {"allocated": list(self.workload.allocated)}
         if self.start_by is not None:
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
+        if self.committee is not None:
+            context |= {"committee": self.committee.describe()}
         if self.by_folder:
             context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
         limits = {"records_per_party": self.records_per_party, "largest_share": self.largest_share}
@@ -356,4 +396,6 @@ def _fault(kind: str, place: Place, message: str, context: Mapping[str, Any]) ->
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
     if place == ("column",) and kind in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
-    return fault(place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines}, context)
+    return fault(
+        place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines, "committee": CommitteeTerms}, context
+    )

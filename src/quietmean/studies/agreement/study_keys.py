@@ -22,6 +22,7 @@ from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import Seed
+from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.entry import X25519_BYTES, Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_bounded
@@ -90,26 +91,41 @@ class StudyKeys:
 
     @classmethod
     def make(
-        cls, path: Path, invitation: Invitation, identity: Identity, name: str, address: str, before: Identity | None = None
+        cls,
+        path: Path,
+        invitation: Invitation,
+        identity: Identity,
+        name: str,
+        address: str,
+        before: Identity | None = None,
+        member: bool = False,
     ) -> StudyKeys:
         """Fresh keys in a file with mode 0600, which is durable when this returns, and an entry with them.
 
         Where the file is there already, with an entry that says the same, that is the answer. Another one is replaced, unless
-        its keys are bound to a seal. Raises :class:`InputError` then, for an impossible name or address, or if the file cannot
-        be written.
+        its keys are bound to a seal. ``member``: of the committee, of a study that has one; a contributor to one gets no keys
+        but a place for what it contributes. Raises :class:`InputError` then, for an impossible name or address, or if the file
+        cannot be written.
         """
+        committee = has_committee(invitation.asked)
+        if member and not committee:
+            raise InputError("this study has no committee, all its parties are alike: leave --member out")
+        if committee and not member and address:
+            raise InputError("a contributor is never dialled: leave --address out, or give --member too if you hold shares")
         if path.exists():
             kept = cls.load(path)
-            if kept.entry.says(identity, name, address, before):
+            if kept.entry.says(identity, name, address, before, member):
                 return kept
             if kept.sealed is not None:
                 raise InputError(
                     f"this party has joined the study sealed as {kept.sealed[:32]}: a new seal needs a new invitation"
                 )
-        exchange = X25519PrivateKey.generate()
-        mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
-        encapsulation = MLKEM768PrivateKey.generate() if invitation.asked.keyed_by == Links.HYBRID else None
-        entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before)
+        exchange, mailbox, encapsulation = None, None, None
+        if member or not committee:
+            exchange = X25519PrivateKey.generate()
+            mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+            encapsulation = MLKEM768PrivateKey.generate() if invitation.asked.keyed_by == Links.HYBRID else None
+        entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before, member)
         keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation)
         keys._write()
         return keys
@@ -132,11 +148,11 @@ class StudyKeys:
             raise InputError(f"file {path} is of another version of quietmean ({raw.format[:40]!r}): use that version")
         entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))
         exchange, given = None, None
-        if raw.given is None:
+        if entry.has_keys and raw.given is None:
             exchange = X25519PrivateKey.from_private_bytes(
                 decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}")
             )
-        else:
+        if raw.given is not None:
             given = GivenContribution(
                 raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}")
             )

@@ -1,0 +1,64 @@
+"""What a study says of the committee that opens its sum: who may lie or be gone, and until when contributions come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+
+from quietmean.core.errors import InputError
+from quietmean.core.readable import by_this_clock
+from quietmean.protocols.committee import Committee, Size
+from quietmean.studies.agreement.deadlines import in_words, time_with_offset
+
+_DAY = 86400.0
+
+
+class CommitteeTerms(BaseModel):
+    """``members`` of whom ``colluding`` may put together what they see, and ``gone`` may be missing; see :class:`Committee`.
+
+    Contributions come until ``contribute_by``; what a member holds ``grace`` seconds later, by its own clock, it lists, once.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    members: int = Field(strict=True)
+    colluding: int = Field(default=1, strict=True)
+    gone: int = Field(default=1, strict=True)
+    size: Size = Size.GONE
+    contribute_by: AwareDatetime
+    grace: float = Field(default=600.0, ge=0, le=31 * _DAY, allow_inf_nan=False)
+    minimum: int | None = Field(default=None, strict=True)
+    largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @field_validator("contribute_by", mode="before")
+    @classmethod
+    def _time_with_offset(cls, given: Any) -> Any:
+        return time_with_offset(given)
+
+    @property
+    def committee(self) -> Committee:
+        """For the target. Raises :class:`InputError` for numbers that no result can come of."""
+        return Committee(self.members, self.colluding, self.gone, self.size, self.minimum, self.largest_weight)
+
+    @property
+    def lists_at(self) -> float:
+        """When members list what they hold, in seconds since 1970."""
+        return self.contribute_by.timestamp() + self.grace
+
+    def require_open(self, now: datetime) -> None:
+        """Raises :class:`InputError` once contributions come too late."""
+        if now >= self.contribute_by:
+            raise InputError(
+                f"contributions came until {in_words(self.contribute_by)}, and members take none that comes later: nothing was "
+                f"charged, ask the convener for another study ({by_this_clock(now)})"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """What all agree on: the same of the same time, whatever its offset from UTC."""
+        return {
+            **self.committee.describe(),
+            "contribute_by": self.contribute_by.astimezone(UTC).isoformat(),
+            "grace": self.grace,
+        }
