@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
 
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
@@ -21,6 +22,7 @@ from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed
+from quietmean.randomness.layered_gaussian import layered_gaussian
 
 SEALER = MailboxSealer()
 
@@ -78,3 +80,25 @@ class CommitteeWorld:
         seed = Seed.public("contribution", number)
         numbers = encode(self.parameters, weight * self.value(number), weight, seed)
         return make_contribution(self.session, self.contributor(number), SEALER, numbers, weight, seed)
+
+
+class OwnNoise:
+    """The noise of one member, of a store that is new."""
+
+    def __init__(self, seed: Seed) -> None:
+        self._seed = seed
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> NDArray[np.int64]:
+        return layered_gaussian(self._seed.derive(purpose, index), scale, dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return self._seed.derive("secret", purpose, index).secret
+
+    def normal(self, purpose: str, index: int, dimension: int) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def shared_normal(self, other: int, purpose: str, index: int, dimension: int) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def shared_discrete(self, other: int, purpose: str, index: int, scale: float, dimension: int) -> NDArray[np.int64]:
+        raise NotImplementedError

@@ -217,7 +217,13 @@ def _check_admission(session: CommitteeSession, dealer: bytes, weight: float) ->
 
 def excerpt(session: CommitteeSession, raw: bytes, member: int) -> bytes:
     """The header of a whole file and one member's ciphertext: all that this member needs. Raises :class:`ContributionError`."""
-    header = read_header(session, raw)
+    return excerpt_of(session, read_header(session, raw), raw, member)
+
+
+def excerpt_of(session: CommitteeSession, header: Header, raw: bytes, member: int) -> bytes:
+    """The same, for a file whose header was read; an excerpt for this member is one already."""
+    if len(raw) == header.size + _part_bytes(session, header.dealer, member):
+        return raw
     if len(raw) != header.size + file_bytes(session, header.dealer):
         raise ContributionError("it is cut off, or was changed on the way")
     begin = header.size + sum(_part_bytes(session, header.dealer, other) for other in range(member))

@@ -54,7 +54,7 @@ def conclude(packing: Packing, sums: Mapping[int, Elements], lies: int, size: in
     right = members
     if spare:
         matrix = np.array([sums[member] for member in members], dtype=np.uint32)
-        agreeing = _agreeing(packing, members, _combined(packing, matrix, secret), min(lies, spare // 2))
+        agreeing = agreeing_members(packing, members, _combined(packing, matrix, secret), min(lies, spare // 2))
         if agreeing is None:
             return Conclusion(None, problem=_problem(min(lies, spare // 2)))
         right = agreeing
@@ -77,8 +77,11 @@ def _combined(packing: Packing, matrix: Elements, secret: Seed) -> Residues:
     return product(matrix, drawn.reshape(blocks, _CHECKS), packing.prime)
 
 
-def _agreeing(packing: Packing, members: Sequence[int], words: Residues, corrected: int) -> list[int] | None:
-    """The members whose ``words``, (k, 3), lie on polynomials that at most ``corrected`` ones miss; None if there are none."""
+def agreeing_members(packing: Packing, members: Sequence[int], words: Residues, corrected: int) -> list[int] | None:
+    """The members whose ``words``, (k, c), lie on polynomials that at most ``corrected`` ones miss; None if there are none.
+
+    Each column has its own polynomial; a word is wrong if it is in any column.
+    """
     if not (wrong := _missed(packing, members, words, range(packing.threshold))).any():
         return list(members)
     if not corrected:

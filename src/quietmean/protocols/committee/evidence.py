@@ -1,0 +1,210 @@
+"""What members told, as far as it is signed and possible; and who is caught lying by two signatures of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from quietmean.core.codec import StableBytes
+from quietmean.protocols.committee.choice import Choice, Resolved, is_possible, resolve
+from quietmean.protocols.committee.keys import key_line
+from quietmean.protocols.committee.lists import CheckList, keys_of, list_digest, read_list
+from quietmean.protocols.committee.messages import (
+    Echo,
+    Proposal,
+    Statement,
+    Vote,
+    is_echoed,
+    is_proposed,
+    is_summed,
+    is_voted,
+    read_statement,
+)
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import HeardVotes, Proposed
+from quietmean.protocols.content import ContentError
+from quietmean.protocols.packed_sharing.ballots import Mask
+
+# Of one member and ballot, and of one ballot: what lies beyond shows nothing new.
+_MOST = 2
+_MOST_WANTED = 64
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A state with all that arrived, and what of that is about votes; ``result``: one that a member told, unchecked."""
+
+    state: CommitteeState
+    heard: HeardVotes = field(default_factory=HeardVotes)
+    result: bytes = b""
+
+
+class Evidence:
+    """Checks and keeps what arrives. Lists that were read and choices that were resolved once are remembered."""
+
+    def __init__(self, session: CommitteeSession) -> None:
+        self._session = session
+        self._lists: dict[bytes, CheckList] = {}
+        self._resolved: dict[bytes, Resolved | None] = {}
+
+    # --- what arrives ---
+
+    def take_lists(self, state: CommitteeState, arrived: Mapping[int, bytes]) -> Taken:
+        """The end of the round of lists."""
+        for raw in arrived.values():
+            state = self._with_list(state, raw)
+        return Taken(state)
+
+    def take(self, state: CommitteeState, arrived: Mapping[int, bytes]) -> Taken:
+        """The end of a later round: statements by sender. What cannot be read counts as not arrived."""
+        statements: dict[int, Statement] = {}
+        for sender, raw in arrived.items():
+            try:
+                statements[sender] = read_statement(raw)
+            except ContentError:
+                continue
+        proposals: list[Proposed] = []
+        echoes: dict[Proposed, Mask] = {}
+        votes: dict[bytes, Mask] = {}
+        for sender, statement in statements.items():
+            for raw in statement.lists:
+                state = self._with_list(state, raw)
+            for proposal in statement.proposals:
+                state, proposed = self._with_proposal(state, proposal)
+                proposals.extend(proposed)
+            for one in (*statement.echoes, *(() if statement.vote is None else statement.vote.echoes)):
+                state, echoed = self._with_echo(state, one)
+                if echoed:
+                    place = one.ballot, one.digest
+                    echoes[place] = echoes.get(place, 0) | 1 << one.member
+            if statement.vote is not None and statement.vote.member == sender:
+                state, digest = self._with_vote(state, statement.vote)
+                if digest:
+                    votes[digest] = votes.get(digest, 0) | 1 << sender
+            state = self._with_sum(state, sender, statement)
+        wanted = {sender: statement.wants for sender, statement in statements.items() if statement.wants}
+        result = next((statement.result for statement in statements.values() if statement.result), b"")
+        return Taken(replace(state, wanted=wanted), HeardVotes(tuple(proposals), echoes, votes), result)
+
+    def _with_list(self, state: CommitteeState, raw: bytes) -> CommitteeState:
+        digest = list_digest(raw)
+        if digest in state.lists:
+            return state
+        try:
+            read = read_list(self._session, raw)
+        except ContentError:
+            return state
+        others = [known for known in self._all_lists(state) if known.member == read.member]
+        if len(others) >= _MOST and digest not in self.missing(state):
+            return state
+        self._lists[digest] = read
+        state = replace(state, lists=state.lists | {digest: StableBytes(raw)})
+        return _named(state, read.member, "signed two different lists") if others else state
+
+    def _with_proposal(self, state: CommitteeState, proposal: Proposal) -> tuple[CommitteeState, list[Proposed]]:
+        if not is_possible(self._session.parameters, proposal.choice):
+            return state, []
+        digest = proposal.choice.digest(self._session.session)
+        known = [one.choice.digest(self._session.session) for one in state.proposals if one.ballot == proposal.ballot]
+        if digest in known:
+            return state, [(proposal.ballot, digest)]
+        if len(known) >= _MOST or not is_proposed(self._session, proposal):
+            return state, []
+        state = replace(state, proposals=(*state.proposals, proposal), choices=state.choices | {digest: proposal.choice})
+        if known:
+            state = _named(state, self._session.leader(proposal.ballot), f"made two proposals in ballot {proposal.ballot}")
+        return state, [(proposal.ballot, digest)]
+
+    def _with_echo(self, state: CommitteeState, one: Echo) -> tuple[CommitteeState, bool]:
+        same = [known for known in state.echoes if (known.member, known.ballot) == (one.member, one.ballot)]
+        if any(known.digest == one.digest for known in same):
+            return state, True
+        if len(same) >= _MOST or not is_echoed(self._session, one):
+            return state, False
+        state = replace(state, echoes=(*state.echoes, one))
+        return (_named(state, one.member, f"echoed two proposals in ballot {one.ballot}") if same else state), True
+
+    def _with_vote(self, state: CommitteeState, one: Vote) -> tuple[CommitteeState, bytes]:
+        """The first vote of each member counts."""
+        digest = one.choice.digest(self._session.session)
+        known = state.votes.get(one.member)
+        if known is not None and known.choice.digest(self._session.session) == digest:
+            return state, digest
+        if not is_possible(self._session.parameters, one.choice) or not is_voted(self._session, one):
+            return state, b""
+        if known is not None:
+            return _named(state, one.member, "voted twice"), b""
+        return replace(state, votes=state.votes | {one.member: one}, choices=state.choices | {digest: one.choice}), digest
+
+    def _with_sum(self, state: CommitteeState, sender: int, statement: Statement) -> CommitteeState:
+        """The first sum of each member counts; once it is known what was decided, the first over that."""
+        one, decided = statement.sum, state.voting.decided
+        if one is None or one.member != sender:
+            return state
+        known = state.sums.get(sender)
+        if known is not None and (known.digest == decided or one.digest == known.digest):
+            return state
+        return replace(state, sums=state.sums | {sender: one}) if is_summed(self._session, one) else state
+
+    # --- lists and choices ---
+
+    def _list(self, state: CommitteeState, digest: bytes) -> CheckList:
+        """Raises KeyError for one that is missing."""
+        if digest not in self._lists:
+            self._lists[digest] = read_list(self._session, state.lists[digest].content)
+        return self._lists[digest]
+
+    def _all_lists(self, state: CommitteeState) -> list[CheckList]:
+        return [self._list(state, digest) for digest in state.lists]
+
+    def lists_by_member(self, state: CommitteeState) -> list[CheckList]:
+        """The first list that came of each member."""
+        first: dict[int, CheckList] = {}
+        for one in self._all_lists(state):
+            first.setdefault(one.member, one)
+        return list(first.values())
+
+    def is_valid(self, state: CommitteeState, digest: bytes) -> bool | None:
+        """Whether a choice is valid by its lists; None as long as one of them, or the choice itself, is missing."""
+        if digest not in self._resolved:
+            choice = state.choices.get(digest)
+            if choice is None or self._lacks(state, choice):
+                return None
+            lists = {named: self._list(state, named) for named in choice.lists}
+            self._resolved[digest] = resolve(self._session, choice, lists)
+        return self._resolved[digest] is not None
+
+    def resolved(self, state: CommitteeState, digest: bytes) -> Resolved:
+        """A choice that is valid."""
+        if not self.is_valid(state, digest) or (resolved := self._resolved[digest]) is None:
+            raise RuntimeError("a choice that is not valid")
+        return resolved
+
+    def missing(self, state: CommitteeState) -> tuple[bytes, ...]:
+        """The lists that choices name and that have not come."""
+        lacking = [digest for choice in state.choices.values() for digest in self._lacks(state, choice)]
+        return tuple(dict.fromkeys(lacking))[:_MOST_WANTED]
+
+    def _lacks(self, state: CommitteeState, choice: Choice) -> list[bytes]:
+        return [digest for digest in choice.lists if digest not in state.lists]
+
+    def left_out(self, state: CommitteeState, counted: set[bytes]) -> tuple[tuple[str, str], ...]:
+        """Of contributions in any list that do not count: the contributor, and why."""
+        told: dict[tuple[bytes, bytes], int] = {}
+        lists = self.lists_by_member(state)
+        for one in lists:
+            for entry in zip(keys_of(one.values, "digest"), keys_of(one.values), strict=True):
+                told[entry] = told.get(entry, 0) + 1
+        reasons = []
+        for (digest, dealer), count in sorted(told.items(), key=lambda item: item[0][1]):
+            if digest not in counted:
+                everywhere = count == len(lists)
+                why = "its shares do not fit together" if everywhere else f"{count} of {len(lists)} members hold it"
+                reasons.append((key_line(dealer), why))
+        return tuple(reasons)
+
+
+def _named(state: CommitteeState, member: int, what: str) -> CommitteeState:
+    remark = f"member {member + 1} {what}: it lies"
+    return state if remark in state.remarks else replace(state, remarks=(*state.remarks, remark))

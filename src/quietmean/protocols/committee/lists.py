@@ -1,0 +1,128 @@
+"""What a member tells of the contributions and noise dealings that it holds: one signed list in its life.
+
+``4 bytes length | front | entries | 64 bytes signature``. The front (MessagePack) names session and member, and how many entries
+of contributions and of noise follow. An entry is 96 bytes: header digest, dealer's key, weight and six check numbers; entries are
+sorted by dealer, of whom each occurs once. The *list digest*, by which lists are named and fetched, is the SHA-256 of all but the
+signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.codec import decode
+from quietmean.protocols.committee.keys import DIGEST_BYTES, KEY_BYTES, SIGNATURE_BYTES, Kind, Signer
+from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.content import ContentError
+from quietmean.protocols.packed_sharing.field import Residues
+
+_LABEL = "quietmean committee list 1"
+_LENGTH = 4
+# Fixed-size byte strings: numpy pads with zeros, so that equal bytes compare equal.
+ENTRY = np.dtype(
+    [
+        ("digest", f"S{DIGEST_BYTES}"),
+        ("dealer", f"S{KEY_BYTES}"),
+        ("weight", "<f8"),
+        ("numbers", "<u4", (REPETITIONS,)),
+    ]
+)
+# What is chosen of an entry.
+CHOSEN = np.dtype([("digest", f"S{DIGEST_BYTES}"), ("dealer", f"S{KEY_BYTES}"), ("weight", "<f8")])
+Entries = NDArray[np.void]
+
+
+class _Front(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    label: str
+    session: bytes
+    member: int
+    values: int
+    noise: int
+
+
+@dataclass(frozen=True, eq=False)
+class CheckList:
+    """The list of one member: ``values`` of contributors, ``noise`` of members, each sorted by dealer."""
+
+    member: int
+    digest: bytes
+    values: Entries = field(repr=False)
+    noise: Entries = field(repr=False)
+
+
+def entries_of(told: Iterable[tuple[bytes, bytes, float, Residues]]) -> Entries:
+    """Sorted entries from (header digest, dealer, weight, check numbers)."""
+    listed = sorted(told, key=lambda entry: entry[1])
+    entries = np.zeros(len(listed), dtype=ENTRY)
+    for place, (digest, dealer, weight, numbers) in enumerate(listed):
+        entries[place] = (digest, dealer, weight, numbers)
+    return entries
+
+
+def write_list(session: CommitteeSession, signer: Signer, member: int, values: Entries, noise: Entries) -> bytes:
+    """The signed list of a member: made once, durable before it is sent."""
+    front = msgspec.msgpack.encode(_Front(_LABEL, session.session, member, len(values), len(noise)))
+    content = len(front).to_bytes(_LENGTH, "little") + front + values.tobytes() + noise.tobytes()
+    return content + signer.sign(Kind.LIST, content)
+
+
+def list_digest(raw: bytes) -> bytes:
+    """What a list is named by."""
+    return hashlib.sha256(raw[:-SIGNATURE_BYTES]).digest()
+
+
+def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
+    """Raises :class:`ContentError` for anything but a list that its member signed for this session, all of it possible."""
+    begin = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
+    front = decode(raw[_LENGTH:begin], _Front, lambda reason: ContentError("a list without a front"))
+    content, parameters = raw[:-SIGNATURE_BYTES], session.parameters
+    if (front.label, front.session) != (_LABEL, session.session) or not 0 <= front.member < parameters.members:
+        raise ContentError("a list for another session")
+    fits = 0 <= front.values <= parameters.contributors and 0 <= front.noise <= parameters.members
+    if not fits or len(content) != begin + (front.values + front.noise) * ENTRY.itemsize:
+        raise ContentError("a list of another size than it says")
+    if msgspec.msgpack.encode(front) != raw[_LENGTH:begin]:
+        raise ContentError("a list in another encoding")
+    if not session.keys.is_signed(session.members[front.member], Kind.LIST, content, raw[-SIGNATURE_BYTES:]):
+        raise ContentError("a list that its member did not sign")
+    entries = np.frombuffer(content, dtype=ENTRY, offset=begin)
+    values, noise = entries[: front.values], entries[front.values :]
+    _check(session, values, *session.admitted)
+    dealers = np.array(sorted(session.raw_members), dtype=f"S{KEY_BYTES}")
+    _check(session, noise, dealers, np.zeros(len(dealers)))
+    return CheckList(front.member, list_digest(raw), values, noise)
+
+
+def _check(session: CommitteeSession, entries: Entries, dealers: NDArray[np.bytes_], largest: NDArray[np.float64]) -> None:
+    """Each dealer is one of the sorted ``dealers`` and occurs once, in order; weights and numbers are possible."""
+    if not len(entries):
+        return
+    places = np.minimum(np.searchsorted(dealers, entries["dealer"]), len(dealers) - 1)
+    weights = entries["weight"]
+    admitted = bool((dealers[places] == entries["dealer"]).all()) and bool((np.diff(places) > 0).all())
+    # Noise has no weight.
+    weighed = bool((weights == 0).all() if not largest.any() else ((weights > 0) & (weights <= largest[places])).all())
+    if not (admitted and weighed and int(entries["numbers"].max()) < session.parameters.prime):
+        raise ContentError("a list with an entry that cannot be")
+
+
+def chosen_of(entries: Entries) -> Entries:
+    """Digest, dealer and weight of entries, without check numbers."""
+    plain: Entries = np.empty(len(entries), dtype=CHOSEN)
+    for name in CHOSEN.names or ():
+        plain[name] = entries[name]
+    return plain
+
+
+def keys_of(entries: Entries, name: str = "dealer") -> list[bytes]:
+    """The raw keys of the dealers, in order; or the digests."""
+    # An item of a fixed-size string would lose zeros at its end.
+    raw = np.ascontiguousarray(entries[name]).tobytes()
+    return [raw[place : place + KEY_BYTES] for place in range(0, len(raw), KEY_BYTES)]

@@ -1,0 +1,143 @@
+"""What members tell each other from the first proposal on. Received bytes are not trusted: anything but the exact form raises.
+
+Rounds 1 and 2 carry the excerpt of a noise dealing and a list; all later ones a :class:`Statement` in MessagePack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from quietmean.core.codec import decode
+from quietmean.protocols.committee.choice import Choice
+from quietmean.protocols.committee.keys import Kind, Signer
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.content import ContentError
+
+# More of anything in one message is no honest member's.
+_MOST = 256
+
+
+class Proposal(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A choice in a ballot, signed by its leader."""
+
+    ballot: int
+    choice: Choice
+    signature: bytes
+
+
+class Echo(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """That ``member`` has the choice with this ``digest`` from the ballot's leader, and finds it valid."""
+
+    member: int
+    ballot: int
+    digest: bytes
+    signature: bytes
+
+
+class Vote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The vote of ``member`` for a choice, with q echoes of it in one ballot."""
+
+    member: int
+    choice: Choice
+    signature: bytes
+    echoes: tuple[Echo, ...]
+
+
+class Sum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The sum of ``member`` over a choice with q votes, as bytes: 4 for each number, little-endian."""
+
+    member: int
+    digest: bytes
+    share: bytes
+    signature: bytes
+
+
+class Statement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """All that a member has to tell in one round: what it proposes; the proposals that it echoes, with its echoes; its vote.
+
+    ``wants``: digests of lists that it lacks; ``lists``: those that the receiver lacks. ``sum``: its own. ``result``: the result,
+    of a member that has it.
+    """
+
+    proposals: tuple[Proposal, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    vote: Vote | None = None
+    wants: tuple[bytes, ...] = ()
+    lists: tuple[bytes, ...] = ()
+    sum: Sum | None = None
+    result: bytes = b""
+
+
+def write_statement(statement: Statement) -> bytes:
+    """Its bytes."""
+    return msgspec.msgpack.encode(statement)
+
+
+def read_statement(raw: bytes) -> Statement:
+    """The inverse of :func:`write_statement`. Nothing signed is checked yet. Raises :class:`ContentError`."""
+    statement = decode(raw, Statement, lambda reason: ContentError("no statement of a member"))
+    if max(len(statement.proposals), len(statement.echoes), len(statement.wants), len(statement.lists)) > _MOST:
+        raise ContentError("a statement with more than a member can have to tell")
+    return statement
+
+
+# --- signatures -----------------------------------------------------------------------------------------------------------------
+
+
+def propose(session: CommitteeSession, signer: Signer, ballot: int, choice: Choice) -> Proposal:
+    """A leader's proposal."""
+    return Proposal(ballot, choice, signer.sign(Kind.PROPOSAL, _signed(session, ballot, choice.digest(session.session))))
+
+
+def is_proposed(session: CommitteeSession, proposal: Proposal) -> bool:
+    """Whether the leader of its ballot signed it."""
+    if not 1 <= proposal.ballot <= session.parameters.ballots:
+        return False
+    content = _signed(session, proposal.ballot, proposal.choice.digest(session.session))
+    leader = session.members[session.leader(proposal.ballot)]
+    return session.keys.is_signed(leader, Kind.PROPOSAL, content, proposal.signature)
+
+
+def echo(session: CommitteeSession, signer: Signer, member: int, ballot: int, digest: bytes) -> Echo:
+    """A member's echo."""
+    return Echo(member, ballot, digest, signer.sign(Kind.ECHO, _signed(session, ballot, digest)))
+
+
+def is_echoed(session: CommitteeSession, one: Echo) -> bool:
+    """Whether its member signed it."""
+    if not (1 <= one.ballot <= session.parameters.ballots and 0 <= one.member < len(session.members)):
+        return False
+    return session.keys.is_signed(session.members[one.member], Kind.ECHO, _signed(session, one.ballot, one.digest), one.signature)
+
+
+def vote(session: CommitteeSession, signer: Signer, member: int, choice: Choice, echoes: tuple[Echo, ...]) -> Vote:
+    """A member's vote."""
+    return Vote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), echoes)
+
+
+def is_voted(session: CommitteeSession, one: Vote) -> bool:
+    """Whether its member signed it. Its echoes are checked as all others are."""
+    if not 0 <= one.member < len(session.members):
+        return False
+    content = _signed(session, one.choice.digest(session.session))
+    return session.keys.is_signed(session.members[one.member], Kind.VOTE, content, one.signature)
+
+
+def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: bytes, share: bytes) -> Sum:
+    """A member's sum."""
+    return Sum(member, digest, share, signer.sign(Kind.SUM, _signed(session, digest, hashlib.sha256(share).digest())))
+
+
+def is_summed(session: CommitteeSession, one: Sum) -> bool:
+    """Whether its member signed it, and it has the right size."""
+    if not 0 <= one.member < len(session.members) or len(one.share) != 4 * session.parameters.blocks:
+        return False
+    content = _signed(session, one.digest, hashlib.sha256(one.share).digest())
+    return session.keys.is_signed(session.members[one.member], Kind.SUM, content, one.signature)
+
+
+def _signed(session: CommitteeSession, *fields: int | bytes) -> bytes:
+    """What is signed is bound to the session; the kind of signature says what it is."""
+    return msgspec.msgpack.encode([session.session, *fields])

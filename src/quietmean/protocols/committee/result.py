@@ -1,0 +1,185 @@
+"""The result of a session: the choice with every contribution that counts, and the members' signed sums. Anybody can check it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from quietmean.core.codec import decode as decode_message
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.protocols.committee.accounting import standard_error
+from quietmean.protocols.committee.choice import Choice, Resolved, choice_digest, chosen_bytes, is_possible
+from quietmean.protocols.committee.encoding import decode
+from quietmean.protocols.committee.keys import Kind, Signer, key_line
+from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
+from quietmean.protocols.committee.messages import Sum, is_summed
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.packed_sharing.correction import conclude
+from quietmean.protocols.packed_sharing.packing import Elements
+from quietmean.randomness import Seed
+
+_LABEL = "quietmean committee result 1"
+
+
+class ResultError(InputError):
+    """A result that proves nothing; the sentence says why."""
+
+
+class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """``members`` (M), ``noise`` (V), digests of M's ``lists``, ``marks`` in the first; ``chosen``: U as bytes; the ``sums``."""
+
+    label: str
+    session: bytes
+    members: tuple[int, ...]
+    noise: tuple[int, ...]
+    lists: tuple[bytes, ...]
+    marks: bytes
+    chosen: bytes
+    sums: tuple[Sum, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of its choice."""
+        named = hashlib.sha256(self.chosen).digest()
+        return choice_digest(self.session, self.members, self.noise, self.lists, named, self.marks)
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return msgspec.msgpack.encode(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A result that holds. ``total``, shape (d,): the sum of the values that count, ``weight`` of their weights.
+
+    ``counted``: of each contribution in it the header digest, the contributor's key and its weight. ``sums``: how many members'
+    sums it is from, ``wrong``: the members whose sums were wrong. ``standard_error``: of the noise in a coordinate of the mean.
+    """
+
+    total: Vector
+    weight: float
+    counted: tuple[tuple[bytes, str, float], ...] = field(repr=False)
+    sums: int
+    wrong: tuple[int, ...]
+    standard_error: float
+
+    @property
+    def estimate(self) -> Vector:
+        """The mean, shape (d,)."""
+        mean: Vector = self.total / self.weight
+        return mean
+
+
+def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[Sum]) -> Result:
+    """The result with these sums over a choice."""
+    choice = resolved.choice
+    ordered = tuple(sorted((one for one in sums if one.digest == resolved.digest), key=lambda one: one.member))
+    return Result(
+        _LABEL, session.session, choice.members, choice.noise, choice.lists, choice.marks, chosen_bytes(resolved.chosen), ordered
+    )
+
+
+def read_result(session: CommitteeSession, raw: bytes) -> Result:
+    """A file of a result or of single sums, all signatures checked. Raises :class:`ResultError`."""
+    result = decode_message(raw, Result, lambda reason: ResultError("it is no result of a committee"))
+    if result.label != _LABEL or result.session != session.session:
+        raise ResultError("it is the result of another study")
+    named = hashlib.sha256(result.chosen).digest()
+    choice = Choice(result.members, result.noise, result.lists, named, result.marks)
+    if not is_possible(session.parameters, choice) or not _admitted(session, result.chosen):
+        raise ResultError("its choice is none of this study's")
+    digest = result.digest
+    signed = all(one.digest == digest and is_summed(session, one) for one in result.sums)
+    if not signed or len({one.member for one in result.sums}) != len(result.sums):
+        raise ResultError("it has a sum that its member did not sign for this choice")
+    return result
+
+
+def _admitted(session: CommitteeSession, chosen: bytes) -> bool:
+    if len(chosen) % CHOSEN.itemsize:
+        return False
+    entries = np.frombuffer(chosen, dtype=CHOSEN)
+    keys, largest = session.admitted
+    if not session.parameters.minimum <= len(entries) <= len(keys):
+        return False
+    places = np.minimum(np.searchsorted(keys, entries["dealer"]), len(keys) - 1)
+    known = bool((keys[places] == entries["dealer"]).all() and (np.diff(places) > 0).all())
+    return known and bool(((entries["weight"] > 0) & (entries["weight"] <= largest[places])).all())
+
+
+def merge_results(session: CommitteeSession, files: Iterable[bytes]) -> Result:
+    """All sums of several files together. Raises :class:`ResultError` for a file that is none, and for two choices."""
+    results = [read_result(session, raw) for raw in files]
+    if not results:
+        raise ResultError("there is no file with sums: give those of the members")
+    if len({result.digest for result in results}) > 1:
+        # It takes more than c_m members that vote twice.
+        raise ResultError("two choices were opened: more members lie than this study was planned for, use neither result")
+    sums: dict[int, Sum] = {}
+    for result in results:
+        for one in result.sums:
+            if sums.setdefault(one.member, one).share != one.share:
+                raise ResultError(f"member {one.member + 1} signed two different sums over one choice: it lies")
+    return msgspec.structs.replace(results[0], sums=tuple(sums[member] for member in sorted(sums)))
+
+
+def check_result(session: CommitteeSession, result: Result) -> Checked:
+    """What the sums open, once enough of them fit together. Raises :class:`ResultError` for fewer, and if they do not.
+
+    From T + 2 c_m sums c_m wrong ones are corrected, and from T + c_m they are found and the result refused.
+    """
+    parameters = session.parameters
+    spare = len(result.sums) - parameters.sums_needed
+    if spare < 0:
+        raise ResultError(f"{len(result.sums)} members' sums are no result: {parameters.sums_needed} are needed, ask the others")
+    shares = {one.member: _share(session, one) for one in result.sums}
+    # So many that c_m wrong ones are always found.
+    corrected = min(parameters.colluding, spare)
+    secret = Seed.from_os()
+    conclusion = conclude(parameters.packing, shares, corrected, parameters.dimension, secret)
+    if conclusion.total is None:
+        raise ResultError(
+            f"the {len(shares)} members' sums do not fit together, as a member lies: with {parameters.sums_needed} to "
+            f"{parameters.sums_needed + parameters.colluding} of them the result is refused, give those of more members"
+        )
+    entries = np.frombuffer(result.chosen, dtype=CHOSEN)
+    weights = [float(weight) for weight in entries["weight"]]
+    return Checked(
+        total=decode(parameters, conclusion.total, weights),
+        weight=math.fsum(weights),
+        counted=tuple(_counted(entries)),
+        sums=len(shares),
+        wrong=conclusion.wrong,
+        standard_error=standard_error(parameters, len(entries), math.fsum(weights)),
+    )
+
+
+def _share(session: CommitteeSession, one: Sum) -> Elements:
+    share: Elements = np.frombuffer(one.share, dtype="<u4")
+    if int(share.max()) >= session.parameters.prime:
+        raise ResultError(f"member {one.member + 1}'s sum has a number that is none of this study's: it lies")
+    return share
+
+
+def _counted(entries: Entries) -> Iterable[tuple[bytes, str, float]]:
+    digests = keys_of(entries, "digest")
+    return zip(digests, map(key_line, keys_of(entries)), entries["weight"].tolist(), strict=True)
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------------
+
+
+def sign_end(session: CommitteeSession, signer: Signer) -> bytes:
+    """A member's word that it deleted shares, lists and the mailbox key of this session: 64 bytes."""
+    return signer.sign(Kind.END, session.session)
+
+
+def is_end(session: CommitteeSession, member: int, signature: bytes) -> bool:
+    """Whether a member gave that word."""
+    return session.keys.is_signed(session.members[member], Kind.END, session.session, signature)

@@ -1,0 +1,168 @@
+"""What a leader proposes: contributions and noise dealings whose check numbers fit, by the lists of enough members.
+
+Which members' numbers of an entry agree is found as wrong sums are: those of up to c_m members may be off. From that it is chosen
+as among equals: drop entries until enough members agree on all others, or add members that leave most; the larger of both counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.protocols.committee.checks import fitting
+from quietmean.protocols.committee.choice import Choice, make_choice, places_of
+from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of, keys_of
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.packed_sharing.ballots import mask_of
+from quietmean.protocols.packed_sharing.correction import agreeing_members
+from quietmean.protocols.packed_sharing.field import Residues
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Which of the ``lists`` agree on each of ``entries``: ``agree``, shape (lists, n)."""
+
+    lists: tuple[CheckList, ...]
+    entries: Entries = field(repr=False)
+    agree: Flags = field(repr=False)
+
+
+def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> Agreement:
+    """By lists of different members, in rising order of these. Of a dealer with several entries the one in most lists is left."""
+    listed = [one.noise if noise else one.values for one in lists]
+    entries = _all_entries(listed)
+    places = np.array([places_of(entries, one) for one in listed], dtype=np.int64).reshape(len(lists), len(entries))
+    kept = _one_a_dealer(entries, (places >= 0).sum(axis=0))
+    entries, places = entries[kept], places[:, kept]
+    has = places >= 0
+    numbers = np.zeros((*has.shape, listed[0]["numbers"].shape[1]), dtype=np.uint32)
+    for row, one in enumerate(listed):
+        numbers[row, has[row]] = one["numbers"][places[row, has[row]]]
+    members = np.array([one.member for one in lists])
+    return Agreement(tuple(lists), entries, _agree(session, members, has, numbers))
+
+
+def _all_entries(listed: Sequence[Entries]) -> Entries:
+    """What any list has, without check numbers."""
+    # As fixed-size strings, which sort fast.
+    together = np.concatenate([chosen_of(one).view(f"S{CHOSEN.itemsize}") for one in listed])
+    unique: Entries = np.unique(together).view(CHOSEN)
+    return unique
+
+
+def _one_a_dealer(entries: Entries, lists: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sorted by dealer: of each the entry that most lists have, of several the one with the smallest digest."""
+    order = np.lexsort((entries["digest"], -lists, entries["dealer"]))
+    dealers = entries["dealer"][order]
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = dealers[1:] != dealers[:-1]
+    return order[first]
+
+
+def _agree(session: CommitteeSession, members: NDArray[np.int64], has: Flags, numbers: Residues) -> Flags:
+    parameters = session.parameters
+    agree = np.zeros_like(has)
+    if not has.shape[1]:
+        return agree
+    # Entries that the same members have are gone through together.
+    patterns, which = np.unique(has, axis=1, return_inverse=True)
+    for number in range(patterns.shape[1]):
+        rows = np.nonzero(patterns[:, number])[0]
+        left = np.nonzero(which.reshape(-1) == number)[0]
+        if len(rows) >= parameters.lists_needed:
+            fit = fitting(parameters.packing, members[rows].tolist(), numbers[np.ix_(rows, left)])
+            agree[np.ix_(rows, left[fit])] = True
+            _without_wrong(session, members, rows, left[~fit], numbers, agree)
+    return agree
+
+
+def _without_wrong(
+    session: CommitteeSession,
+    members: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    left: NDArray[np.int64],
+    numbers: Residues,
+    agree: Flags,
+) -> None:
+    """Sets ``agree`` for entries ``left`` that fit without the numbers of some members: who lies does so for many entries."""
+    parameters = session.parameters
+    able = min(parameters.colluding, (len(rows) - parameters.threshold) // 2)
+    while len(left) and able:
+        named = members[rows].tolist()
+        trusted = agreeing_members(parameters.packing, named, np.ascontiguousarray(numbers[rows, left[0], :1]), able)
+        kept = rows[np.isin(members[rows], [] if trusted is None else trusted)]
+        if len(kept) >= parameters.lists_needed:
+            fit = fitting(parameters.packing, members[kept].tolist(), numbers[np.ix_(kept, left)])
+            agree[np.ix_(kept, left[fit])] = True
+            # One that fits in the first number by chance is done with, too.
+            fit[0] = True
+            left = left[~fit]
+        else:
+            left = left[1:]
+
+
+def select(session: CommitteeSession, lists: Sequence[CheckList]) -> Choice | None:
+    """The choice of most contributions by ``lists`` of different members; None if there are too few of anything."""
+    parameters = session.parameters
+    lists = sorted(lists, key=lambda one: one.member)
+    # Members without a list count among those that may be gone.
+    spare = parameters.gone - (parameters.members - len(lists))
+    need = parameters.lists_needed + max(0, spare)
+    if len(lists) < max(need, parameters.votes_needed):
+        return None
+    values, noise = agreement(session, lists), agreement(session, lists, noise=True)
+    candidates = (
+        _for_members(session, values, noise, rows)
+        for rows in (_by_dropping(values, noise, need), _by_adding(values, noise, need))
+    )
+    best = max(
+        (candidate for candidate in candidates if candidate is not None),
+        key=lambda candidate: int(candidate[1].sum()),
+        default=None,
+    )
+    if best is None:
+        return None
+    rows, chosen, dealers = best
+    return make_choice(session, [lists[row] for row in rows], dealers, values.entries[chosen])
+
+
+def _for_members(
+    session: CommitteeSession, values: Agreement, noise: Agreement, rows: NDArray[np.int64]
+) -> tuple[list[int], Flags, int] | None:
+    """All members that agree on what these do, what that is, and whose noise, as a mask; None if it is too little."""
+    parameters = session.parameters
+    chosen, dealt = (np.asarray(one.agree[rows].all(axis=0), dtype=np.bool_) for one in (values, noise))
+    if chosen.sum() < parameters.minimum or dealt.sum() < parameters.dealings:
+        return None
+    numbers = np.array([session.raw_members.index(key) for key in keys_of(noise.entries)])
+    dealers = sorted(numbers[dealt].tolist())[: parameters.dealings]
+    used = np.isin(numbers, dealers)
+    holds = values.agree[:, chosen].all(axis=1) & noise.agree[:, used].all(axis=1)
+    return np.nonzero(holds)[0].tolist(), chosen, mask_of(dealers)
+
+
+def _by_dropping(values: Agreement, noise: Agreement, need: int) -> NDArray[np.int64]:
+    """Drop the entry on which most members do not agree until ``need`` members agree on all others; noise comes last."""
+    agree = np.concatenate([values.agree[:, np.argsort(values.agree.sum(axis=0), kind="stable")], noise.agree], axis=1)
+    # How many entries have to go for each member.
+    drops = np.array([int(np.nonzero(~row)[0].max(initial=-1)) + 1 for row in agree])
+    return np.sort(np.argsort(drops, kind="stable")[:need])
+
+
+def _by_adding(values: Agreement, noise: Agreement, need: int) -> NDArray[np.int64]:
+    """Add members one by one, each time the one that leaves most common entries; a noise dealing counts more than all others."""
+    agree = np.concatenate([values.agree, noise.agree], axis=1)
+    weights = np.r_[np.ones(values.agree.shape[1]), np.full(noise.agree.shape[1], values.agree.shape[1] + 1.0)]
+    common, rows = np.ones(agree.shape[1], dtype=np.bool_), list(range(len(agree)))
+    added: list[int] = []
+    for _ in range(need):
+        best = max(rows, key=lambda row: float(weights[common & agree[row]].sum()))
+        common &= agree[best]
+        rows.remove(best)
+        added.append(best)
+    return np.array(sorted(added), dtype=np.int64)
