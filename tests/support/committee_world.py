@@ -38,7 +38,7 @@ def mailbox(member: int) -> Mailbox:
     return MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
 
 
-@dataclass
+@dataclass(eq=False)
 class CommitteeWorld:
     """``contributors`` with values of ``dimension`` coordinates in [0, 1] and weight 1."""
 
