@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import excerpt, make_contribution, make_noise, read_header
-from quietmean.protocols.committee.design import Committee
 from quietmean.protocols.committee.encoding import decode, encode
 from quietmean.protocols.committee.member import warnings
 from quietmean.protocols.committee.messages import read_statement, sign_sum, write_statement
-from quietmean.protocols.committee.parameters import Size
 from quietmean.protocols.committee.result import ResultError, check_result, is_end, merge_results, read_result, sign_end
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun
@@ -248,7 +248,7 @@ def test_a_members_word_that_it_deleted_everything_is_its_own() -> None:
 def test_a_changed_result_is_refused() -> None:
     raw = CommitteeRun(GONE, files(GONE)).run().states[0].result.content
     result = read_result(GONE.session, raw)
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"chosen": result.chosen[72:]},
         {"noise": (0, 1, 2, 4) if result.noise == (0, 1, 2, 3) else (0, 1, 2, 3)},
         {"members": (0, 1, 2, 3, 4, 4)},
