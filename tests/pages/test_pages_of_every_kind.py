@@ -29,6 +29,7 @@ ODD = Columns(
         Column(name="cause", levels=("none", "null", "nan")),
         Column(name="yes", boolean=True),
         Column(name="risk", low=0, high=1),
+        Column(name="other", boolean=True),
     ]
 )
 # What a program writes, and no person; in words of their own, not within others.

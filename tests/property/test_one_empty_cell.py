@@ -65,6 +65,10 @@ ASKED = {
     "hazard-ratio": ["hazard-ratio(age, smoker, by=sex, bins=4)"],
     "cumulative-incidence": ["cumulative-incidence(age, race, by=sex, bins=3)"],
     "restricted-mean": ["restricted-mean(age, smoker, bins=5)"],
+    "mcnemar": ["mcnemar(smoker, sex)"],
+    "kappa": ["kappa(sex, smoker)"],
+    "trend": ["trend(smoker, by=race)"],
+    "mantel-haenszel": ["mantel-haenszel(sex, smoker, by=race)"],
     "site-effects": ["site-effects(age, by=race)", "site-effects(bmi, by=sex)"],
 }
 TEXTS = [text for texts in ASKED.values() for text in texts]

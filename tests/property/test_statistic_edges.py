@@ -55,6 +55,10 @@ KINDS = [
     "restricted-mean(x, yes, by=arm, bins=4)",
     "cumulative-incidence(x, cause, by=arm, bins=4)",
     "site-effects(x, by=arm)",
+    "mcnemar(yes, arm)",
+    "kappa(arm, yes)",
+    "trend(yes, by=cause)",
+    "mantel-haenszel(arm, yes, by=cause)",
     "mean(x, cluster=cause)",
     "proportion(yes, cluster=cause)",
     "group-means(x, by=arm, cluster=cause)",
@@ -151,7 +155,19 @@ def test_nothing_is_made_up(text: str, name: str) -> None:
 
 
 # They add up records.
-OF_RECORDS = ("sum", "count", "histogram", "crosstab", "table-1", "rates", "site-effects")
+OF_RECORDS = (
+    "sum",
+    "count",
+    "histogram",
+    "crosstab",
+    "table-1",
+    "rates",
+    "site-effects",
+    "mcnemar",
+    "kappa",
+    "trend",
+    "mantel-haenszel",
+)
 CLUSTERED = "cluster="
 
 
@@ -197,6 +213,13 @@ def test_parties_count_once(text: str) -> None:
         ("rates(yes, x, cluster=arm)", "no value of x", "one-site"),
         ("rates(yes, x, by=arm, cluster=cause)", "no arm", "group-left-out"),
         ("site-effects(x, by=arm)", "no value of x", "group-left-out"),
+        ("mcnemar(yes, arm)", "nothing present", "nothing-present"),
+        ("mcnemar(yes, arm)", "no events", "small-cell"),
+        ("kappa(yes, arm)", "no arm", "nothing-present"),
+        ("trend(yes, by=arm)", "one arm", "no-trend"),
+        ("trend(yes, by=arm)", "no events", "no-trend"),
+        ("mantel-haenszel(arm, yes, by=cause)", "one arm", "nothing-present"),
+        ("mantel-haenszel(arm, yes, by=cause)", "no events", "nothing-present"),
         ("table-1(x, by=arm)", "one arm", "nothing-present"),
         ("table-1(x, by=arm)", "no value of x", "nothing-present"),
         ("table-1(x, by=arm)", "always the same", "no-variance"),

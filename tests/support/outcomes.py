@@ -32,6 +32,7 @@ COLUMNS = Columns(
         Column(name="cause", levels=("none", "p", "q")),
         Column(name="yes", boolean=True),
         Column(name="risk", low=0, high=1),
+        Column(name="other", boolean=True),
     ]
 )
 # One of each kind, which the test of statistics' edges compares with the registry.
@@ -61,6 +62,10 @@ EVERY_KIND = (
     "restricted-mean(x, yes, by=arm, bins=4)",
     "cumulative-incidence(x, cause, by=arm, bins=4)",
     "site-effects(x, by=cause)",
+    "mcnemar(yes, other)",
+    "kappa(yes, other)",
+    "trend(yes, by=cause)",
+    "mantel-haenszel(yes, other, by=cause)",
 )
 PARTIES = 6
 
@@ -71,7 +76,7 @@ def records_of(count: int = 2000, seed: int = 8) -> NDArray[np.float64]:
     numbers = rng.uniform(0, 10, (count, 2))
     numbers[::8, 0] = np.nan
     levels = [rng.integers(0, one, count) for one in (2, 3, 2)]
-    return np.column_stack([numbers, *levels, rng.random(count)]).astype(np.float64)
+    return np.column_stack([numbers, *levels, rng.random(count), rng.integers(0, 2, count)]).astype(np.float64)
 
 
 def finished(

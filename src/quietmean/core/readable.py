@@ -97,7 +97,7 @@ def interval_text(ends: Sequence[float], error: float | None = None) -> str:
 
 def p_text(p_value: float) -> str:
     """A p-value as journals print it: "0.034", "< 0.001"."""
-    if math.isnan(p_value):
+    if not 0 <= p_value <= 1:
         return UNKNOWN
     return f"< {_LEAST_P:g}" if p_value < _LEAST_P else f"{p_value:.3f}"
 

@@ -96,9 +96,10 @@ def _reason(document: Mapping[str, Any]) -> str:
 
 
 def _first(answer: StatedAnswer) -> str:
-    """The first terms of a statistic from another distribution."""
+    """The first terms, and what the first test says."""
     terms = answer.all_known[:_MOST_NAMED]
-    return "; ".join(f"{term.term or answer.document.get('name', '')}: {with_interval(term)}" for term in terms)
+    stated = "; ".join(f"{term.term or answer.document.get('name', '')}: {with_interval(term)}" for term in terms)
+    return stated + answer.p(*answer.tests) if stated else ""
 
 
 def _one(what: str) -> Callable[[StatedAnswer], str]:

@@ -1,0 +1,98 @@
+"""Cochran and Armitage's test: does a proportion rise or fall over ordered groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.cell_counts import NOTHING, OfCells
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.fields import numbers_field
+from quietmean.statistics.flags_and_tests import Flag
+from quietmean.statistics.intervals import t_test
+from quietmean.statistics.rows import Row, assembled, multinomial
+from quietmean.statistics.statistic import Released
+from quietmean.statistics.supposed import Supposed
+
+SLOPE, TEST = "slope", "trend"
+# Noise deviations that the spread of scores and the number of outcomes must have.
+_LEAST = 4.0
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trend(OfCells):
+    """How much the part of the records with the second level of ``column`` rises from one level of ``by`` to the next: the
+    ``slope`` of the least squares line over the ``scores`` of these levels, with robust errors.
+
+    The test ``trend`` is that of Cochran and Armitage, the noise counted in.
+    """
+
+    name = "trend"
+    summary = "how a proportion rises over ordered groups, with Cochran and Armitage's test"
+    by_place = ("column", "by")
+    expects = ("odds-ratio",)
+
+    column: str = parameter(help="the column with two levels")
+    by: str = parameter(help="the column whose levels are ordered groups")
+    scores: tuple[float, ...] | None = numbers_field(None, "a number for each group, by default 0, 1, 2 and so on", "scores")
+
+    def _axes(self, columns: Columns) -> tuple[Column, ...]:
+        groups = columns.category(self.by)
+        if self.scores is not None and (len(self.scores) != len(groups.categories) or len(set(self.scores)) < 2):
+            count = len(groups.categories)
+            raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
+        return groups, self._two_levels(columns, self.column)
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("odds-ratio")
+        if ratio is not None:
+            made.happen(self.column, math.log(ratio) * self._scores(made.columns)[made.values[self.by].astype(np.int64)])
+
+    def _scores(self, columns: Columns) -> NDArray[np.float64]:
+        return (
+            np.arange(len(columns.category(self.by).categories), dtype=np.float64)
+            if self.scores is None
+            else np.array(self.scores)
+        )
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        cells, scores = self._cells(released, columns), self._scores(columns)
+        if not cells.known:
+            return assembled([Row.unknown(SLOPE)], flags=(Flag("nothing-present", NOTHING),))
+        # Scores around their mean lose no digits.
+        scores = scores - float(scores @ np.maximum(cells.counts.sum(axis=1), 0.0)) / cells.total
+
+        def parts(counts: NDArray[Any]) -> NDArray[Any]:
+            """Covariance of outcome and score, variances of both, and the slope."""
+            total, groups, outcomes = counts.sum(axis=(1, 2)), counts.sum(axis=2), counts[:, :, 1]
+            mean, part = groups @ scores / total, outcomes.sum(axis=1) / total
+            both = outcomes @ scores / total - mean * part
+            spread_of_scores = groups @ scores**2 / total - mean**2
+            return np.stack([both, spread_of_scores, part * (1 - part), both / spread_of_scores], axis=1)
+
+        smooth = cells.smooth(parts)
+        both, of_scores, of_outcomes, slope = smooth.values.tolist()
+        errors = [math.sqrt(cells.noise_of(slopes)) for slopes in smooth.slopes[:3]]
+        if not (of_scores > max(_LEAST * errors[1], _ROUNDING) and of_outcomes > max(_LEAST * errors[2], _ROUNDING)):
+            text = "the noise hides all but one group, or whether the outcome happens: no trend"
+            return assembled([Row.unknown(SLOPE)], flags=(Flag("no-trend", text, (SLOPE,)),))
+        own = smooth.slopes[3]
+        row = Row.normal(SLOPE, slope, cells.noise_of(own), multinomial(own, cells.counts.ravel()))
+        # The variance under the hypothesis, that the outcome has the same chance in all groups.
+        test = t_test(both, math.sqrt(of_scores * of_outcomes / cells.total + errors[0] ** 2), math.inf, "Cochran-Armitage test")
+        return assembled(
+            [row],
+            tests={TEST: test},
+            method="smooth functions of counts, without what noise adds on average; robust errors, with the noise",
+        )
+
+
+STATISTIC = Trend
