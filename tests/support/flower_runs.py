@@ -55,6 +55,7 @@ class FlowerRun:
         client.write_text(source.replace("app = ClientApp(mods=[quietmean_mod])\n", _AWAY.format(away=away)))
         self.database, self.log = root / "state.db", root / "superlink.log"
         self.seen: set[bytes] = set()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._environment = os.environ | {
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(_ROOT / "src"),
@@ -73,6 +74,11 @@ class FlowerRun:
         )
         with self._superlink("--simulation"):
             self._run(timeout, settings, options)
+
+    @property
+    def said(self) -> str:
+        """What the run showed to who started it."""
+        return (self.root / "run.out").read_text(errors="replace")
 
     def deploy(self, homes: list[Path], timeout: float, settings: str) -> None:
         """A SuperNode for each home."""
@@ -94,9 +100,9 @@ class FlowerRun:
         arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
         with self._process("superlink", "flower-superlink", *arguments, "--log-file", str(self.log), *more):
             until = time.monotonic() + 60
-            while time.monotonic() < until:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                    break
+            while not self._listens():
+                self._require_running()
+                assert time.monotonic() < until, "the SuperLink does not listen"
                 time.sleep(0.2)
             ended = threading.Event()
             watcher = threading.Thread(target=self._watch, args=(ended,))
@@ -114,9 +120,11 @@ class FlowerRun:
             process = subprocess.Popen(
                 [self._bin / program, *arguments], env=self._environment, stdout=out, stderr=out, start_new_session=True
             )
+            self._running[label] = process
             try:
                 yield
             finally:
+                del self._running[label]
                 process.terminate()
                 try:
                     process.wait(20)
@@ -130,8 +138,30 @@ class FlowerRun:
         )
         (self.root / "flwr" / "config.toml").write_text(config)
         command: list[str | Path] = [self._bin / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
+        until = time.monotonic() + timeout
         with (self.root / "run.out").open("wb") as out:
-            subprocess.run(command, env=self._environment, stdout=out, stderr=out, timeout=timeout, check=True)
+            process = subprocess.Popen(command, env=self._environment, stdout=out, stderr=out)
+            try:
+                while process.poll() is None:
+                    self._require_running()
+                    assert time.monotonic() < until, f"the run is not over after {timeout:g} s"
+                    time.sleep(0.2)
+            finally:
+                process.kill()
+                process.wait()
+        assert process.returncode == 0, _end_of(self.root / "run.out")
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _require_running(self) -> None:
+        """A link that has ended never comes back: nothing is worth waiting for."""
+        for label, process in self._running.items():
+            assert process.poll() is None, f"{label} ended with {process.returncode}: {_end_of(self.root / f'{label}.out')}"
 
     def _watch(self, ended: threading.Event) -> None:
         """The database's files whenever they changed: messages are taken out of it once they were delivered."""
@@ -140,6 +170,10 @@ class FlowerRun:
                 with contextlib.suppress(OSError):
                     self.seen.update(_pieces(path, path.read_bytes()))
             ended.wait(0.5)
+
+
+def _end_of(path: Path) -> str:
+    return path.read_text(errors="replace")[-2000:]
 
 
 def _pieces(path: Path, content: bytes) -> list[bytes]:

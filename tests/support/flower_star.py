@@ -12,7 +12,7 @@ import numpy as np
 
 from quietmean.core.party import NoiseSource, PopulationNoise, Vector
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
-from quietmean.flower.home import AGREEMENT, SESSION
+from quietmean.flower.home import AGREEMENT, SESSION, SITE
 from quietmean.flower.party import Stored, round_seed
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
@@ -20,17 +20,22 @@ from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions.clipping import clipped_vector
 
 FIRST_NODE = 1000
+# Of a site that keeps account elsewhere.
+UNCHARGED = "no_ledger = true\n"
 # (requests by node, does a round begin, the honest way on) -> answers by node.
 Lie = Callable[[Mapping[int, bytes], bool, Callable[[Mapping[int, bytes]], Mapping[int, bytes]]], Mapping[int, bytes]]
 
 
-def make_homes(root: Path, parties: int, rounds: int, dimension: int, dropouts: float = 0.1) -> FlowerAgreement:
-    """Folders 0, 1, ... in the order of the agreement."""
+def make_homes(
+    root: Path, parties: int, rounds: int, dimension: int, dropouts: float = 0.1, site: str = UNCHARGED
+) -> FlowerAgreement:
+    """Folders 0, 1, ... in the order of the agreement; ``site``: what each site says."""
     keys = {make_home(root / f"new-{number}"): root / f"new-{number}" for number in range(parties)}
     agreement = FlowerAgreement.make(list(keys), dimension=dimension, epsilon=4.0, delta=1e-5, rounds=rounds, dropouts=dropouts)
     for number, key in enumerate(agreement.identities):
         home = keys[key].rename(root / str(number))
         agreement.save(home / AGREEMENT)
+        (home / SITE).write_text(site)
     return agreement
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement
+from quietmean.flower.home import SITE
+from quietmean.ledger import Ledger
+from quietmean.sessions.receipt import certified
+from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.flower_runs import MISSING, FlowerRun, flower_python
 from support.flower_star import in_one_process, make_homes
+from support.site_policy import write_policy
 
 PARTIES, ROUNDS, DIMENSION = 10, 3, 200
 AWAY = {1: 4, 2: 0, 3: 7}
@@ -27,27 +32,32 @@ def data() -> Vector:
     return np.asarray(found / np.linalg.norm(found, axis=1)[:, None], dtype=np.float64)
 
 
-def run(tmp_path: Path, data: Vector, *, simulated: bool) -> tuple[FlowerRun, FlowerAgreement, list[dict[str, Any]]]:
+def made(tmp_path: Path, data: Vector) -> tuple[FlowerRun, FlowerAgreement, list[Path], str]:
+    """An app with the folders of its clients, of which all are charged, and the settings of a run."""
     homes = tmp_path / "homes"
     homes.mkdir()
     agreement = make_homes(homes, PARTIES, ROUNDS, DIMENSION)
     agreement.save(tmp_path / "agreement.json")
     for party in range(PARTIES):
-        np.save(homes / str(party) / "data.npy", data[party])
+        home = homes / str(party)
+        np.save(home / "data.npy", data[party])
+        budget = {"epsilon": 10.0, "delta": 1e-4, "ledger": f"{home}/ledger"}
+        write_policy(home / "policy.toml", budget=budget, audit={"log": f"{home}/audit.jsonl"}, largest_epsilon=5.0)
+        (home / SITE).write_text(f'account = "own"\npolicy = "policy.toml"\naccept = "{agreement.digest}"\n')
     python = flower_python()
     assert python is not None
-    flower = FlowerRun(tmp_path, python, AWAY)
     settings = f"agreement='{tmp_path}/agreement.json' out='{tmp_path}/means.json' quietmean-homes='{homes}'"
-    if simulated:
-        flower.simulate(400, settings)
-    else:
-        flower.deploy([homes / str(party) for party in range(PARTIES)], 900, settings)
-    return flower, agreement, json.loads((tmp_path / "means.json").read_bytes())
+    return FlowerRun(tmp_path, python, AWAY), agreement, [homes / str(party) for party in range(PARTIES)], settings
 
 
 @pytest.mark.parametrize("simulated", [True, False], ids=["simulation", "deployment"])
 def test_an_app_releases_what_one_process_does_and_shows_nothing_else(tmp_path: Path, data: Vector, simulated: bool) -> None:
-    flower, agreement, rounds = run(tmp_path, data, simulated=simulated)
+    flower, agreement, homes, settings = made(tmp_path, data)
+    if simulated:
+        flower.simulate(400, settings)
+    else:
+        flower.deploy(homes, 900, settings)
+    rounds = json.loads((tmp_path / "means.json").read_bytes())
     model, updates = np.zeros(DIMENSION), []
     for number, found in enumerate(rounds, 1):
         updates.append((model - 0.5 * (model - data)) - model)
@@ -62,6 +72,33 @@ def test_an_app_releases_what_one_process_does_and_shows_nothing_else(tmp_path: 
         assert any(np.float64(one).tobytes() in seen for one in rounds[-1]["mean"])
     for private in spellings(data, updates):
         assert private not in seen
+    for party, home in enumerate(homes):
+        begun = [number for number, away in AWAY.items() if away != party]
+        charged = agreement.terms.charge(len(begun) if begun[-1] == ROUNDS else ROUNDS)
+        with Ledger.open(home / "ledger") as book:
+            assert [entry.charged for entry in book.account("own").entries] == [charged]
+        if begun[-1] == ROUNDS:
+            assert certified(json.loads((home / "receipt.json").read_bytes()))["rounds"]["begun"] == len(begun)
+        log = verify(AuditLog(home / "audit.jsonl"), {})
+        assert not log.faults
+        assert [entry.event for entry in log.entries].count(Event.STARTED) == len(begun)
+
+
+def test_an_app_whose_clients_do_not_come_or_may_not_says_so(tmp_path: Path, data: Vector) -> None:
+    flower, _, homes, settings = made(tmp_path, data)
+    write_policy(homes[0] / "policy.toml", audit={"log": f"{tmp_path}/audit.jsonl"}, largest_epsilon=1.0)
+    flower.deploy(homes[:3], 300, f"{settings} wait=20.0")
+    assert "2 of 10 clients are there after 20 s, and the agreement plans for 9 or more" in flower.said
+    assert "the site of this client does not take part" in flower.said
+    assert not (tmp_path / "means.json").exists()
+
+
+def test_a_link_that_ends_at_its_start_is_noticed_at_once(tmp_path: Path, data: Vector) -> None:
+    flower, _, _, settings = made(tmp_path, data)
+    begun = time.monotonic()
+    with pytest.raises(AssertionError, match="node-missing ended with"):
+        flower.deploy([Path(f'{tmp_path}/missing" = "')], 900, settings)
+    assert time.monotonic() - begun < 120
 
 
 def spellings(data: Vector, updates: list[Vector]) -> Iterator[bytes]:

@@ -17,9 +17,8 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
     agreement = FlowerAgreement.load(str(settings["agreement"]))
-    while len(list(grid.get_node_ids())) < agreement.parties:
-        time.sleep(0.2)
     workflow = SealedMean(grid, agreement, timeout=float(settings["timeout"]))
+    workflow.wait(float(settings["wait"]))
     model = ArrayRecord({"weights": Array(np.zeros(agreement.terms.dimension))})
     rounds = []
     for number in range(1, int(settings["rounds"]) + 1):

@@ -22,7 +22,7 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Agreement, Contract, Files, Finished, Person, Policy, Preparation, Prepared, Show, take_part
+from quietmean.studies.party import Contract, Files, Finished, NobodyToAsk, Person, Policy, Preparation, Prepared, Show, take_part
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -167,23 +167,6 @@ def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callabl
 join = _blocking(ajoin)
 
 
-class _Nobody:
-    """No question is asked: a yes is an argument."""
-
-    def can_ask(self) -> bool:
-        return False
-
-    def show(self, contract: Agreement) -> None:
-        """Nobody sees it."""
-
-    def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        """With nobody."""
-        return []
-
-    def yes(self) -> bool:
-        return False
-
-
 def _files(
     study: str | Path | Study, roster: str | Path | None, key: str | Path, store: str | Path | None, passphrase: str | None
 ) -> Files:
@@ -230,7 +213,7 @@ def warn(sentence: str) -> None:
 def silent_person(report: Callable[[dict[str, Any]], None] | None) -> Person:
     """Who is asked nothing, as every answer is an argument; ``report`` gets each event as a dictionary."""
     show = Show(lambda event: None if report is None else report(event_json(event)))
-    return Person(_Nobody(), warn, warn, _tell_owner, show)
+    return Person(NobodyToAsk(), warn, warn, _tell_owner, show)
 
 
 def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:

@@ -33,11 +33,11 @@ def command(
     Parameters
     ----------
     study
-        The sealed study or session, or a study file or session file.
+        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     party
-        The name of the site that takes part.
+        The name of the site that takes part; of a client of Flower its number, such as "client 3".
     owner_key
         The private key of who answers for the data, from quietmean keygen: not the node's.
     account
@@ -55,17 +55,20 @@ def command(
     """
     from quietmean.cli.asking import AtTerminal, show_contract
     from quietmean.cli.identity import load_identity
+    from quietmean.flower.contract import FlowerContract, is_flower_agreement
     from quietmean.node.net import Purpose
-    from quietmean.sessions.agreed import contract_for
+    from quietmean.sessions.agreed import SessionContract, contract_for
     from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.party import OwnerApproval, Policy, agreed_terms, require_digest
+    from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
 
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))
     rules, owner = Policy.load(policy), load_identity(owner_key)
-    agreed = agreed_terms(study, roster)
     with progress("calibrating the noise"):
-        contract = contract_for(party, agreed)
+        if is_flower_agreement(study):
+            contract: Contract | SessionContract = FlowerContract.by_name(study, party)
+        else:
+            contract = contract_for(party, agreed_terms(study, roster))
     rules.refuse(contract)
     if owner.public_key not in rules.rules.approvers:
         raise InputError(f"{owner.public_key} is no approver of {rules.place}: add it there, or give the right --owner-key")

@@ -28,7 +28,7 @@ def command(
     Parameters
     ----------
     study
-        The sealed study or session, or a study file or session file.
+        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
     store
         The folder of this party's keys for a sealed study, as for join.
     policy
@@ -38,13 +38,18 @@ def command(
     """
     from quietmean.cli.asking import show_contract
     from quietmean.cli.identity import load_identity
+    from quietmean.flower.contract import FlowerContract, is_flower_agreement
+    from quietmean.sessions.agreed import SessionContract
     from quietmean.sessions.files import contract_of, load_files
-    from quietmean.studies.party import Policy
+    from quietmean.studies.party import Contract, Policy
 
     rules = Policy.load(policy)
-    files = load_files(study, agreed.roster, agreed.key, load_identity, store)
     with progress("calibrating the noise"):
-        contract = contract_of(files, agreed.plan, agreed.no_privacy)
+        if is_flower_agreement(study):
+            contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
+        else:
+            files = load_files(study, agreed.roster, agreed.key, load_identity, store)
+            contract = contract_of(files, agreed.plan, agreed.no_privacy)
     broken = rules.broken(contract)
     if json:
         print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})

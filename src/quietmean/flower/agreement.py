@@ -28,6 +28,7 @@ from quietmean.randomness import Seed, fresh_bytes
 from quietmean.sessions import SessionTerms
 
 FORMAT = "quietmean-flower-1"
+USUAL_NAME = "flower"
 # It takes no one's word for what was delivered, and keeps its promise however messages are dropped and delayed.
 PROTOCOL = "packed-sharing"
 _TERMS = tuple(field.name for field in fields(SessionTerms))
@@ -38,7 +39,7 @@ class FlowerAgreement:
     """``identities``: the clients' public keys, which number the parties. ``clip``: the L2 norm that an update is shortened to.
 
     ``instance``: random text, so that the same terms agreed again are another session. ``links``: which keys frames between two
-    clients are sealed by; X25519 in agreements of before.
+    clients are sealed by; X25519 in agreements of before. ``name``: what ledgers and audit logs call the session.
     """
 
     terms: SessionTerms
@@ -46,6 +47,7 @@ class FlowerAgreement:
     identities: tuple[str, ...]
     instance: str
     links: Links = Links.X25519
+    name: str = USUAL_NAME
 
     @classmethod
     def make(
@@ -60,6 +62,7 @@ class FlowerAgreement:
         colluding: float = 0.1,
         dropouts: float = 0.1,
         options: Mapping[str, Any] | None = None,
+        name: str = USUAL_NAME,
     ) -> Self:
         """A new agreement. ``epsilon`` and ``delta``: the budget of one whole client over all ``rounds``, under replacement.
 
@@ -80,7 +83,7 @@ class FlowerAgreement:
         # Planned now, so that nobody is asked to agree to what cannot be kept.
         terms.plan  # noqa: B018
         instance = base64.b64encode(fresh_bytes(32)).decode()
-        return cls(terms, _length(clip), _distinct(sorted(identities)), instance, Links.HYBRID)
+        return cls(terms, _length(clip), _distinct(sorted(identities)), instance, Links.HYBRID, name)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -92,7 +95,8 @@ class FlowerAgreement:
             stated = {name: raw["terms"][name] for name in _TERMS}
             terms = SessionTerms(**{**stated, "unit": PrivacyUnit(stated["unit"])})
             plan = Plan.from_json(raw["plan"])
-            agreement = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]), _links(raw))
+            links, name = Links(raw.get("links", Links.X25519)), str(raw.get("name", USUAL_NAME))
+            agreement = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]), links, name)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}): ask for the agreement again") from None
         _require_kept(terms, plan, agreement.identities)
@@ -115,6 +119,7 @@ class FlowerAgreement:
             "identities": list(self.identities),
             "instance": self.instance,
             **({} if self.links == Links.X25519 else {"links": str(self.links)}),
+            **({} if self.name == USUAL_NAME else {"name": self.name}),
         }
 
     @cached_property
@@ -158,10 +163,6 @@ def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
     if len(set(distinct)) < len(distinct) or list(distinct) != sorted(distinct):
         raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
     return distinct
-
-
-def _links(raw: Mapping[str, Any]) -> Links:
-    return Links(raw.get("links", Links.X25519))
 
 
 def _length(clip: Any) -> float:

@@ -1,4 +1,4 @@
-"""The folder in which a client keeps what must outlive its process: agreement, key, account, and the round in progress.
+"""The folder in which a client keeps what must outlive its process: agreement, key, options, and the round in progress.
 
 Flower starts a client's app anew for each message. Nothing of this folder goes through Flower.
 """
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import cached_property
 from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import locked, open_private, replace_durably
 from quietmean.flower.agreement import FlowerAgreement
+from quietmean.flower.contract import FlowerContract
 from quietmean.node.net import Identity
 
-AGREEMENT, IDENTITY, ACCOUNT, SESSION, _LOCK = "agreement.json", "identity.pem", "account.json", "session.state", "lock"
+AGREEMENT, IDENTITY, SITE = "agreement.json", "identity.pem", "site.toml"
+ACCOUNT, SESSION, _LOCK = "account.json", "session.state", "lock"
 
 
 def make_home(folder: str | Path) -> str:
@@ -34,6 +37,21 @@ class Home:
         self.agreement = FlowerAgreement.load(self.folder / AGREEMENT)
         self.identity = Identity.load(self.folder / IDENTITY)
         self.party = self.agreement.party_of(self.identity.public_key)
+
+    @cached_property
+    def contract(self) -> FlowerContract:
+        """What this client says yes to."""
+        return FlowerContract.of(self.agreement, self.party)
+
+    @property
+    def site(self) -> Path:
+        """What its site chooses for itself."""
+        return self.folder / SITE
+
+    @property
+    def receipt(self) -> Path:
+        """Where its receipt goes, unless its site says another place."""
+        return self.folder / "receipt.json"
 
     @property
     def account(self) -> Path:

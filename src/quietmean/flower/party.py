@@ -7,9 +7,11 @@ A client that missed steps passes over them, as a party that was cut off.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +21,20 @@ from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
+from quietmean.flower.part import FlowerPreparation, Paid, tell
 from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
+from quietmean.flower.site import site_options
 from quietmean.graphs import ExecutionTrace
+from quietmean.ledger import Account
+from quietmean.node import SeriesProgress
 from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
+from quietmean.protocols.execution import Execution
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
 from quietmean.sessions.clipping import clipped_vector
+from quietmean.sessions.paid import PaidPart
+from quietmean.studies.party.audit import Event
 
 # The update (d,) of this client for the round that begins.
 Update = Callable[[], Vector]
@@ -59,6 +68,12 @@ class Stored(msgspec.Struct, omit_defaults=True):
     release: PartyOutcome | None = None
     answer: bytes = b""
     over: bool = True
+    # What its site has to do with it: of the rounds before this one with a mean, how many, and in how many each client counted.
+    paid: Paid | None = None
+    logged: list[str] = []
+    results: int = 0
+    counted: list[int] = []
+    ended: bool = False
 
 
 class StarParty:
@@ -79,9 +94,67 @@ class StarParty:
             request = read_request(raw)
             with self._home.locked():
                 self._stored = self._load()
+                with self._at_its_site():
+                    self._require_part(request)
                 return self._answer(request, update)
         except InputError as error:
             return write(ClientAnswer(refused=str(error)))
+
+    def leave(self) -> Account | None:
+        """Begin no other round, ever: rounds that never began are given back, and the receipt is written.
+
+        Raises :class:`InputError` for a client that never said yes.
+        """
+        with self._home.locked():
+            self._stored = self._load()
+            self._part()
+            if not self._stored.ended:
+                self._close(ClientAnswer(), self._agreement.terms.rounds)
+            return self._settle()
+
+    # --- its site ---
+
+    def _require_part(self, request: Request) -> None:
+        """The policy allows the agreement, its person said yes, and it is paid for. Raises :class:`InputError` if not."""
+        stored = self._stored
+        if stored.paid is not None and not isinstance(request, BeginRequest):
+            return
+        preparation = self._preparation()
+        try:
+            preparation.allow()
+            if stored.paid is None:
+                stored.paid = preparation.pay(Seed(stored.seed).derive("charge").secret)
+        finally:
+            self._write()
+
+    def _preparation(self) -> FlowerPreparation:
+        stored = self._stored
+        return FlowerPreparation(self._home, site_options(self._home.site), stored.logged, yes=stored.paid is not None)
+
+    def _part(self) -> PaidPart:
+        if self._stored.paid is None:
+            raise InputError(f"the client of {self._home.folder} has taken part in nothing: nothing is charged")
+        return self._preparation().part(self._stored.paid)
+
+    @contextlib.contextmanager
+    def _at_its_site(self) -> Iterator[None]:
+        """What goes wrong there may name files and rules: it is said there, and to the server that the client is not in."""
+        try:
+            yield
+        except InputError as error:
+            tell(str(error))
+            raise InputError("the site of this client does not take part: its own log says why") from None
+
+    def _settle(self) -> Account | None:
+        """After the last round: first the session says that none follows, then ledger and receipt."""
+        stored = self._stored
+        begun = SessionAccount(self._agreement.terms, self._home.account).begun
+        counted = tuple(stored.counted) or (0,) * self._agreement.parties
+        standing = SeriesProgress(current=stored.round, begun=begun, results=stored.results, counted=counted, left=True)
+        account = self._part().settle(None, standing)
+        stored.ended = True
+        self._write()
+        return account
 
     def _answer(self, request: Request, update: Update) -> bytes:
         if isinstance(request, AskHello):
@@ -106,7 +179,10 @@ class StarParty:
             )
         self._meet(request.hellos)
         value = self._admitted(update())
-        SessionAccount(self._agreement.terms, self._home.account).begin()
+        with self._at_its_site():
+            about = {"plan": self._plan.digest, "round": request.round, "charged": bool(stored.paid and stored.paid.charge)}
+            self._part().auditor.write(Event.STARTED, about)
+            SessionAccount(self._agreement.terms, self._home.account).begin()
         stored.round, stored.value, stored.over = request.round, value.astype("<f8").tobytes(), False
         return self._keep(self._machine.start(), 0)
 
@@ -129,36 +205,47 @@ class StarParty:
 
     def _finish(self, request: Finish) -> bytes:
         stored = self._stored
-        if stored.over:
-            return stored.answer
-        machine = self._machine
+        if not stored.over:
+            self._conclude()
+        if stored.round >= self._agreement.terms.rounds and not stored.ended:
+            # The mean is not lost to a ledger that cannot be written: it is settled when the client is asked again, or leaves.
+            with contextlib.suppress(InputError), self._at_its_site():
+                self._settle()
+        return stored.answer
+
+    def _conclude(self) -> None:
+        stored, machine = self._stored, self._machine
         state, release = load_state(machine.state_type, stored.state), stored.release
         while state.round <= machine.rounds:
             step = machine.miss_round(state)
             state, release = step.state, None if step.release is None else PartyOutcome.of(step.release)
         answer = ClientAnswer()
-        if release is not None and (why := self._impossible(state, release)):
-            answer = ClientAnswer(refused=why)
-        elif release is not None:
-            mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
-            answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
-        # Of a round that is over, nothing private is kept.
-        stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
-        stored.answer, stored.step = write(answer), machine.rounds + 1
-        self._write()
-        return stored.answer
+        if release is not None:
+            execution = self._execution(state)
+            try:
+                require_possible(self._plan, execution, ReleasedSum(release.vector, release.weight))
+            except ImpossibleResult as error:
+                answer = ClientAnswer(refused=str(error))
+            else:
+                mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
+                answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
+                before = stored.counted or [0] * self._agreement.parties
+                stored.counted = [times + bool(inside) for times, inside in zip(before, execution.contributors(), strict=True)]
+                stored.results += 1
+        self._close(answer, stored.round)
 
-    def _impossible(self, state: Any, release: PartyOutcome) -> str:
-        """Why the sum of a round is none of updates within their norm and of the plan's noise; empty if it may be."""
-        plan = self._plan
-        everyone = ExecutionTrace.everyone(plan.protocol.rounds, self._agreement.parties)
+    def _close(self, answer: ClientAnswer, round_: int) -> None:
+        """Of a round that is over, nothing private is kept."""
+        stored = self._stored
+        stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
+        stored.round, stored.answer, stored.step = round_, write(answer), self._plan.protocol.rounds + 1
+        self._write()
+
+    def _execution(self, state: Any) -> Execution:
+        """The round as this client has it at its end."""
+        everyone = ExecutionTrace.everyone(self._plan.protocol.rounds, self._agreement.parties)
         seed = Seed.public("flower schedule", self._agreement.digest, self._stored.round)
-        execution = replace(plan.execution(seed, everyone), protocol=plan.protocol.as_carried_out(state))
-        try:
-            require_possible(plan, execution, ReleasedSum(release.vector, release.weight))
-        except ImpossibleResult as error:
-            return str(error)
-        return ""
+        return replace(self._plan.execution(seed, everyone), protocol=self._plan.protocol.as_carried_out(state))
 
     def _keep(self, step: Step[Any], closed: int) -> bytes:
         """The step on disk, and only then its answer."""
@@ -236,3 +323,12 @@ class StarParty:
 def round_seed(seed: Seed, round_: int) -> Seed:
     """All randomness of one party in one round of a session."""
     return seed.derive("flower round", round_)
+
+
+def leave(folder: str | Path) -> Account | None:
+    """End the part of the client in ``folder`` for good: it begins no other round, and those that never began are given back.
+
+    The receipt is written, and the account returned as it is then; None where nothing was charged. Raises :class:`InputError` for
+    a client that never said yes.
+    """
+    return StarParty(Home(folder)).leave()

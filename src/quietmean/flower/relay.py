@@ -47,6 +47,11 @@ class Relay:
         """The node of each client that is known."""
         return dict(self._nodes)
 
+    @property
+    def reasons(self) -> str:
+        """What clients said that are not in, since the last round, in words; empty where none did."""
+        return _reasons(self._refusals)
+
     def meet(self, nodes: Iterable[int]) -> None:
         """Ask nodes that are not known yet who they are. Raises :class:`InputError` if one has another agreement."""
         met = set(self._nodes.values())
@@ -57,7 +62,6 @@ class Relay:
 
     def mean(self, round_: int) -> ClientsMean:
         """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
-        self._refusals = []
         hellos = tuple(self._hellos.values())
         answers = self._answers_to({party: BeginRequest(round_, hellos) for party in self._nodes}, begins=True)
         steps = 0
@@ -73,17 +77,17 @@ class Relay:
 
     def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ClientAnswer]) -> ClientsMean:
         """What most say: those that lie are fewer."""
+        refusals, self._refusals = self._refusals, []
         votes = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
         (mean, weight), count = votes.most_common(1)[0] if votes else ((b"", 0.0), 0)
         colluding, parties = self._agreement.terms.colluding, self._agreement.parties
         decoded = np.frombuffer(mean, dtype="<f8").astype(np.float64) if len(mean) % 8 == 0 else np.empty(0)
         if count <= colluding or decoded.shape != (self._agreement.terms.dimension,):
-            reasons = "".join(f"; a client says: {reason}" for reason in sorted(set(self._refusals)))
             raise ProtocolFailure(
-                f"round {round_} has no result: {len(ended)} of {parties} clients were there to its end{reasons}"
+                f"round {round_} has no result: {len(ended)} of {parties} clients were there to its end{_reasons(refusals)}"
             )
         missing = tuple(party for party in range(parties) if party not in ended)
-        return ClientsMean(round_, decoded, weight, missing, steps, tuple(self._refusals))
+        return ClientsMean(round_, decoded, weight, missing, steps, tuple(refusals))
 
     def _answers_to(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, ClientAnswer]:
         answers = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
@@ -102,6 +106,10 @@ class Relay:
             elif node in requests:
                 answers[node] = answer
         return answers
+
+
+def _reasons(refusals: Iterable[str]) -> str:
+    return "".join(f"; a client says: {reason}" for reason in sorted(set(refusals)))
 
 
 def _goes_on(answers: Mapping[PartyId, ClientAnswer]) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.flower.agreement import FlowerAgreement
 from quietmean.flower.mod import FIELD, RECORD, flat
 from quietmean.flower.relay import ClientsMean, Relay
+
+# Seconds.
+_LOOK_AGAIN = 0.5
 
 
 class SealedMean:
@@ -26,6 +30,25 @@ class SealedMean:
         self._relay = Relay(agreement, self._exchange)
         self._model: Any = None
         self.bytes_sent = 0
+
+    def wait(self, timeout: float = 300.0) -> None:
+        """Until all clients of the agreement are there, ``timeout`` seconds at most.
+
+        Raises :class:`ProtocolFailure` if fewer are there by then than the agreement plans for, with what those that refuse say.
+        """
+        until, parties = time.monotonic() + timeout, self._agreement.parties
+        least = parties - int(self._agreement.terms.dropouts * parties)
+        while True:
+            self._relay.meet(self._grid.get_node_ids())
+            there = len(self._relay.parties)
+            if there == parties or (time.monotonic() >= until and there >= least):
+                return
+            if time.monotonic() >= until:
+                raise ProtocolFailure(
+                    f"{there} of {parties} clients are there after {timeout:g} s, and the agreement plans for {least} or more: "
+                    f"see whether their SuperNodes run{self._relay.reasons}"
+                )
+            time.sleep(_LOOK_AGAIN)
 
     def mean(self, round_: int, arrays: Any) -> ClientsMean:
         """One round, numbered from 1: clients train from ``arrays``, and the mean of their updates is returned.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotStarted, ProtocolFailure
-from quietmean.core.output import Output
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import NodeSettings, RoundEnd, Series
@@ -24,24 +23,19 @@ from quietmean.planning.possible import require_possible
 from quietmean.sessions.agreed import PartOfSession, SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.files import SessionFiles
-from quietmean.sessions.receipt import receipt_at, receipt_of
+from quietmean.sessions.paid import PaidPart, require_account, yes_of
+from quietmean.sessions.receipt import receipt_at
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.party import ChargedStudy, PartyPreparation, Person, ended, not_started, require_places
-from quietmean.studies.party.audit import Auditor, Event
+from quietmean.studies.party import PartyPreparation, Person, not_started, require_places
+from quietmean.studies.party.audit import Event
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A party that said yes and paid for ``most`` rounds. ``approval``: what the receipt says of the yes."""
+class Ready(PaidPart):
+    """A party that said yes and paid, with its node in every round."""
 
-    contract: SessionContract
     settings: NodeSettings
-    most: int
-    approval: Mapping[str, Any]
-    charge: ChargedStudy | None
-    auditor: Auditor
-    receipt: Output
     files: SessionFiles
 
 
@@ -49,10 +43,7 @@ class SessionPreparation(PartyPreparation):
     """One party's way into a session: :meth:`agree`, then :meth:`prepare`."""
 
     def __init__(self, files: SessionFiles, options: SiteOptions, person: Person) -> None:
-        if options.account is None and not options.no_ledger:
-            raise InputError(
-                "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
-            )
+        require_account(options)
         if options.folder is not None or options.once:
             raise InputError("the parties of a session connect: leave --folder and --once out")
         super().__init__(files, options, "", person)
@@ -81,8 +72,7 @@ class SessionPreparation(PartyPreparation):
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.charge_of(most)
         settings, charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
-        approval = {**self.approval["approval"], **{name: of for name, of in self.approval.items() if name != "approval"}}
-        return Ready(contract, settings, most, approval, charge, self._auditor, self._receipt, self._files)
+        return Ready(contract, most, yes_of(self.approval), charge, self._auditor, self._receipt, settings, self._files)
 
 
 class JoinedSession:
@@ -229,7 +219,7 @@ class JoinedSession:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""
         if not self._series.standing.left:
             self._series.leave()
-        self.account = conclude(self._ready, self._series)
+        self.account = _settle(self._ready, self._series)
 
 
 def give_up(ready: Ready) -> Account | None:
@@ -237,19 +227,10 @@ def give_up(ready: Ready) -> Account | None:
     ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
     series = Series(ready.settings, ready.contract.study.rounds, ready.most)
     series.retire()
-    return conclude(ready, series)
+    return _settle(ready, series)
 
 
-def conclude(ready: Ready, series: Series) -> Account | None:
-    """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
-    part, standing = ready.contract.among(series.started), series.standing
-    spent, account = part.terms.charge(standing.begun), None
-    if ready.charge is not None:
-        colluding = ready.contract.target.colluding
-        note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
-        account = ready.charge.settle_rounds(spent, note)
-    end = {"result": standing.results > 0, "rounds": standing.begun}
-    document = receipt_of(part, standing, spent, ended(ready.auditor, ready.approval, **end))
-    ready.receipt.write_json(document)
+def _settle(ready: Ready, series: Series) -> Account | None:
+    account = ready.settle(series.started, series.standing)
     ready.files.forget_opening_keys()
     return account

@@ -1,7 +1,7 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
 from quietmean.studies.party.agreement import Agreement, Signatory, place_of, relays_of, signatories
-from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions, require_digest, require_unattended
+from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
@@ -28,6 +28,7 @@ __all__ = [
     "Contract",
     "Files",
     "Finished",
+    "NobodyToAsk",
     "OwnerApproval",
     "PartyFiles",
     "PartyPreparation",

@@ -36,6 +36,23 @@ class Questions(Protocol):
         ...
 
 
+class NobodyToAsk:
+    """No question is asked: a yes is said in advance."""
+
+    def can_ask(self) -> bool:
+        return False
+
+    def show(self, contract: Agreement) -> None:
+        """Nobody sees it."""
+
+    def compared(self, words: str, others: Sequence[str]) -> list[str]:
+        """With nobody."""
+        return []
+
+    def yes(self) -> bool:
+        return False
+
+
 @dataclass(frozen=True)
 class ConsentInAdvance:
     """What was said in advance.

@@ -46,21 +46,20 @@ class Payer:
         return replace(self, inputs=Inputs(records))
 
     def reserve(
-        self, name: str, settings: NodeSettings, charge: Charge | None = None, refund: bool | None = None
+        self, name: str, plan: Plan, execution: Callable[[], str], charge: Charge | None = None, refund: bool | None = None
     ) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
 
-        ``charge``: where the study has several plans, the largest of them; of a session, all its rounds. ``refund``: whether
-        less may be given back, by default as the protocol says.
+        ``execution``: what is charged once, see :func:`execution_id`. ``charge``: where the study has several plans, the largest
+        of them; of a session, all its rounds. ``refund``: whether less may be given back, by default as the protocol says.
         """
-        _refuse_nats(name, settings.plan)
+        _refuse_nats(name, plan)
         with self._book() as book:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
-            charged = ChargedStudy(self.ledger, self.account, execution_id(settings))
-            given_back = settings.plan.refunds if refund is None else refund
-            self._charge(book, name, settings.plan, charged.study, given_back, charge)
+            charged = ChargedStudy(self.ledger, self.account, execution())
+            self._charge(book, name, plan, charged.study, plan.refunds if refund is None else refund, charge)
         return charged
 
     def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
@@ -250,9 +249,14 @@ def execution_id(settings: NodeSettings) -> str:
     """
     store = settings.open_store()
     try:
-        return digest({"format": "quietmean-charge-1", "study": settings.study, "nonce": store.nonce.hex()})
+        return execution_of(settings.study, store.nonce)
     finally:
         store.close()
+
+
+def execution_of(study: str, nonce: bytes) -> str:
+    """The same of a study, by the digest of what was agreed on, and what its noise can be told by."""
+    return digest({"format": "quietmean-charge-1", "study": study, "nonce": nonce.hex()})
 
 
 def twins_text(twins: Sequence[str]) -> str:

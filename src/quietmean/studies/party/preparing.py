@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from quietmean.planning import Admitted, Plan
 from quietmean.planning.automatic import Choice
 from quietmean.privacy import Charge
 from quietmean.statistics import Encoded
+from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import Records, Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
@@ -30,7 +32,7 @@ from quietmean.studies.party.approval import Consent, ConsentInAdvance, Question
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
-from quietmean.studies.party.files import Files, PartyFiles, Show
+from quietmean.studies.party.files import Files, Show
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
 
@@ -68,13 +70,31 @@ class Person:
     show: Show
 
 
+class OwnFiles(Protocol):
+    """What a party has of its own: its key, what all agree on, and whether it said yes before."""
+
+    @property
+    def asked(self) -> AnyStudy: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def keys(self) -> StudyKeys | None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def begun(self, given: Path | None) -> bool: ...
+
+
 class PartyPreparation:
     """One party's way into what was agreed on: rules and payer are known at once; then the yes, then the charge.
 
     ``data_name``: what the ledger calls the data by default. Raises :class:`InputError` for a policy or a ledger that cannot be.
     """
 
-    def __init__(self, files: PartyFiles, options: SiteOptions, data_name: str, person: Person) -> None:
+    def __init__(self, files: OwnFiles, options: SiteOptions, data_name: str, person: Person) -> None:
         self._own, self._options, self._person = files, options, person
         self._policy = Policy.load(options.policy)
         self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
@@ -85,7 +105,7 @@ class PartyPreparation:
         own = self._own
         if own.keys is not None and own.keys.given is not None:
             raise InputError(f"{own.name} contributed to this study by file: a second time would tell more than was agreed")
-        self._auditor = auditor_for(self._policy, own.identity, contract)
+        self._auditor = self._auditor_for(contract)
         consent = Consent(
             self._policy,
             ConsentInAdvance.of(self._options),
@@ -98,6 +118,9 @@ class PartyPreparation:
         )
         self.approval = consent.to(contract)
 
+    def _auditor_for(self, contract: Agreement) -> Auditor:
+        return auditor_for(self._policy, self._own.identity, contract)
+
     def _for_person(self, settings: NodeSettings) -> NodeSettings:
         """The node shows its person what it does, and holds the weights of all against policy and study."""
         show, asked = self._person.show, self._own.asked
@@ -109,15 +132,28 @@ class PartyPreparation:
         self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Records | None = None, refund: bool | None = None
     ) -> tuple[NodeSettings, ChargedStudy | None]:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
+        charged = self._reserve(settings.plan, lambda: execution_id(settings), charge, epsilon, inputs, refund)
+        return settings if charged is None else _bound_in_ledger(settings, charged), charged
+
+    def _reserve(
+        self,
+        plan: Plan,
+        execution: Callable[[], str],
+        charge: Charge,
+        epsilon: float,
+        inputs: Records | None = None,
+        refund: bool | None = None,
+    ) -> ChargedStudy | None:
+        """The charge for one ``execution`` of a plan, or None where nothing is charged."""
         # Before the charge: an approval that was used up pays nothing.
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
-            self._auditor.use(approvals, execution_id(settings))
+            self._auditor.use(approvals, execution())
         if self.payer is None:
-            return settings, None
+            return None
         payer = self.payer if inputs is None else self.payer.of(inputs)
-        charged = payer.reserve(self._own.asked.name, settings, charge, refund)
-        self._auditor.write(Event.CHARGED, charge_of(settings.plan, payer, epsilon))
-        return _bound_in_ledger(settings, charged), charged
+        charged = payer.reserve(self._own.asked.name, plan, execution, charge, refund)
+        self._auditor.write(Event.CHARGED, charge_of(plan, payer, epsilon))
+        return charged
 
 
 class Preparation(PartyPreparation):

@@ -1,0 +1,132 @@
+"""A client's part as its site sees it: rules, yes and charge before anything leaves, ledger and receipt in the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.codec import digest
+from quietmean.core.site_options import SiteOptions
+from quietmean.flower.home import Home
+from quietmean.node import Identity
+from quietmean.sessions.paid import PaidPart, require_account, yes_of
+from quietmean.sessions.receipt import receipt_at
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.party import Agreement, ChargedStudy, NobodyToAsk, PartyPreparation, Person, Show
+from quietmean.studies.party.audit import Auditor, Event, LogHead, Written
+from quietmean.studies.party.payment import execution_of
+
+
+class Paid(msgspec.Struct, frozen=True):
+    """What was said and paid, for the client's session. ``charge``: ledger, account and execution, where there is one."""
+
+    approval: dict[str, Any]
+    charge: tuple[str, str, str] | None
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The files of a client, for its preparation; ``yes``: it was said before."""
+
+    home: Home
+    yes: bool
+    keys: StudyKeys | None = None
+
+    @property
+    def asked(self) -> SessionStudy:
+        return self.home.contract.study
+
+    @property
+    def identity(self) -> Identity:
+        return self.home.identity
+
+    @property
+    def name(self) -> str:
+        return self.home.contract.own.name
+
+    def begun(self, given: Path | None) -> bool:
+        return self.yes
+
+
+@dataclass(frozen=True)
+class _OncePerEntry(Auditor):
+    """Writes nothing twice: a server may ask a client that refuses as often as it likes. ``written``: digests of entries."""
+
+    written: list[str] = field(default_factory=list)
+
+    def write(
+        self, event: Event, about: Mapping[str, Any] | None = None, allow: Callable[[Sequence[Written]], None] | None = None
+    ) -> LogHead:
+        entry = digest([event.value, dict(about or {})])
+        if entry in self.written:
+            # Approvals that this execution has used are nobody else's.
+            return LogHead(0, "0" * 64, self.identity.public_key)
+        head = super().write(event, about, allow)
+        self.written.append(entry)
+        return head
+
+
+class FlowerPreparation(PartyPreparation):
+    """A client's way into its agreement. ``yes``: it was said before, ``written``: what the audit log has of it already.
+
+    Raises :class:`InputError` for a site file, policy or ledger that cannot be.
+    """
+
+    def __init__(self, home: Home, options: SiteOptions, written: list[str], *, yes: bool) -> None:
+        require_account(options)
+        super().__init__(_Own(home, yes), options, "", Person(NobodyToAsk(), tell, tell, _no_data, Show(_no_event)))
+        self._contract, self._written = home.contract, written
+        self._receipt = receipt_at(options.receipt or home.receipt, self._contract)
+        self._auditor = self._auditor_for(self._contract)
+
+    def _auditor_for(self, contract: Agreement) -> Auditor:
+        own = super()._auditor_for(contract)
+        return _OncePerEntry(own.log, own.identity, own.party, own.study, own.contract, self._written)
+
+    def allow(self) -> None:
+        """Raises :class:`InputError` where the policy of the site does not allow the agreement, or does not any more."""
+        with self._auditor.refusals():
+            self._policy.refuse(self._contract)
+
+    def pay(self, nonce: bytes) -> Paid:
+        """The yes, and the charge for all rounds, before anything leaves.
+
+        ``nonce``: what the noise of this client can be told by. Raises :class:`InputError` without a yes, and where the budget
+        does not allow it.
+        """
+        contract = self._contract
+        self._receipt.require_free()
+        self._consent(contract)
+        whole = contract.charge
+        charge = self._reserve(
+            contract.plan, lambda: execution_of(contract.digest, nonce), whole, whole.epsilon(contract.study.delta), refund=True
+        )
+        charged = None if charge is None else (str(charge.ledger), charge.account, charge.study)
+        return Paid(yes_of(self.approval), charged)
+
+    def part(self, paid: Paid) -> PaidPart:
+        """For the end of what was paid for; each of its entries stands in the audit log."""
+        contract, charge = self._contract, None
+        if paid.charge is not None:
+            ledger, account, execution = paid.charge
+            charge = ChargedStudy(Path(ledger), account, execution)
+        return PaidPart(contract, contract.study.rounds, paid.approval, charge, super()._auditor_for(contract), self._receipt)
+
+
+def tell(sentence: str) -> None:
+    """To who runs the client, in its own log: nobody else gets to see it."""
+    print(f"quietmean: {sentence}", file=sys.stderr, flush=True)
+
+
+def _no_data(encoded: object, notes: Sequence[str]) -> None:
+    """An update is no file of data."""
+
+
+def _no_event(event: object) -> None:
+    """No node runs."""
