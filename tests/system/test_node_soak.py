@@ -26,7 +26,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.inca import IncA
-from quietmean.studies.party import Payer
+from quietmean.studies.party import Payer, execution_id
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -101,7 +101,7 @@ class Consortium:
     async def _take_part(self, party: int, plan: Plan, number: int) -> np.ndarray:
         store = self.stores(number)[party]
         settings = NodeSettings(self.identities[party], self.roster, plan, plan.admit(self.values[party]), store)
-        charge = Payer(self.ledger(party), "data").reserve(f"study {number}", settings)
+        charge = Payer(self.ledger(party), "data").reserve(f"study {number}", plan, lambda: execution_id(settings))
         async with api.node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
         ) as me:
