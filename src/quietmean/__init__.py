@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg_plus import SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing
     from quietmean.sessions import Session
+    from quietmean.studies.data.mapping import FrameOfPersons
 
     __version__: str
 
@@ -55,6 +56,7 @@ __all__ = [
     "Consensus",
     "CorDPDME",
     "Execution",
+    "FrameOfPersons",
     "Gossip",
     "IncA",
     "InputDomain",
@@ -91,6 +93,7 @@ _PLACES = {
     "Consensus": "protocols.consensus",
     "CorDPDME": "protocols.cordp_dme",
     "Execution": "protocols.execution",
+    "FrameOfPersons": "studies.data.mapping",
     "Gossip": "protocols.gossip",
     "IncA": "protocols.inca",
     "InputDomain": "core.input_domain",

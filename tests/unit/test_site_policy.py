@@ -78,7 +78,7 @@ def agreed(
         ("[[column]]\nname = 'age'\nlo = 3\n", "column.0.lo is unknown (did you mean 'low'?)"),
         ("[policy]\nlargest_epsilon = 0\n", "policy.largest_epsilon"),
         ("[policy]\nlargest_delta = 1.5\n", "policy.largest_delta"),
-        ("[policy]\nunits = ['person']\n", "policy.units"),
+        ("[policy]\nunits = ['household']\n", "policy.units"),
         ("[policy]\nprotocols = ['inka']\n", "protocol 'inka' is unknown (did you mean 'inca'?)"),
         ("[policy]\nstatistics = ['meen']\n", "meen"),
         ("[policy\n", "cannot be read"),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import (
     Column,
@@ -66,7 +66,7 @@ def test_party_unit_means() -> None:
 
 
 @pytest.mark.parametrize("shares", [(1.0, 1.0), (0.5, 4.0)])
-@pytest.mark.parametrize("unit", list(PrivacyUnit))
+@pytest.mark.parametrize("unit", UNITS_OF_VECTORS)
 def test_sensitivity_bounds_every_replacement(unit: PrivacyUnit, shares: tuple[float, float]) -> None:
     one = means(unit, shares)
     extreme = RECORDS.copy()

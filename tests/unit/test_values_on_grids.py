@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.grid import ball_on_grid, on_grid, squared_units, to_units, towards_zero
 from quietmean.core.numbers import WholeNumbers
@@ -90,7 +90,7 @@ def test_records_are_rounded_before_they_are_added_up() -> None:
     assert abs(answer.estimates.value[0] - records.mean()) < 6 * 1.1 * FINE * math.sqrt(1 / 12 / 1000)
 
 
-@given(arrays.arrays(np.float64, (2, 3), elements=st.floats(-5.0, 7.0)), st.sampled_from(list(PrivacyUnit)))
+@given(arrays.arrays(np.float64, (2, 3), elements=st.floats(-5.0, 7.0)), st.sampled_from(UNITS_OF_VECTORS))
 def test_the_sensitivity_holds_to_the_last_bit(values: Vector, unit: PrivacyUnit) -> None:
     columns = Columns([Column(name=name, low=-5.0, high=7.0) for name in "abc"])
     workload = Workload(

@@ -36,7 +36,9 @@ class Study:
     :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
     texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
     ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
-    ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
+    ``epsilon`` and ``delta``: the budget for one ``unit``, a record, a person or a whole party, under replacement. ``rows``:
+    which of a person's rows count, "mean", "first", "last", or a number k for the sum of k rows at most, with counts private;
+    ``sites_per_person``: at how many parties one person is at most, an assumption. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
     (add-remove).
     ``records_per_party``: how few and how many records one party may say that it has, ``largest_share``: which part of all.
@@ -57,6 +59,8 @@ class Study:
         nats: float | None = None,
         name: str = "study",
         unit: str = "record",
+        rows: str | int | None = None,
+        sites_per_person: int | None = None,
         count: str = "public",
         most_records: int | None = None,
         records_per_party: tuple[int, int] | None = None,
@@ -82,6 +86,8 @@ class Study:
                 "nats": nats,
                 "delta": delta,
                 "unit": unit,
+                "rows": rows,
+                "sites_per_person": sites_per_person,
                 "count": count,
                 "most_records": most_records,
                 "records_per_party": records_per_party,
@@ -164,7 +170,7 @@ class Study:
         """
         notes: list[str] = []
         names, parts = self._parts(data, parties, party_column, notes)
-        terms, records = self._terms, float(sum(map(len, parts)))
+        terms, records = self._terms, float(sum(map(self._terms.workload.units_in, parts)))
         choice = terms.choice(len(parts))
         by_party = terms.unit == PrivacyUnit.PARTY
         Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
@@ -187,8 +193,8 @@ class Study:
         if isinstance(data, list | tuple):
             if parties is not None or party_column is not None:
                 raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
-            return parties_of_tables(data, self.columns, notes.append)
-        return parties_of_table(data, self.columns, parties, party_column, notes.append)
+            return parties_of_tables(data, self.columns, notes.append, self._terms.persons)
+        return parties_of_table(data, self.columns, parties, party_column, notes.append, self._terms.persons)
 
 
 def _column(name: str, declared: Declared) -> dict[str, Any]:

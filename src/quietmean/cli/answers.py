@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import out, without_noise
+from quietmean.core.domain import counted_text
 from quietmean.core.readable import HIDDEN, day_text, for_terminal, number_text
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> Non
     else:
         for line in _of_terms(document["statistics"]):
             out.print(line, markup=False)
-    _print_notes(document["statistics"])
+    certificate = document["certificate"]
+    _print_notes(document["statistics"], counted_text(certificate["unit"], certificate.get("rows")))
 
 
 def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what: str) -> Table:
@@ -91,7 +93,7 @@ def _truth(term: Term) -> str:
     return for_terminal(text)
 
 
-def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
+def _print_notes(documents: Sequence[Mapping[str, Any]], counted: str) -> None:
     """Prints, in sentences, how many records answers with missing values are about, tests, and flags."""
     from quietmean.statistics.printed import notes_of, notes_of_all, together
     from quietmean.statistics.tidy import terms_of
@@ -101,7 +103,7 @@ def _print_notes(documents: Sequence[Mapping[str, Any]]) -> None:
     for answer in documents:
         complete = answer.get("completeness")
         if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
-            counts = f"{complete['present']:,.0f} records have all values that it needs, {complete['missing']:,.0f} have not"
+            counts = f"{complete['present']:,.0f} {counted} have all values that it needs, {complete['missing']:,.0f} have not"
             out.print(f"{answer['name']}: {counts}", markup=False)
         if hidden := together(terms_of(answer))[1]:
             out.print(f"{answer['name']}: {hidden}", markup=False)

@@ -163,7 +163,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
-        rules.refuse_records(len(records), files.study.count)
+        rules.refuse_records(len(records), files.study.count, files.study.unit)
         files.study.require_records(len(records))
         encoded = files.encode(records, plan)
         settings = files.settings(plan, encoded, SiteOptions(store=store), brought(files, contract.choice, records))
@@ -181,7 +181,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
         findings.append(Finding("expected", False, str(error)))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
-    payer = None if payer is None else payer.of(records)
+    payer = None if payer is None else payer.of(records.in_order)
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "the study fits; before it")]
 
 

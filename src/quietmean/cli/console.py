@@ -16,6 +16,7 @@ from rich.status import Status
 
 from quietmean.core.assumptions import Key
 from quietmean.core.codec import to_plain
+from quietmean.core.domain import counted_text, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import epsilon_text, nats_text
 
@@ -147,7 +148,8 @@ def output(path: Path, what: str, option: str = "--out", **more: Any) -> Output:
 def print_not_counted(document: dict[str, Any]) -> None:
     """Whose records are not in the result, by name."""
     if document["not_counted"]:
-        out.print(f"without the records of {printable(', '.join(document['not_counted']))}", markup=False)
+        unit = document.get("certificate", {}).get("unit", "")
+        out.print(f"{in_words_of(unit, 'without the records of')} {printable(', '.join(document['not_counted']))}", markup=False)
     if document.get("not_in_at_start"):
         out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}", markup=False)
 
@@ -230,7 +232,8 @@ def print_privacy(document: dict[str, Any], study: StudyTerms) -> None:
         out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}")
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
-        out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")
+        counted = counted_text(certificate["unit"], certificate.get("rows"))
+        out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the {counted} of one party together")
     print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:

@@ -97,15 +97,15 @@ def command(
     consent = Consent(rules, ConsentInAdvance.of(site), AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
     notes: list[str] = []
-    records = Records(data, sealed.study.workload.columns, notes.append)
+    records = Records(data, sealed.study.workload.columns, notes.append, sealed.study.rows)
     with auditor.refusals():
-        rules.refuse_records(len(records), sealed.study.count)
+        rules.refuse_records(len(records), sealed.study.count, sealed.study.unit)
     sealed.study.require_records(len(records))
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)
     giver = Giver(sealed, plan, identity, keys)
-    payer = None if payer is None else payer.of(records)
+    payer = None if payer is None else payer.of(records.in_order)
     balances = []
     auditor.use(approved["approval"].get("approvals", ()), charge_id(sealed, keys))
 

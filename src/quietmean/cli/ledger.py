@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SENTENCES = {
     PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu; charge studies with "
     "--group ROWS, the largest number of rows of one person, or count per party",
+    PrivacyUnit.PERSON: "it counts for all rows of one person; studies that protect one record are refused unless they are "
+    "charged with --group ROWS, the largest number of rows of one person",
     PrivacyUnit.PARTY: "it counts for all the data of this party together; studies that protect one record are refused unless "
     "they are charged with --group RECORDS, the party's number of records",
 }

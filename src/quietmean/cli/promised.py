@@ -36,7 +36,14 @@ class TargetOptions(PromiseOptions):
     Parameters
     ----------
     unit
-        What is protected: one record, or all of a party.
+        What is protected: one record, all rows of one person, or all of a party. Which rows are one person's each site says in
+        the settings of its data.
+    rows
+        For unit person, which of a person's rows count: mean, each with 1 over their number, so that a person counts once; first
+        or last, one row by its date; or a number k, the sum of k rows at most, with k times the noise and --count private.
+        Default mean.
+    sites_per_person
+        For unit person: at how many parties one person is at most, an assumption; the noise grows with it. Default 1.
     count
         private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
     most_records
@@ -53,6 +60,8 @@ class TargetOptions(PromiseOptions):
     """
 
     unit: PrivacyUnit = PrivacyUnit.RECORD
+    rows: str | None = None
+    sites_per_person: int | None = None
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = None
     delta: float = 1e-6
@@ -67,6 +76,8 @@ class TargetOptions(PromiseOptions):
         budget = {name: value for name, value in (("epsilon", self.epsilon), ("nats", self.nats)) if value is not None}
         return {
             "unit": self.unit,
+            "rows": int(self.rows) if self.rows is not None and self.rows.isdecimal() else self.rows,
+            "sites_per_person": self.sites_per_person,
             "count": self.count,
             "most_records": self.most_records,
             **budget,

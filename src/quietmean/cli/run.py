@@ -149,9 +149,12 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     from quietmean.studies.outcome.local import choose_kills, run_study
 
     notes: list[str] = []
-    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append)
+    names, parts = parties_of_table(
+        data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append, study.persons
+    )
     target = study.target(len(parts))
-    for sentence in budget_warnings(target, sum(len(part) for part in parts)):
+    units = sum(study.workload.units_in(part) for part in parts)
+    for sentence in budget_warnings(target, units):
         warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise"):
@@ -159,7 +162,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     plan = choice.plan
     if plan.above_target is not None:
         warn(plan.above_target)
-    forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else sum(len(part) for part in parts)))
+    forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else units))
     forecast.require_hope()
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_notes(notes)

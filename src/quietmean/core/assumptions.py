@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from quietmean.core.domain import Neighbouring
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 
 
 class Key(StrEnum):
@@ -113,6 +113,21 @@ PERSON = Assumption(
     "A person is protected as one unit only: all that is known of a person is one unit, and is with one party only; "
     "somebody with several units, or with several parties, is protected less, with as many times mu at most.",
 )
+
+
+def for_unit(assumptions: Iterable[Assumption], unit: str, sites_per_person: int = 1) -> tuple[Assumption, ...]:
+    """The same for a study whose unit is a person: at how many parties one is stands in the study, and nobody checks it."""
+    if unit != PrivacyUnit.PERSON:
+        return tuple(assumptions)
+    at = "one party" if sites_per_person == 1 else f"{sites_per_person} parties"
+    text = (
+        f"All rows of a person at a party are one unit, and one person is with {at} at most (sites_per_person = "
+        f"{sites_per_person}), which nobody checks; somebody with more parties is protected less, with as many times mu for each "
+        f"{'of them' if sites_per_person == 1 else f'{sites_per_person} of them'}."
+    )
+    return tuple(Assumption(Key.PERSON, text) if one.key == Key.PERSON else one for one in assumptions)
+
+
 GENERATOR = Assumption(
     Key.GENERATOR,
     "Noise comes from a cryptographic pseudorandom generator (AES-256 in counter mode) under a secret seed of the "

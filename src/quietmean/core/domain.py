@@ -8,10 +8,37 @@ _ADDING = "the addition or removal of one record"
 
 
 class PrivacyUnit(StrEnum):
-    """The unit whose change the guarantee hides: a whole party's value, or one record of it."""
+    """The unit whose change the guarantee hides: a whole party's value, one record of it, or all rows of one person."""
 
     PARTY = "party"
     RECORD = "record"
+    PERSON = "person"
+
+    @property
+    def within_party(self) -> bool:
+        """Has a party several of them, whose number is its weight?"""
+        return self != PrivacyUnit.PARTY
+
+
+# What a program that brings vectors can protect: whose rows they were made of only its author knows.
+UNITS_OF_VECTORS = (PrivacyUnit.PARTY, PrivacyUnit.RECORD)
+# Which of a person's rows count: their mean, or the one of the first or of the last date. Instead of these, a number: the sum of
+# so many rows at most.
+MEAN_OF_ROWS, FIRST_ROW, LAST_ROW = "mean", "first", "last"
+
+
+def counted_text(unit: PrivacyUnit | str, rows: str | int | None = None) -> str:
+    """What the public weights of a study count, in words."""
+    if unit == PrivacyUnit.PERSON:
+        return "rows" if isinstance(rows, int) else "persons"
+    return "parties" if unit == PrivacyUnit.PARTY else "records"
+
+
+def in_words_of(unit: PrivacyUnit | str, text: str, rows: str | int | None = None) -> str:
+    """A text about records, where persons are the unit about these, or about rows where a person's rows are added up."""
+    if unit != PrivacyUnit.PERSON:
+        return text
+    return text.replace("record", counted_text(unit, rows)[:-1])
 
 
 class CountVisibility(StrEnum):

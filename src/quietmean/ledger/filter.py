@@ -16,6 +16,9 @@ from quietmean.core.readable import epsilon_text
 from quietmean.ledger.account import RESERVED, SPENT, Account, Freeze, LedgerEntry, Refund, left_text
 from quietmean.privacy.charge import Charge, require_members
 
+# What a unit has in it.
+_HIDES = {PrivacyUnit.RECORD: 0, PrivacyUnit.PERSON: 1, PrivacyUnit.PARTY: 2}
+
 
 @dataclass(frozen=True, slots=True)
 class SpendingRequest:
@@ -104,11 +107,12 @@ def _factor(account: Account, request: SpendingRequest) -> int:
         )
     if request.members is not None:
         require_members(request.members)
-    # What hides a whole party hides each of its records, but not the other way round.
-    if account.unit == PrivacyUnit.PARTY and request.unit != PrivacyUnit.PARTY and request.members is None:
+    # What hides a whole party hides each of its persons, and what hides a person each of its records; not the other way round.
+    if _HIDES[account.unit] > _HIDES[request.unit] and request.members is None:
         raise InputError(
             f"study {request.name!r} protects one {request.unit}, account {account.name!r} counts per {account.unit}: "
-            f"use an account that counts per {request.unit}, or say how many records change together, the party's number of them"
+            f"use an account that counts per {request.unit}, or say how many {request.unit}s change together, the most of one "
+            f"{account.unit}"
         )
     if account.relation == Neighbouring.ADD_REMOVE and request.relation != Neighbouring.ADD_REMOVE:
         raise InputError(

@@ -85,7 +85,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
         return None
     total = float(target.parties) if records is None or target.unit == PrivacyUnit.PARTY else max(records, target.parties)
     weights = np.full(target.parties, total / target.parties)
-    if share is not None and target.unit == PrivacyUnit.RECORD:
+    if share is not None and target.unit.within_party:
         weights = np.full(target.parties, total * max(1.0 - share, 0.0) / max(target.parties - 1, 1))
         weights[0] = max(share, 1 / target.parties) * total
     schedule, everyone = plan.schedule(Seed.public("influence")), ExecutionTrace.everyone(protocol.rounds, target.parties)
@@ -115,7 +115,7 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     """``exact``: that the weight of what is added up is known."""
     weights, counted, total, variance, reach = means.weights, means.counted, means.total, means.variance, means.reach
     parties, dimension = int(counted.sum()), plan.target.dimension
-    by_record = plan.target.unit == PrivacyUnit.RECORD
+    by_record = plan.target.unit.within_party
     share = float(weights[counted].max(initial=0.0)) / total if total else 1.0
     nothing = Influence(np.full(dimension, math.inf), np.full(dimension, math.inf), Checked.NOTHING, share)
     if not total or not (math.isfinite(variance) and math.isfinite(reach)) or not (by_record or (weights == 1).all()):

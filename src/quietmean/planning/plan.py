@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core import late
-from quietmean.core.assumptions import Assumption, any_coalition
+from quietmean.core.assumptions import Assumption, any_coalition, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
-from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
@@ -196,7 +196,7 @@ class Plan:
 
     def _units(self, weight: float) -> float:
         """How many units a party of that public weight has: the vector of one whose records are protected is a sum over them."""
-        return weight if self.target.unit == PrivacyUnit.RECORD else 1.0
+        return weight if self.target.unit.within_party else 1.0
 
     def __repr__(self) -> str:
         target = self.target
@@ -286,7 +286,8 @@ class Plan:
         """All that the figures of an execution of this plan take for granted, in which everybody stays: for what is agreed on."""
         target, everyone = self.target, ExecutionTrace.everyone(self.protocol.rounds, self.target.parties)
         colluding = any_coalition(target.colluding, target.parties, self.protocol.trusted)
-        return self.execution(Seed.public("assumptions"), everyone).terms(target.delta).assumptions(colluding)
+        assumed = self.execution(Seed.public("assumptions"), everyone).terms(target.delta).assumptions(colluding)
+        return for_unit(assumed, target.unit, self.context.get("sites_per_person", 1))
 
     def influence(self, records: float | None = None, share: float | None = None) -> Any:
         """How far one party can move the mean by what it sends; see :func:`quietmean.planning.influence.planned_influence`."""
@@ -352,7 +353,7 @@ class Plan:
         sensitivity. Whether it was depends on the program that made the sum, not on the records.
         """
         step = self.value_step
-        if not step or self.target.unit != PrivacyUnit.RECORD or on_grid(value, step):
+        if not step or not self.target.unit.within_party or on_grid(value, step):
             return
         # A vector that is not finite, or too large for the grid, lies outside every domain.
         if not on_grid(value[np.abs(value) < LARGEST_UNITS * step], step):

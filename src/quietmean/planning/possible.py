@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import released_noise
@@ -116,7 +115,7 @@ def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: fl
 
 def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
     """How many units' vectors are in the sum: records, or parties, which may count more than once in the mean."""
-    if plan.target.unit == PrivacyUnit.RECORD or (used.weights == 1).all():
+    if plan.target.unit.within_party or (used.weights == 1).all():
         return opened.weight
     return opened.weight / used.counted_weight() * float(used.parts.sum())
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.graphs import Schedule
@@ -79,5 +78,5 @@ class PossibleReleases:
             return True
         if stated is not None and abs(weight - stated[party]) > ROUNDING * stated[party]:
             return True
-        units = weight if self.plan.target.unit == PrivacyUnit.RECORD else 1.0
+        units = weight if self.plan.target.unit.within_party else 1.0
         return not within_bounds(self.plan.input_domain, units, release.vector, 1.0, self.reach(party))

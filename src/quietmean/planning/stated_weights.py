@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit, in_words_of
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.readable import percent_text
 from quietmean.protocols.target import Target
@@ -44,7 +44,7 @@ class StatedWeights:
 
     def why_not(self, target: Target, weight: float, total: float, own: float) -> str:
         """Why a party may not state this weight, after its name; empty if it may. ``total``: of all parties."""
-        why = self._why_not(target, weight, total, own)
+        why = in_words_of(target.unit, self._why_not(target, weight, total, own))
         return why if why or self.besides is None else self.besides.why_not(target, weight, total, own)
 
     def _why_not(self, target: Target, weight: float, total: float, own: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from quietmean.core.domain import Neighbouring, PrivacyUnit, half_range
+from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual, wrong_field
 from quietmean.protocols.committee.committee import Committee
@@ -201,7 +201,7 @@ def asked_in_nats(nats: float) -> str:
 def budget_warnings(target: Target, records: float | None = None) -> list[str]:
     """What a data-protection officer would object to in a budget, a sentence each. ``records``: of all parties, if known."""
     warnings = []
-    counted = "parties" if target.unit == PrivacyUnit.PARTY or records is None else "records"
+    counted = "parties" if records is None else counted_text(target.unit)
     units = target.parties if counted == "parties" or records is None else records
     if target.delta >= 1 / units:
         warnings.append(

@@ -9,11 +9,12 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
+from quietmean.report import words
 from quietmean.report.stamps import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
@@ -46,6 +47,10 @@ class ReportedOutcome(Protocol):
     def parties_counted(self) -> int: ...
     @property
     def influence_sentences(self) -> tuple[str, ...]: ...
+    @property
+    def rows(self) -> str | int | None: ...
+    @property
+    def sites_per_person(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +100,9 @@ class StudyReport:
     nats: Mapping[str, float] | None = None
     # How far one party can have moved the answers; none where nobody said.
     influence: tuple[str, ...] = ()
+    # Where persons are the unit: which of their rows count, and at how many parties one is at most.
+    rows: str | int | None = None
+    sites_per_person: int = 1
 
     @classmethod
     def of_outcome(
@@ -111,7 +119,7 @@ class StudyReport:
         ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
         """
         estimates = combined(outcome.answers)
-        by_record = outcome.target.unit == PrivacyUnit.RECORD
+        by_record = outcome.target.unit.within_party
         return cls(
             title=title,
             terms=list(estimates.terms),
@@ -132,6 +140,8 @@ class StudyReport:
             truth=None if truth is None else combined(truth).value,
             party_epsilon=outcome.party_epsilon,
             influence=outcome.influence_sentences,
+            rows=outcome.rows,
+            sites_per_person=outcome.sites_per_person,
             answers=outcome.answers,
             true_answers=truth,
             **more,
@@ -168,9 +178,18 @@ class StudyReport:
         )
 
     @property
+    def counts(self) -> str:
+        """What :attr:`records` counts, in words."""
+        return counted_text(self.unit, self.rows)
+
+    def counted(self, number: int) -> str:
+        """So many of them in words."""
+        return words.counted(number, self.counts[:-1], self.counts)
+
+    @property
     def records_total(self) -> int | None:
         """The records of all parties together, if a record is the unit and their number is public."""
-        return self.records if self.unit == PrivacyUnit.RECORD and not self.counts_are_private else None
+        return self.records if PrivacyUnit(self.unit).within_party and not self.counts_are_private else None
 
     @property
     def counts_are_private(self) -> bool:

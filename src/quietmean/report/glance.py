@@ -89,8 +89,10 @@ def is_smaller(noise: float, both: float) -> bool:
     return math.isfinite(both) and math.sqrt(2) * noise <= both
 
 
-def who_is_left_out(execution: Execution, names: Sequence[str], records: int | None, absent: Sequence[str] = ()) -> Glance:
-    """``records``: in all, if a record is the unit; weights say how many of them each party has.
+def who_is_left_out(
+    execution: Execution, names: Sequence[str], records: int | None, absent: Sequence[str] = (), counts: str = "records"
+) -> Glance:
+    """``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
 
     ``absent``: parties without whom the study began.
     """
@@ -100,7 +102,7 @@ def who_is_left_out(execution: Execution, names: Sequence[str], records: int | N
     there = f"{int(counted.sum())} of {words.counted(execution.parties + len(absent), 'party', 'parties')}"
     there += f" ({len(execution.in_part)} in part)" if execution.in_part else ""
     if records is not None:
-        there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
+        there += f" and {records_in(execution, records):,} of {words.counted(records, counts[:-1], counts)}"
     lost = 1.0 - execution.counted_weight() / float(execution.weights.sum())
     whose = " of those who began" if absent else ""
     part = f"; {readable.percent_text(lost)} of the weight{whose} is left out" if silent or execution.in_part else ""

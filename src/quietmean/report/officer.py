@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from quietmean.core import readable
+from quietmean.core.assumptions import Assumption, for_unit
 from quietmean.core.bounds import APriori
-from quietmean.core.domain import Neighbouring
+from quietmean.core.domain import Neighbouring, counted_text, in_words_of
 from quietmean.core.output import Output
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
@@ -67,10 +68,13 @@ class OfficerPage:
             "released": self._released(),
             "budget": self._budget(),
             "attendance": self._attendance(),
-            "assumptions": [one.to_json() for one in self.certificate.assumptions],
+            "assumptions": [one.to_json() for one in self._assumptions()],
             "guarantee": self.privacy.guarantee,
             "commands": list(self.commands),
         }
+
+    def _assumptions(self) -> tuple[Assumption, ...]:
+        return for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
 
     def _summary(self) -> str:
         parties = words.counted(self.execution.parties, "party", "parties")
@@ -79,10 +83,16 @@ class OfficerPage:
 
     def _glance(self) -> list[glance.Glance]:
         weights = self.execution.weights.sum()
-        by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
+        by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             self._how_sure(),
-            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None, self.stated.stamps.absent),
+            glance.who_is_left_out(
+                self.execution,
+                self.names,
+                round(weights) if by_record else None,
+                self.stated.stamps.absent,
+                counted_text(self.stated.unit or "record"),
+            ),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), self.privacy.alone),
             glance.what_is_left(self.stated.account),
@@ -122,7 +132,7 @@ class OfficerPage:
                 words.card(
                     "for a whole party",
                     self.stated.party_epsilon,
-                    "as it happened: if all records of a party change, not only one",
+                    in_words_of(self.stated.unit or "", "as it happened: if all records of a party change, not only one"),
                 )
             )
         if self.stated.target is not None:
@@ -176,14 +186,15 @@ class OfficerPage:
             self.stated.unit or "", "one unit of one party: the file does not say whether a record or a whole party"
         )
         private = self.execution.neighbouring == Neighbouring.ADD_REMOVE
+        counts = in_words_of(self.stated.unit or "", _COUNTS)
         rows = [
             ("Protected", unit),
-            ("Hidden", _HIDDEN[self.execution.neighbouring]),
+            ("Hidden", in_words_of(self.stated.unit or "", _HIDDEN[self.execution.neighbouring])),
             ("From whom", self.certificate_describe()),
             ("Trusted", words.named(protocol.trusts, self.stated.names)),
             ("How", protocol.summary),
             ("Claim", self.privacy.guarantee),
-            ("Not hidden", f"who took part and when, who sent to whom, {'' if private else _COUNTS}columns and bounds"),
+            ("Not hidden", f"who took part and when, who sent to whom, {'' if private else counts}columns and bounds"),
         ]
         if not protocol.is_private:
             rows.insert(0, ("Warning", protocol.unprotected))
@@ -321,10 +332,10 @@ class OfficerPage:
             ("Not counted", self._listed(~contributors) or "nobody"),
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]
-        if self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT:
+        if self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT:
             records = round(self.execution.weights.sum())
             inside = glance.records_in(self.execution, records)
-            rows.insert(2, ("Records", f"{inside:,} of {records:,} are counted"))
+            rows.insert(2, (capital(counted_text(self.stated.unit or "record")), f"{inside:,} of {records:,} are counted"))
         rows += self.stated.stamps.rows
         counted, parties = int(contributors.sum()), self.execution.parties
         return {"heading": f"Who took part: {counted} of {parties} parties are counted", "rows": rows}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core import readable
-from quietmean.core.domain import Neighbouring
+from quietmean.core.assumptions import for_unit
+from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import interval_text
 from quietmean.report import glance, words
@@ -78,7 +79,7 @@ def _who_did_what(report: StudyReport) -> str:
     execution = report.execution
     rounds = rounds_used(execution)
     about = "about " if report.counts_are_private else ""
-    records = f"{about}{words.counted(report.records, 'record', 'records')}"
+    records = f"{about}{report.counted(report.records)}"
     exchanged = f"in {words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "without any exchange"
     return (
         f"{words.counted(execution.parties, 'party', 'parties')} with {records} computed "
@@ -90,7 +91,7 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
     certificate = report.certificate
     return [
         _how_sure(report),
-        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.stamps.absent),
+        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.stamps.absent, report.counts),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
         glance.against_whom(_adversary(report), report.privacy.alone),
         glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
@@ -141,7 +142,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
         row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
         rows.append([*row, f"{100 * float(share[party]):.1f} %", words.rounded_up(float(epsilons[party]))])
-    heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε as it happened"]
+    heads = ["party", "its data", "there until the end", *([report.counts] if by_record else []), "weight", "ε as it happened"]
     return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 
 
@@ -149,11 +150,11 @@ def _parties_heading(report: StudyReport) -> str:
     counted, parties = int(report.execution.contributors().sum()), report.execution.parties
     who = f"all {parties}" if counted == parties else f"{counted} of {parties}"
     if report.counts_are_private:
-        return f"Whose data are in: {who} parties; how many records each has is private"
+        return f"Whose data are in: {who} parties; how many {report.counts} each has is private"
     if report.records_total is None:
         return f"Whose data are in: {who} parties"
     inside = glance.records_in(report.execution, report.records_total)
-    return f"Whose data are in: {who} parties, {inside:,} of {words.counted(report.records_total, 'record', 'records')}"
+    return f"Whose data are in: {who} parties, {inside:,} of {report.counted(report.records_total)}"
 
 
 def _answer(report: StudyReport) -> dict[str, Any]:
@@ -288,7 +289,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "unit": unit,
         "sentences": [
             f"Protected unit: {unit}.",
-            _NEIGHBOURS[report.execution.neighbouring],
+            in_words_of(report.unit, _NEIGHBOURS[report.execution.neighbouring]),
             # The odds are for the epsilon that the page shows first.
             *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
         ],
@@ -303,7 +304,9 @@ def _party_card(report: StudyReport) -> list[dict[str, str]]:
         return []
     return [
         words.card(
-            "for a whole party", report.party_epsilon, "as it happened: if all records of a party may change, not only one"
+            "for a whole party",
+            report.party_epsilon,
+            in_words_of(report.unit, "as it happened: if all records of a party may change, not only one"),
         )
     ]
 
@@ -404,4 +407,4 @@ def _messages(report: StudyReport) -> str:
 
 
 def _assumptions(report: StudyReport) -> list[dict[str, str]]:
-    return [one.to_json() for one in report.certificate.assumptions]
+    return [one.to_json() for one in for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)]

@@ -39,12 +39,14 @@ class ReleasedNumber:
 class Stated:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
-    ``unit``: "record" or "party". ``names``: of the parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``:
-    as it happened, for all records of one party together. ``account``: of the ledger that is charged.
+    ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
+    parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``: as it happened, for all that one party has.
+    ``account``: of the ledger that is charged.
     """
 
     title: str = "An execution"
     unit: str | None = None
+    sites_per_person: int = 1
     released: Sequence[ReleasedNumber] = ()
     names: Sequence[str] = ()
     target: float | None = None
@@ -62,10 +64,12 @@ class Stated:
         result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
         certificate = _mapping(result.get("certificate"))
         unit, statistics = certificate.get("unit"), result.get("statistics")
+        sites = certificate.get("sites_per_person")
         names = origin.get("names")
         return cls(
             title=title,
             unit=unit if unit in words.UNITS else None,
+            sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
             released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
             names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
             target=_number(certify.get("epsilon")),

@@ -13,7 +13,11 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
-UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
+UNITS = {
+    "record": "one record of one party",
+    "party": "all that one party contributes",
+    "person": "all rows of one person at one party",
+}
 
 
 def rounded_up(value: float, digits: int = 3) -> str:

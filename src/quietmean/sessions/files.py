@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Brought, Identity, NodeSettings, Roster
@@ -40,7 +39,7 @@ class SessionFiles(PartyFiles):
         Raises :class:`InputError` where they are not, and without any where they are.
         """
         contract, study, store = self.contract, self.contract.study, self.store(options.store)
-        if study.unit == PrivacyUnit.RECORD:
+        if study.unit.within_party:
             if records is None or records < 1:
                 raise InputError("this session protects records: give records, how many this party has in every round")
         elif records is not None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId
@@ -55,8 +55,8 @@ class Session:
         store: str | Path | None = None,
         engine: Engine | None = None,
     ) -> None:
-        if unit not in list(PrivacyUnit):
-            raise InputError(f"unit is {unit!r}: choose one of {', '.join(PrivacyUnit)}")
+        if unit not in UNITS_OF_VECTORS:
+            raise InputError(f"unit is {unit!r}: choose one of {', '.join(UNITS_OF_VECTORS)}")
         self.terms = SessionTerms(
             parties=parties,
             dimension=dimension,

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.lazy_scipy import special
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import Column, Columns
@@ -106,7 +107,7 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     """
     noise_ratios = []
     for statistic in workload.statistics:
-        alone = Workload(workload.columns, (statistic,), workload.unit)
+        alone = Workload(workload.columns, (statistic,), PrivacyUnit.RECORD if workload.of_persons else workload.unit)
         mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
         # Both errors are for _ROWS records, as for all other statistics.
         estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates

@@ -265,6 +265,8 @@ class Statistic(Configured, ABC):
     takes_all: ClassVar[bool] = False
     # Do records whose columns are independent of each other tell nothing of what it asks?
     asks_for_relations: ClassVar[bool] = False
+    # Does it hold for one row a person only: of times to an event, of scores against an outcome, of ranks?
+    one_row: ClassVar[bool] = False
 
     # Does it say how many records there are in all? Of those in which a condition holds that is then released as well.
     counts_records: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import CountVisibility, Neighbouring, PrivacyUnit
+from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
@@ -20,16 +20,18 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
+from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.subgroups import Asked
 
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
+_DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records.
+    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records, or of its persons.
 
     Where counts are private, the weight is the room that every party has, and ``beyond`` is how many records it has above that.
     ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
@@ -54,10 +56,17 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     return [f"{' and '.join(problems)} (for you only: {warning})"] if problems else []
 
 
-def _in_rows(pieces: Iterable[Array]) -> Iterator[Array]:
-    """The same records, so many at a time, however many are in a piece."""
+def _values(records: Array | Grouped) -> Array:
+    return records.values if isinstance(records, Grouped) else records
+
+
+def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
+    """The same records, so many at a time, however many are in a piece; of persons, whole ones."""
     held: Array | None = None
     for piece in pieces:
+        if isinstance(piece, Grouped):
+            yield from piece.pieces(_ROWS)
+            continue
         held = piece if held is None or not len(held) else np.vstack([held, piece])
         end = len(held) - len(held) % _ROWS
         for begin in range(0, end, _ROWS):
@@ -76,7 +85,11 @@ class Workload:
     is private it is that under add-remove, by the lengths of encodings instead of their distances, and every party has the same
     public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero.
 
-    Raises :class:`InputError` for a private count where a whole party is the unit.
+    ``rows``: which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at
+    most, an assumption. Sums of k rows, and persons at several parties, change by as many times as much.
+
+    Raises :class:`InputError` for a private count where a whole party is the unit, for sums of a person's rows where counts are
+    public, and for a statistic of one row a person that is asked of several.
     """
 
     columns: Columns
@@ -86,8 +99,12 @@ class Workload:
     allocated: tuple[float, ...] | None = None
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int = 1
+    rows: str | int = MEAN_OF_ROWS
+    sites_per_person: int = 1
 
     def __post_init__(self) -> None:
+        if self.of_persons:
+            self._require_possible_rows()
         if self.hides_count and self.unit == PrivacyUnit.PARTY:
             raise InputError(
                 "count is private, but the unit is party, where each party counts once: choose unit record, or leave it out"
@@ -96,6 +113,48 @@ class Workload:
         for text in texts:
             if texts.count(text) > 1:
                 raise InputError(f"statistic {text} is asked for twice: ask once, with a larger share if it matters more")
+
+    def _require_possible_rows(self) -> None:
+        if self.adds_rows and not self.hides_count:
+            raise InputError(
+                f"rows = {self.rows} adds up a person's rows, and a public number of rows would tell how many one has: give "
+                "count private, or rows mean, first or last"
+            )
+        one_row = [statistic.text for statistic in self.statistics if statistic.one_row]
+        if one_row and (self.adds_rows or self.averages_rows):
+            raise InputError(
+                f"{one_row[0]} holds for one row a person, and rows = {self.rows} takes several: give rows first or last"
+            )
+
+    @property
+    def of_persons(self) -> bool:
+        return self.unit == PrivacyUnit.PERSON
+
+    @property
+    def averages_rows(self) -> bool:
+        """Does each of a person's rows count with 1 over their number?"""
+        return self.of_persons and self.rows == MEAN_OF_ROWS
+
+    @property
+    def adds_rows(self) -> bool:
+        """Are several rows of a person added up?"""
+        return self.of_persons and isinstance(self.rows, int)
+
+    @property
+    def changes(self) -> int:
+        """How many times as much as a record one unit changes in the vectors of all parties together."""
+        if not self.of_persons:
+            return 1
+        return self.sites_per_person * (self.rows if isinstance(self.rows, int) else 1)
+
+    def units_in(self, records: Array | Grouped) -> int:
+        """How many records there are, or persons, or rows of persons where these are added up."""
+        return len(records) if isinstance(records, Grouped) and not self.adds_rows else len(_values(records))
+
+    @property
+    def counted(self) -> str:
+        """What public weights count, in words."""
+        return counted_text(self.unit, self.rows)
 
     @property
     def hides_count(self) -> bool:
@@ -163,7 +222,7 @@ class Workload:
     def budget_part(self, statistic: Statistic) -> float:
         """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""
         used = dict.fromkeys(self.whole(feature) for feature in self.asked(statistic).features)
-        return sum((self.scales[feature] * self._change(feature)) ** 2 for feature in used) / self.sensitivity**2
+        return sum((self.scales[feature] * self._change(feature)) ** 2 for feature in used) / self.sensitivity_of_record**2
 
     @property
     def dimension(self) -> int:
@@ -172,8 +231,13 @@ class Workload:
 
     @property
     def sensitivity(self) -> float:
-        """L2 change of a party's vector when one unit (a record, or all of a party) is replaced; where counts are private, when
-        one record is added or removed."""
+        """L2 change of a party's vector when one unit (a record, a person, or all of a party) is replaced; where counts are
+        private, when one is added or removed. For persons at several parties: of all their vectors together, added up."""
+        return self.changes * self.sensitivity_of_record
+
+    @property
+    def sensitivity_of_record(self) -> float:
+        """The same for one record, or for all of a party where that is the unit."""
         return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))
 
     @cached_property
@@ -185,36 +249,57 @@ class Workload:
         scaled = _domain_of_sums if self.hides_count else _scaled_domain
         return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
-    def encode(self, records: Array | Iterable[Array], *, step: float = 0.0) -> Encoded:
+    def encode(self, records: Array | Grouped | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
         They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
+        Where persons are, pieces are of whole persons (:class:`~quietmean.statistics.persons.Grouped`).
 
         Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
         values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
         is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records,
         unless their number is private.
         """
-        pieces = [records] if isinstance(records, np.ndarray) else records
+        pieces = [records] if isinstance(records, np.ndarray | Grouped) else records
         total, count, outside, missing = np.zeros(self.dimension), 0, 0, 0
         whole: list[Array] = []
-        for rows in _in_rows(pieces):
+        for piece in _in_rows(pieces):
+            grouped, rows = (piece, piece.values) if isinstance(piece, Grouped) else (None, piece)
+            if (grouped is not None) != self.of_persons:
+                raise InputError("rows of persons need to be known by person, and only they: read the data for this study")
             outside, missing = outside + int(self.outside(rows).sum()), missing + int(np.isnan(rows).sum())
-            count += len(rows)
-            if self.unit == PrivacyUnit.RECORD:
+            count += self.units_in(piece)
+            if grouped is not None:
+                total += self.of_person(grouped, step=step).sum(axis=0)
+            elif self.unit.within_party:
                 # Whole multiples of a power of two: their sum is exact.
                 total += self.of_records(rows, step=step).sum(axis=0)
             else:
                 whole.append(rows)
         if not count and not self.hides_count:
             raise InputError("a party has no records: every party needs at least one, or leave it out")
-        if self.unit == PrivacyUnit.RECORD:
+        if self.unit.within_party:
             if not self.hides_count:
                 return Encoded(total, float(count), outside, missing)
             return Encoded(total, float(self.most_records), outside, missing, max(count - self.most_records, 0))
         inside = self.inside(np.vstack(whole) if whole else np.empty((0, len(self.columns))))
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
+
+    def of_person(self, grouped: Grouped, *, step: float = 0.0) -> Array:
+        """The vector of each person by itself, shape (persons, d): no two are further apart than the sensitivity, at one party.
+
+        Each is rounded after its rows were averaged: rounded before, it would depend on how many they are. Raises
+        :class:`InputError` for more rows than one person may have.
+        """
+        if self.averages_rows:
+            inside = self.inside(grouped.values)
+            means = [grouped.means(feature.encode(inside)) * scale for feature, scale in self.scales.items()]
+            return self._rounded(means, step)
+        if grouped.counts.max(initial=0) > (self.rows if isinstance(self.rows, int) else 1):
+            raise InputError(f"a person has more rows than rows = {self.rows} lets count: choose them first")
+        encoded = self.of_records(grouped.values, step=step)
+        return encoded if not self.adds_rows else np.add.reduceat(encoded, grouped.starts, axis=0)
 
     def of_records(self, records: Array, *, step: float = 0.0) -> Array:
         """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity."""
@@ -281,10 +366,23 @@ class Workload:
         estimates = asked.decode(released)
         flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
         estimates = replace(
-            estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
+            self._of_rows(estimates), flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
         # A statistic of many features has stated of how many records each term is.
         return estimates if estimates.n is not None else asked.counted(estimates, released)
+
+    def _of_rows(self, estimates: Estimates) -> Estimates:
+        """Without what holds for independent rows only, where a person has several.
+
+        The spread of means of rows is at most that of single rows, so that intervals of the population stay; tests are left out.
+        Of sums of rows nothing is known about a population of persons.
+        """
+        if not (self.averages_rows or self.adds_rows):
+            return estimates
+        estimates = replace(estimates, p_value=None, test_statistic=None, tests={})
+        if self.averages_rows:
+            return estimates
+        return replace(estimates, population=None, interval_population=None, reason=estimates.reason or _DEPENDENT)
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
@@ -304,7 +402,7 @@ class Workload:
 
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
-        return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+        return weights if self.unit.within_party else np.ones_like(weights)
 
 
 def _since(statistic: Statistic, estimates: Estimates, columns: Columns) -> tuple[str, ...]:

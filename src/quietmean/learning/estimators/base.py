@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from quietmean.core.codec import to_plain
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import UNITS_OF_VECTORS
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.output import Output
@@ -204,7 +204,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         for name in ("epsilon", "delta"):
             if getattr(self, name) is None:
                 raise InvalidInput(f"{name} is not given: name the budget of one fit, for example epsilon=1.0, delta=1e-6")
-        require_known("unit", str(self.unit), tuple(map(str, PrivacyUnit)))
+        require_known("unit", str(self.unit), tuple(map(str, UNITS_OF_VECTORS)))
         if not isinstance(self.options, Mapping | None):
             raise InvalidInput(f"options is {self.options!r}: give a dict, the protocol's parameters by name")
         site_of(self.site)

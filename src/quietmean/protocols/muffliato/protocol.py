@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN
@@ -81,7 +80,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         if grid:
             sigma = least_deviation(target.sensitivity, mu, grid["step"])
         parameters = replace(self.template(target), sigma=sigma, **grid)
-        if self.rounds is OPEN and target.unit == PrivacyUnit.RECORD:
+        if self.rounds is OPEN and target.unit.within_party:
             # Sums over records differ between parties by as much as their numbers do.
             parameters = replace(parameters, rounds=parameters._rounds_to(_CONVERGED, target.parties))
         squares, bias = parameters._influence(target)

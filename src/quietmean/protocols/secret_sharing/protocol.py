@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -150,7 +149,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
 
 def most_units(target: Target) -> float:
     """The most units that a value may be the sum of: room for them costs 20 bits a number."""
-    return _MOST_RECORDS if target.unit == PrivacyUnit.RECORD else 1.0
+    return _MOST_RECORDS if target.unit.within_party else 1.0
 
 
 def iterations_needed(parameters: SecretSharingParameters) -> int:

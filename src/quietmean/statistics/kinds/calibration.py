@@ -53,6 +53,7 @@ class Calibration(Statistic):
 
     name = "calibration"
     summary = "do predicted probabilities agree with what happens"
+    one_row = True
     by_place = ("score", "outcome")
     expects = ("auc",)
 

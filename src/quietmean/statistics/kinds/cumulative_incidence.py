@@ -43,6 +43,7 @@ class CumulativeIncidence(Statistic):
 
     name = "cumulative-incidence"
     summary = "cumulative incidence of competing events"
+    one_row = True
     by_place = ("time", "cause")
     expects = ("median", "hazard-ratio")
 

@@ -77,6 +77,7 @@ class HazardRatio(Timed):
 
     name = "hazard-ratio"
     summary = "hazard ratios of arms, proportional hazards"
+    one_row = True
 
     def table(self, columns: Columns) -> CellIndicators:
         """The table of events by arm. Raises :class:`InputError` without arms."""

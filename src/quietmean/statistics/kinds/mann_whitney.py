@@ -30,6 +30,7 @@ class MannWhitney(Statistic):
 
     name = "mann-whitney"
     summary = "how often one group is above the other, with Mann and Whitney's test"
+    one_row = True
     by_place = ("column", "by")
     expects = ("probability",)
 

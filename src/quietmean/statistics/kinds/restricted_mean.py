@@ -30,6 +30,7 @@ class RestrictedMean(Timed):
 
     name = "restricted-mean"
     summary = "mean time without an event up to a horizon"
+    one_row = True
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)

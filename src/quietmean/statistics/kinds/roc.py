@@ -42,6 +42,7 @@ class Roc(Statistic):
 
     name = "roc"
     summary = "area under the ROC curve of a score, sensitivity and specificity"
+    one_row = True
     by_place = ("score", "outcome")
     expects = ("auc",)
     null = 0.5

@@ -46,6 +46,7 @@ class Survival(Timed):
 
     name = "survival"
     summary = "Kaplan-Meier curves with the log-rank test"
+    one_row = True
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
-from quietmean.core.domain import CountVisibility, Links, PrivacyUnit
+from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
 from quietmean.core.toml_files import Place, fault, read_tables
@@ -29,6 +29,7 @@ from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, pars
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
+from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words, time_with_offset
 from quietmean.studies.agreement.links import require_sealed
@@ -52,13 +53,17 @@ class StudyTerms(BaseModel):
     # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD
+    # Where persons are the unit: which of a person's rows count (their mean, the first, the last, or the sum of so many at most),
+    # and at how many parties one person is at most, which nobody checks.
+    rows: Literal["mean", "first", "last"] | Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
+    sites_per_person: int | None = Field(default=None, ge=1, strict=True)
     # Is it public how many records each party has? If private, there is room for most_records of each, and neighbouring data
     # differ by one record that is there or not.
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = Field(default=None, ge=1, le=1 << 20)
     # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error.
     allocate: str = "shares"
-    # How many records all parties have together, as far as is public: for expected widths only.
+    # How many records all parties have together, as far as is public, or persons: for expected widths only.
     records: int | None = Field(default=None, ge=1)
     # How few and how many records one party may say that it has, and which part of all, where these are public.
     records_per_party: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
@@ -112,6 +117,9 @@ class StudyTerms(BaseModel):
     @classmethod
     def _own_name(cls, given: Any) -> Any:
         """What the parties agree on has a protocol's own name, whichever was written."""
+        if isinstance(given, Mapping) and given.get("unit") == PrivacyUnit.PERSON:
+            usual = {"rows": MEAN_OF_ROWS, "sites_per_person": 1}
+            given = {**given, **{name: value for name, value in usual.items() if given.get(name) is None}}
         named = isinstance(given, Mapping) and isinstance(given.get("protocol"), str)
         if not named or not isinstance(given.get("options", {}), Mapping):
             return given
@@ -183,6 +191,7 @@ class StudyTerms(BaseModel):
         require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()
         study.require_possible_weights()
+        study.require_possible_persons()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
         if study.eavesdropping is not None:
@@ -230,6 +239,19 @@ class StudyTerms(BaseModel):
             )
         if self.weights.largest_share < 1:
             raise InputError("largest_share says nothing of a study with a committee: give largest_weight in the committee")
+
+    @property
+    def persons(self) -> Persons | None:
+        """Which of a person's rows count, and at how many parties one person is; None where persons are not the unit."""
+        return None if self.rows is None else Persons(self.rows, self.sites_per_person or 1)
+
+    def require_possible_persons(self) -> None:
+        """Raises :class:`InputError` for what says something of persons where they are not the unit."""
+        if self.unit == PrivacyUnit.PERSON:
+            return
+        for name in ("rows", "sites_per_person"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} is about persons, and the unit is {self.unit}: leave it out, or give unit person")
 
     @property
     def weights(self) -> StatedWeights:
@@ -291,7 +313,16 @@ class StudyTerms(BaseModel):
         require_known("allocate", self.allocate, ALLOCATIONS)
         if self.count == CountVisibility.PUBLIC and self.most_records is not None:
             raise InputError('most_records says nothing where counts are public: leave it out, or give count = "private"')
-        declared = Workload(columns, statistics, self.unit, None, self.count, self.most_records or _MOST_RECORDS)
+        declared = Workload(
+            columns,
+            statistics,
+            self.unit,
+            None,
+            self.count,
+            self.most_records or _MOST_RECORDS,
+            rows=self.rows or MEAN_OF_ROWS,
+            sites_per_person=self.sites_per_person or 1,
+        )
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 
     def target(self, parties: int) -> Target:
@@ -377,6 +408,8 @@ class StudyTerms(BaseModel):
         context: dict[str, Any] = {"study": self.name, "columns": columns, "unit": str(self.unit)}
         if self.workload.hides_count:
             context |= {"count": str(self.count), "most_records": self.workload.most_records}
+        if self.unit == PrivacyUnit.PERSON:
+            context |= {"rows": self.rows, "sites_per_person": self.sites_per_person}
         if self.workload.allocated is not None:
             context |= {"allocated": list(self.workload.allocated)}
         if self.start_by is not None:

@@ -7,6 +7,7 @@ in a file without a heading are cells.
 
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.location import Location, account_name
+from quietmean.studies.data.mapping import FrameOfPersons
 from quietmean.studies.data.preview import ColumnPreview, Preview
 from quietmean.studies.data.reading import Source, location_of, read_columns, read_table, values_of
 from quietmean.studies.data.records import Records
@@ -14,6 +15,7 @@ from quietmean.studies.data.table import Table
 
 __all__ = [
     "ColumnPreview",
+    "FrameOfPersons",
     "Location",
     "Preview",
     "Records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -32,6 +32,8 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 # The forms of a day, and of a day in a column that has times, too.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
+# A column of days since 1970.
+_EPOCH = Column(name="day", low=0.0, high=1.0, since="1970-01-01")
 # Numbers outside this range are neither codes nor levels.
 _LARGEST, _SMALLEST = 1e300, 1e-30
 Value = TypeVar("Value")
@@ -115,7 +117,7 @@ def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
         found = text_of_cell(cell)
         if found is None or found in codes:
             return cell if found is None else codes[found]
-        meaning = _meaning(found)
+        meaning = meaning_of(found)
         return cell if meaning is None else by_meaning.get(meaning, cell)
 
     return Cells([text(cell) for cell in cells.values], cells.codes)
@@ -226,6 +228,11 @@ def _float(number: Any) -> float:
         return math.nan
 
 
+def days_in(cells: Iterable[Any], location: Location) -> NDArray[np.float64]:
+    """Dates as days since 1970-01-01; NaN for what is none. Times of the day are left out."""
+    return _days(list(cells), _EPOCH, location)
+
+
 def _days(cells: Sequence[Any], column: Column, location: Location) -> NDArray[np.float64]:
     """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
     order, start = stated_order(location), days_of(datetime.date.fromisoformat(column.since))
@@ -283,7 +290,7 @@ def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
         wanted = text.lower() if column.boolean else text
         if wanted in places:
             return places[wanted]
-        meaning = _meaning(wanted)
+        meaning = meaning_of(wanted)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0
@@ -295,14 +302,14 @@ def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:
     """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``."""
     found: dict[Decimal | str, Value] = {}
     for text, value in codes.items():
-        meaning = _meaning(text)
+        meaning = meaning_of(text)
         # Not a number is itself, by this one object.
         if meaning is not None and found.setdefault(meaning, value) not in (value,):
             return {}
     return found
 
 
-def _meaning(text: str) -> Decimal | str | None:
+def meaning_of(text: str) -> Decimal | str | None:
     """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases. Of a day at midnight the day."""
     if midnight := _MIDNIGHT.fullmatch(text):
         return midnight[1]

@@ -31,21 +31,24 @@ class ColumnMapping:
 
 @dataclass(frozen=True)
 class SiteMapping:
-    """``columns``: by their names in the study. ``person``: the site's column that says whose a record is, if any."""
+    """``columns``: by their names in the study. ``person``: the site's column that says whose a row is, if any; ``date``: the one
+    by which the first or the last of a person's rows is chosen."""
 
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)
     person: str = ""
+    date: str = ""
 
     @classmethod
     def parse(cls, raw: object, place: str) -> Self:
         """From the table [mapping] of the file ``place``. Raises :class:`InputError` for anything else in it."""
         table = _table(raw, "mapping", place)
-        _only(table, ("person", "columns"), "mapping", place)
-        person = table.get("person", "")
-        if not isinstance(person, str):
-            raise InputError(f'[mapping] of {place} has a person that is no name of a column: write person = "patient_id"')
+        _only(table, ("person", "date", "columns"), "mapping", place)
+        for name, usual in (("person", "patient_id"), ("date", "visit_date")):
+            if not isinstance(table.get(name, ""), str):
+                raise InputError(f'[mapping] of {place} has a {name} that is no name of a column: write {name} = "{usual}"')
+        person, date = (plain_name(table.get(name, "")) for name in ("person", "date"))
         columns = _table(table.get("columns", {}), "mapping.columns", place)
-        return cls({plain_name(name): _column(one, name, place) for name, one in columns.items()}, plain_name(person))
+        return cls({plain_name(name): _column(one, name, place) for name, one in columns.items()}, person, date)
 
     def of(self, column: str) -> ColumnMapping:
         return self.columns.get(plain_name(column), _UNCHANGED)
@@ -56,6 +59,22 @@ class SiteMapping:
 
 
 _UNCHANGED = ColumnMapping()
+
+
+@dataclass(frozen=True, eq=False)
+class FrameOfPersons:
+    """A data frame with the name of its column that tells persons apart, which nobody else sees.
+
+    ``date``: the column by which the first or the last of a person's rows is chosen, where a study asks for one of them.
+    """
+
+    data: Any = field(repr=False)
+    person: str = field(repr=False)
+    date: str = field(default="", repr=False)
+
+    @property
+    def mapping(self) -> SiteMapping:
+        return SiteMapping(person=plain_name(self.person), date=plain_name(self.date))
 
 
 def _column(raw: object, name: str, place: str) -> ColumnMapping:

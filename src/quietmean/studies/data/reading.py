@@ -12,18 +12,21 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.persons import PersonRows
 from quietmean.statistics.transforms import Transform
 from quietmean.studies.data.cells import ColumnReader
 from quietmean.studies.data.formats import read_file
 from quietmean.studies.data.frames import table_of_frame
 from quietmean.studies.data.location import Location
+from quietmean.studies.data.mapping import FrameOfPersons
+from quietmean.studies.data.persons import PersonReader
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, joined, require_column, too_many_cells
 from quietmean.studies.data.text import Tell
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
-    Source: TypeAlias = Path | str | IntoFrame | NDArray[Any]
+    Source: TypeAlias = Path | str | IntoFrame | NDArray[Any] | FrameOfPersons
 else:
     Source: TypeAlias = Any
 
@@ -62,6 +65,20 @@ def read_records(source: Source, columns: Columns, tell: Tell = _nobody) -> Iter
         if table.height:
             yield declared.records(table)
     declared.end(table, tell)
+
+
+def read_person_rows(source: Source, columns: Columns, tell: Tell, *, count: bool) -> Iterator[PersonRows]:
+    """The same with whose each row is, by the site's mapping; do persons ``count``, its owner is told of rows of nobody.
+
+    Raises :class:`InputError` also without that column.
+    """
+    declared, persons = Declared(columns, location_of(source)), PersonReader(location_of(source))
+    for table in read_pieces(source, _named(columns), tell, persons.columns):
+        if table.height:
+            yield PersonRows(declared.records(table), persons.identities(table), persons.days(table))
+    declared.end(table, tell)
+    if count:
+        persons.tell(table.place, table.word, tell)
 
 
 def _named(columns: Columns) -> list[str]:
@@ -129,6 +146,8 @@ def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _
 
 def location_of(source: Source) -> Location:
     """The location of a source; that of a data frame has no settings."""
+    if isinstance(source, FrameOfPersons):
+        return replace(location_of(source.data), mapping=source.mapping)
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
 
 
@@ -137,15 +156,19 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
     return joined(read_pieces(source, wanted, tell), len(wanted))
 
 
-def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody) -> Pieces:
-    """The same piece by piece. Raises :class:`InputError` also for a file that changes meanwhile."""
-    return read_at(Location.of(source), wanted, tell) if isinstance(source, Path | str) else table_of_frame(source, wanted)
+def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
+    """The same piece by piece, with the columns ``besides``, which are called so here. Raises :class:`InputError` also for a file
+    that changes meanwhile."""
+    source = source.data if isinstance(source, FrameOfPersons) else source
+    if isinstance(source, Path | str):
+        return read_at(Location.of(source), wanted, tell, besides)
+    return table_of_frame(source, {*wanted, *besides})
 
 
-def read_at(location: Location, wanted: Collection[str], tell: Tell = _nobody) -> Pieces:
+def read_at(location: Location, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
     """The same of a file or database with settings; the ``wanted`` columns are called as in the study, whatever they are here."""
     called = location.mapping.names(wanted)
-    for piece in read_file(location, set(called.values()), tell):
+    for piece in read_file(location, {*called.values(), *besides}, tell):
         yield replace(piece, called=called)
 
 

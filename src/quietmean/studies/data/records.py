@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
+from quietmean.statistics.persons import Grouped, PersonRows, joined
 from quietmean.studies.data.formats import state_of
-from quietmean.studies.data.reading import Source, location_of, read_records
+from quietmean.studies.data.persons import DistinctPersons, Identities, require_persons
+from quietmean.studies.data.reading import Source, location_of, read_person_rows, read_records
 from quietmean.studies.data.text import Tell
 
 # So many values are kept, 64 MiB; of more, the source is read again each time.
@@ -20,38 +23,90 @@ MOST_KEPT = 2**23
 class Records:
     """Pieces of shape (rows, columns), in the order of the source; as many records as its length says.
 
-    Raises :class:`InputError` as :func:`read_columns` does, and where a large source is another one when it is read again.
+    ``rows``: where persons are the unit, which of a person's rows count. Pieces are of whole persons then
+    (:class:`~quietmean.statistics.persons.Grouped`), and the length says how many persons there are, or rows where these are
+    added up. A source whose rows are not kept is gone over once for each 64 MiB of them, with the rows of as many persons in
+    memory as that holds; besides, 16 bytes for each person, and all rows of any one person.
+
+    Raises :class:`InputError` as :func:`read_columns` does, where a large source is another one when it is read again, and where
+    the site does not say whose its rows are.
     """
 
-    def __init__(self, source: Source, columns: Columns, tell: Tell) -> None:
-        self._source, self._columns = source, columns
+    def __init__(self, source: Source, columns: Columns, tell: Tell, rows: str | int | None = None) -> None:
+        self._source, self._columns, self._of_person = source, columns, rows
+        self._names_persons = not isinstance(source, np.ndarray) and bool(location_of(source).mapping.person)
+        if rows is not None:
+            require_persons(location_of(source), rows)
         self._state = self._state_now()
-        self._kept: list[NDArray[np.float64]] | None = []
-        self._rows = values = 0
-        for piece in read_records(source, columns, tell):
-            self._rows += len(piece)
-            values += piece.size
-            if values > MOST_KEPT:
+        self._kept: list[PersonRows] | None = []
+        self._all_rows = self._values = 0
+        distinct = DistinctPersons()
+        for piece in self._read(tell):
+            self._all_rows += len(piece.values)
+            self._values += piece.values.size
+            distinct.add(piece.persons)
+            if self._values > MOST_KEPT:
                 self._kept = None
             elif self._kept is not None:
                 self._kept.append(piece)
+        self._persons = distinct.all()
+        if rows is not None and not len(self._persons):
+            raise InputError(f"{location_of(source).name} names no person in any row: a party needs at least one")
+        self._units = self._all_rows if rows is None else len(self._persons)
+        if isinstance(rows, int):
+            self._units = sum(len(piece.values) for piece in self._grouped(rows))
 
     def __len__(self) -> int:
-        return self._rows
+        return self._units
 
-    def __iter__(self) -> Iterator[NDArray[np.float64]]:
+    def __iter__(self) -> Iterator[NDArray[np.float64] | Grouped]:
+        return iter(self.in_order) if self._of_person is None else self._grouped(self._of_person)
+
+    @property
+    def in_order(self) -> RowsInOrder:
+        """All rows in the order of the source, whatever the unit is."""
+        return RowsInOrder(self)
+
+    def rows(self) -> Iterator[NDArray[np.float64]]:
+        return (piece.values for piece in self._pieces())
+
+    @property
+    def persons(self) -> Identities | None:
+        """Who they are, (persons, 2), each once; None where the site does not say whose its rows are."""
+        return self._persons if self._names_persons else None
+
+    def _grouped(self, rows: str | int) -> Iterator[Grouped]:
+        """Persons by their hash, as many at a time as are kept."""
+        parts = np.uint64(-(-self._values // MOST_KEPT))
+        for part in range(int(parts)):
+            mine = []
+            for piece in self._pieces():
+                here = piece.persons.any(axis=1) & (piece.persons[:, 1] % parts == part)
+                mine.append(PersonRows(piece.values[here], piece.persons[here], piece.days[here]))
+            together = joined(mine)
+            if len(together.values):
+                yield together.chosen(rows)
+
+    def _pieces(self) -> Iterator[PersonRows]:
         if self._kept is not None:
             yield from self._kept
             return
         rows = 0
         if self._state_now() == self._state:
-            for piece in read_records(self._source, self._columns):
-                rows += len(piece)
+            for piece in self._read():
+                rows += len(piece.values)
                 yield piece
-        if rows != self._rows:
+        if rows != self._all_rows:
             raise InputError(
                 f"{location_of(self._source).name} was changed while it was read: wait until its program has written all of it"
             )
+
+    def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
+        if self._names_persons:
+            yield from read_person_rows(self._source, self._columns, tell, count=self._of_person is not None)
+            return
+        for piece in read_records(self._source, self._columns, tell):
+            yield PersonRows(piece, np.zeros((len(piece), 2), dtype=np.uint64), np.zeros(0))
 
     def _state_now(self) -> tuple[int, int, int] | None:
         location = location_of(self._source)
@@ -60,4 +115,14 @@ class Records:
     def wipe(self) -> None:
         """Nothing reads the values any more."""
         for piece in self._kept or ():
-            piece.fill(0.0)
+            piece.values.fill(0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsInOrder:
+    """Pieces of shape (rows, columns), in the order of the source, as often as they are gone over."""
+
+    _records: Records
+
+    def __iter__(self) -> Iterator[NDArray[np.float64]]:
+        return self._records.rows()

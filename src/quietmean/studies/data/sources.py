@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
+from quietmean.statistics.persons import Grouped, PersonRows, Persons, joined
 from quietmean.studies.data.cells import text_of_cell
-from quietmean.studies.data.reading import Declared, Source, location_of, read_columns, read_pieces
+from quietmean.studies.data.persons import Identities, PersonReader, require_persons
+from quietmean.studies.data.reading import Declared, Source, location_of, read_columns, read_person_rows, read_pieces
 from quietmean.studies.data.table import MOST_NAMED, Table, where
 from quietmean.studies.data.text import Tell
 
-Parts = tuple[list[str], list[NDArray[np.float64]]]
+# Names, and the records of each: rows of shape (rows, columns), or of persons where these are the unit.
+Parts = tuple[list[str], list[Any]]
 
 
 def parties_of_table(
-    source: Source, columns: Columns, parties: int | None, party_column: str | None, tell: Tell | None = None
+    source: Source,
+    columns: Columns,
+    parties: int | None,
+    party_column: str | None,
+    tell: Tell | None = None,
+    persons: Persons | None = None,
 ) -> Parts:
     """Names and records of each party; the records have shape (rows, columns), as in :func:`read_columns`.
 
-    ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n.
-    A row that names no party is in nobody's records. ``tell`` gets sentences for the owner of the data. Raises
-    :class:`InputError` unless exactly one of the two is given, and for less than two parties or more parties than rows.
+    ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n, or
+    person r. A row that names no party is in nobody's records. ``persons``: where they are the unit; by the site's mapping.
+    ``tell`` gets sentences for the owner of the data. Raises :class:`InputError` unless exactly one of the two is given, for less
+    than two parties, for more parties than rows or persons, and for a person at more parties than the study says.
     """
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
@@ -34,24 +44,114 @@ def parties_of_table(
     tell = tell or (lambda sentence: None)
     wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
     declared, belongs = Declared(columns, location_of(source)), _Parties(party_column or "")
-    seen = belongs.add if party_column is not None else (lambda table: None)
-    values, table = declared.all_records(read_pieces(source, wanted, tell), tell, seen)
+    whose = _Whose(source, persons)
+
+    def seen(table: Table) -> None:
+        if party_column is not None:
+            belongs.add(table)
+        whose.add(table)
+
+    values, table = declared.all_records(read_pieces(source, wanted, tell, whose.columns), tell, seen)
+    whose.tell(table, tell)
     if parties is None:
-        return belongs.parts(values, table, tell)
-    if len(values) < parties:
-        raise InputError(f"{len(values)} rows cannot be split over {parties} parties: choose at most {len(values)} parties")
-    width = len(str(parties - 1))
-    names = [f"party {party:0{width}d}" for party in range(parties)]
-    return names, [values[party::parties] for party in range(parties)]
+        names, all_rows = belongs.parts(table, tell)
+        whose.require_few_sites(all_rows)
+    else:
+        names, all_rows = _names(parties), whose.dealt_out(len(values), parties)
+    return names, [whose.part(values, rows) for rows in all_rows]
 
 
-def parties_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | None = None) -> Parts:
+def parties_of_tables(
+    sources: Sequence[Source], columns: Columns, tell: Tell | None = None, persons: Persons | None = None
+) -> Parts:
     """The same from one table for each party. Raises :class:`InputError` for less than two."""
     if len(sources) < 2:
         raise InputError(f"{len(sources)} party has nobody to compute with: give at least 2 tables")
-    width = len(str(len(sources) - 1))
-    names = [f"party {party:0{width}d}" for party in range(len(sources))]
-    return names, [read_columns(source, columns, tell or (lambda sentence: None)) for source in sources]
+    tell = tell or (lambda sentence: None)
+    if persons is None:
+        return _names(len(sources)), [read_columns(source, columns, tell) for source in sources]
+    parts = []
+    for source in sources:
+        require_persons(location_of(source), persons.rows)
+        parts.append(_of_persons(joined(list(read_person_rows(source, columns, tell, count=True))), persons))
+    return _names(len(sources)), parts
+
+
+def _names(parties: int) -> list[str]:
+    width = len(str(parties - 1))
+    return [f"party {party:0{width}d}" for party in range(parties)]
+
+
+def _of_persons(rows: PersonRows, persons: Persons) -> Grouped:
+    """Without rows of nobody. Raises :class:`InputError` where no other is left."""
+    here = rows.persons.any(axis=1)
+    if not here.any():
+        raise InputError("a party has no row that names a person: every party needs one at least, or leave it out")
+    return PersonRows(rows.values[here], rows.persons[here], rows.days[here]).chosen(persons.rows)
+
+
+class _Whose:
+    """Whose each row of one table is, where persons are the unit."""
+
+    def __init__(self, source: Source, persons: Persons | None) -> None:
+        self._persons = persons
+        self._reader = PersonReader(location_of(source))
+        self._identities: list[Identities] = []
+        self._days: list[NDArray[np.float64]] = []
+        if persons is not None:
+            require_persons(location_of(source), persons.rows)
+
+    @property
+    def columns(self) -> list[str]:
+        return [] if self._persons is None else self._reader.columns
+
+    def add(self, table: Table) -> None:
+        if self._persons is not None and table.height:
+            self._identities.append(self._reader.identities(table))
+            self._days.append(self._reader.days(table))
+
+    def tell(self, table: Table, tell: Tell) -> None:
+        self._reader.tell(table.place, table.word, tell)
+
+    def dealt_out(self, rows: int, parties: int) -> list[NDArray[np.intp]]:
+        """The rows of each party. Raises :class:`InputError` for more parties than rows, or than persons."""
+        places, units, what = np.arange(rows), rows, "rows"
+        if self._persons is not None:
+            places, units = self._numbers()
+            what = "persons"
+        if units < parties:
+            raise InputError(f"{units} {what} cannot be split over {parties} parties: choose at most {units} parties")
+        return [np.flatnonzero((places % parties == party) & (places >= 0)) for party in range(parties)]
+
+    def require_few_sites(self, all_rows: Sequence[NDArray[np.intp]]) -> None:
+        if self._persons is None:
+            return
+        places, persons = self._numbers()
+        sites = np.zeros(persons, dtype=np.int64)
+        for rows in all_rows:
+            mine = np.unique(places[rows])
+            sites[mine[mine >= 0]] += 1
+        if sites.max(initial=0) > self._persons.sites:
+            raise InputError(
+                f"a person has rows at more parties than sites_per_person = {self._persons.sites} says: state how many there can "
+                "be, so that as much noise is added as that needs"
+            )
+
+    def part(self, values: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64] | Grouped:
+        if self._persons is None:
+            return values[rows]
+        identities, days = np.vstack(self._identities), np.concatenate(self._days)
+        return _of_persons(PersonRows(values[rows], identities[rows], days[rows]), self._persons)
+
+    def _numbers(self) -> tuple[NDArray[np.intp], int]:
+        """Of each row's person, -1 for nobody; and how many persons there are."""
+        identities = np.vstack(self._identities)
+        _, places = np.unique(identities, axis=0, return_inverse=True)
+        somebody = identities.any(axis=1)
+        _, among = np.unique(places[somebody], return_inverse=True)
+        numbers = np.full(len(identities), -1, dtype=np.intp)
+        numbers[somebody] = among
+        return numbers, int(among.max(initial=-1)) + 1
 
 
 class _Parties:
@@ -77,12 +177,12 @@ class _Parties:
                 self._lines.append(table.lines[row])
         self._seen += table.height
 
-    def parts(self, values: NDArray[np.float64], table: Table, tell: Tell) -> Parts:
-        """The parts of all records. Raises :class:`InputError` for less than two parties."""
+    def parts(self, table: Table, tell: Tell) -> tuple[list[str], list[NDArray[np.intp]]]:
+        """Their names, and the rows of each. Raises :class:`InputError` for less than two parties."""
         if self._nobodys:
             is_in = "rows name no party and are" if self._nobodys > 1 else "row names no party and is"
             stand = where(table.word, self._lines, self._nobodys)
             tell(f"{table.place}, column {self._column!r}: {self._nobodys} {is_in} in nobody's records ({stand})")
         if len(self._rows) < 2:
             raise InputError(f"column {self._column!r} names {'only one' if self._rows else 'no'} party: at least 2 are needed")
-        return sorted(self._rows), [values[self._rows[name]] for name in sorted(self._rows)]
+        return sorted(self._rows), [np.array(self._rows[name], dtype=np.intp) for name in sorted(self._rows)]

@@ -171,8 +171,13 @@ def require_distinct(source: str, names: Sequence[str]) -> None:
 
 def require_column(table: Table, column: str) -> None:
     """Raises :class:`InputError` if the table has no such column."""
-    if table.name_of(column) not in table.names:
-        raise heading_absent(table.place, {table.name_of(column)}, table.names)
+    require_heading(table, table.name_of(column))
+
+
+def require_heading(table: Table, name: str) -> None:
+    """Raises :class:`InputError` if the table has no column that is called so here."""
+    if plain_name(name) not in table.names:
+        raise heading_absent(table.place, {plain_name(name)}, table.names)
 
 
 def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -> InputError:

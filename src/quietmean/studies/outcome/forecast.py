@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import percent_text
 from quietmean.planning.plan import Plan
@@ -37,9 +36,11 @@ class Needed:
     parties: int | None
     epsilon: float | None
     reason: str = ""
+    counted: str = "records"
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value not in ("", None) or name == "epsilon"}
+        given = {name: value for name, value in vars(self).items() if name != "counted"}
+        return {name: value for name, value in given.items() if value not in ("", None) or name == "epsilon"}
 
     @property
     def sentence(self) -> str:
@@ -50,11 +51,12 @@ class Needed:
         ways = []
         if self.records is not None:
             ways.append(
-                f"{_round_up(self.records):,.0f} records, as {_round_up(self.parties or 1):,.0f} parties of this size have"
+                f"{_round_up(self.records):,.0f} {self.counted}, as {_round_up(self.parties or 1):,.0f} parties of this size have"
             )
         if self.epsilon is not None:
-            ways.append(f"epsilon {self.epsilon:.3g} with the records planned")
-        return f"{self.statistic}: {goal}{of} takes {' or '.join(ways) if ways else 'more than any number of records or epsilon'}"
+            ways.append(f"epsilon {self.epsilon:.3g} with the {self.counted} planned")
+        nothing = f"more than any number of {self.counted} or epsilon"
+        return f"{self.statistic}: {goal}{of} takes {' or '.join(ways) if ways else nothing}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +131,12 @@ class Forecast:
         needed = self._remedies(one)
         ways = []
         if "records_needed" in needed:
-            unit = "parties" if self.study.unit == PrivacyUnit.PARTY else "records"
-            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {unit}")
-        if "parties_needed" in needed and self.study.unit == PrivacyUnit.RECORD:
+            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted}")
+        if "parties_needed" in needed and self.study.unit.within_party:
             ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {needed['epsilon_needed']:.3g}")
-        would = f"; {' or '.join(ways)} would do" if ways else "; no number of records and no epsilon would help"
+        would = f"; {' or '.join(ways)} would do" if ways else f"; no number of {self._counted} and no epsilon would help"
         return f"{one.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
 
     def _remedies(self, one: Expected) -> dict[str, float]:
@@ -173,9 +174,14 @@ class Forecast:
                         math.ceil(self.records * more) if possible else None,
                         math.ceil(self.parties * more) if possible else None,
                         self._epsilon(less_noise),
+                        counted=self._counted,
                     )
                 )
         return needed
+
+    @property
+    def _counted(self) -> str:
+        return self.study.workload.counted if self.study.workload.of_persons else "records"
 
     def _epsilon(self, less_noise: float) -> float | None:
         """The budget with so many times less noise, at the same delta; None beyond any sensible one."""

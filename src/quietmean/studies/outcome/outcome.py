@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.assumptions import assumptions_json
+from quietmean.core.assumptions import Assumption, assumptions_json, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
 from quietmean.core.origin import study_and_party
@@ -95,6 +95,20 @@ class StudyOutcome:
         """The privacy cost of this execution for one party: its certificate, capped at the bound that was promised."""
         return self.certificate.charge(party).capped(Charge.promised(self.a_priori))
 
+    @property
+    def rows(self) -> str | int | None:
+        """Which of a person's rows count; None where persons are not the unit."""
+        return self.workload.rows if self.workload.of_persons else None
+
+    @property
+    def sites_per_person(self) -> int:
+        return self.workload.sites_per_person
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All that the certificate takes for granted, with what the study says of persons."""
+        return for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
+
     def certificate_json(self) -> dict[str, Any]:
         return {
             **self.certificate.to_json(),
@@ -105,7 +119,8 @@ class StudyOutcome:
             "worst_found": None if self.certificate.found is None else self.certificate.found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
-            "assumptions": assumptions_json(self.certificate.assumptions),
+            "assumptions": assumptions_json(self.assumptions),
+            **({} if self.rows is None else {"rows": self.rows, "sites_per_person": self.sites_per_person}),
             **({} if self.influence is None else {"influence": self.influence.to_json()}),
             **({} if self.execution.protocol.checked_by is None else {"checked_by": dict(self.execution.protocol.checked_by)}),
         }

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.codec import digest
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release
@@ -256,7 +255,7 @@ def _require_shares(sealed: Sealed, plan: Plan, releases: Mapping[PartyId, Relea
     """Raises :class:`ProtocolFailure` where one party has a larger part of what is left than the study lets it have."""
     total, largest = sum(one.weight for one in releases.values()), sealed.study.weights.largest_share
     for party, release in releases.items():
-        if plan.target.unit == PrivacyUnit.RECORD and release.weight > largest * total:
+        if plan.target.unit.within_party and release.weight > largest * total:
             name, part = sealed.entries[party].name, percent_text(release.weight / total)
             raise ProtocolFailure(
                 f"of all records in the contributions that are left {name} has {part}, allowed in this study are "

@@ -29,7 +29,12 @@ from quietmean.studies.party.agreement import Agreement, Signatory, place_of, si
 from quietmean.studies.party.files import Files
 
 _RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
-_UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
+_UNITS = {
+    "record": "one record of one party",
+    "party": "all that one party contributes",
+    "person": "all rows of one person",
+}
+_ROWS = {"mean": "their mean", "first": "the first one", "last": "the last one"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,17 +137,31 @@ class Contract(Agreement):
 
     def _moved(self) -> list[str]:
         if self.influence is None:
-            return ["not known beforehand: the study does not say how many records there are (records = ...)"]
+            return [self._unknown]
         return self.influence.sentences()
 
     def _counts(self) -> str:
         """What is said of numbers of records; nothing where they are public."""
         workload = self.study.workload
         return (
-            f"; numbers of records are private, with room for {workload.most_records} of each party"
+            f"; numbers of {workload.counted} are private, with room for {workload.most_records} of each party"
             if workload.hides_count
             else ""
         )
+
+    def _rows(self) -> str:
+        """Which rows of a person count, and at how many parties one person may be; nothing where persons are not the unit."""
+        workload = self.study.workload
+        if not workload.of_persons:
+            return ""
+        which = f"the sum of {workload.rows} rows at most" if workload.adds_rows else _ROWS[str(workload.rows)]
+        sites = workload.sites_per_person
+        return f" ({which} counts; at {sites} {'party' if sites == 1 else 'parties'} at most, which nobody checks)"
+
+    @property
+    def _unknown(self) -> str:
+        counted = self.study.workload.counted
+        return f"not known beforehand: the study does not say how many {counted} there are (records = ...)"
 
     def to_json(self) -> dict[str, Any]:
         """What ``quietmean contract --json`` prints. epsilon: a bound, unless it is said to be what the study asks for."""
@@ -157,6 +176,7 @@ class Contract(Agreement):
             "filled_in": [column.name for column in self.filled_in],
             "unit": str(target.unit),
             "neighbouring": str(target.neighbouring),
+            **({"rows": self.study.rows, "sites_per_person": self.study.sites_per_person} if self.study.rows else {}),
             "epsilon_a_priori": self.epsilon_a_priori,
             "epsilon_asked": target.epsilon,
             **({} if target.nats is None else {"nats_asked": target.nats, "prior_sd": target.prior_sd}),
@@ -243,7 +263,7 @@ class Contract(Agreement):
         plan, target = self.plan, self.plan.target
         at = f"at delta {target.delta:g}"
         others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
-        expected = self.expected() or ["not known beforehand: the study does not say how many records there are (records = ...)"]
+        expected = self.expected() or [self._unknown]
         cost = ("costs at most", self._cost())
         # What is not promised comes first.
         first = plan.above_target is not None
@@ -252,7 +272,7 @@ class Contract(Agreement):
             *([cost] if first else []),
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
             ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
-            ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
+            ("protects", f"{_UNITS[target.unit]}{self._rows()}, under {target.neighbouring}{self._counts()}"),
             *([] if first else [cost]),
             (
                 "against",

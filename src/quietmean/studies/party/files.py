@@ -178,7 +178,7 @@ class Files(PartyFiles):
 
     def records(self, data: Source) -> Records:
         """The columns that the study uses; NaN where a cell has no number."""
-        return Records(data, self.workload.columns, self.owner_notes.append)
+        return Records(data, self.workload.columns, self.owner_notes.append, self.study.rows)
 
     def forecast(self, plan: Plan, records: Records) -> Forecast:
         """What the statistics will tell; without a public number of records, as if all parties had as many as this one.

@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from quietmean.core.codec import digest
-from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.core.domain import CountVisibility, PrivacyUnit, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
@@ -183,7 +183,7 @@ class Policy:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
         self._raise(self.broken(contract))
 
-    def refuse_records(self, records: int, count: CountVisibility) -> None:
+    def refuse_records(self, records: int, count: CountVisibility, unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
         """Raises :class:`InputError` where this site has too few records; of a private count always, if the site has such a rule:
         whether it takes part would say something about its number."""
         if count == CountVisibility.PRIVATE and self.rules.smallest_records > 1:
@@ -194,7 +194,8 @@ class Policy:
                 ]
             )
         if count == CountVisibility.PUBLIC and records < self.rules.smallest_records:
-            self._raise([f"smallest_records: this site has fewer than {self.rules.smallest_records} records"])
+            fewer = in_words_of(unit, f"this site has fewer than {self.rules.smallest_records} records")
+            self._raise([f"smallest_records: {fewer}"])
 
     def refuse_trust(self, trusted: Sequence[str]) -> None:
         """Raises :class:`InputError` where the convener alone vouches for the keys of ``trusted`` and must not."""

@@ -150,7 +150,7 @@ class PartyPreparation:
             self._auditor.use(approvals, execution())
         if self.payer is None:
             return None
-        payer = self.payer if inputs is None else self.payer.of(inputs)
+        payer = self.payer if inputs is None else self.payer.of(inputs.in_order)
         charged = payer.reserve(self._own.asked.name, plan, execution, charge, refund)
         self._auditor.write(Event.CHARGED, charge_of(plan, payer, epsilon))
         return charged
@@ -184,7 +184,7 @@ class Preparation(PartyPreparation):
         files.require_folder(options, self._policy.folder)
         records = files.records(data)
         with self._auditor.refusals():
-            self._policy.refuse_records(len(records), files.study.count)
+            self._policy.refuse_records(len(records), files.study.count, files.study.unit)
         files.study.require_records(len(records))
         forecast = files.forecast(contract.plan, records)
         encoded = files.encode(records, contract.plan)

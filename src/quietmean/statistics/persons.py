@@ -1,0 +1,121 @@
+"""Rows of persons: which of them count, and how they become one vector for each person.
+
+A person's rows are averaged after the features, each with weight 1 over their number: so a person counts once however many rows
+it has, and the sensitivity is that of a record. The mean of inputs would be another thing: the square of a mean is no mean of
+squares. Of ``rows = "first"`` or ``"last"`` one row counts. Of ``rows = k`` at most k rows are added up, and the sensitivity is
+k times that of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
+
+Array = NDArray[np.float64]
+
+# Of the hash that decides among rows of one day: the constants of splitmix64.
+_STEP, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Which of a person's ``rows`` count, and at how many parties one person is at most."""
+
+    rows: str | int
+    sites: int
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Rows of whole persons, one person after the other, and as many persons as its length says.
+
+    ``values``: (rows, columns); ``starts``: where each person begins, (persons,).
+    """
+
+    values: Array = field(repr=False)
+    starts: NDArray[np.intp] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many rows each person has, (persons,)."""
+        return np.diff(self.starts, append=len(self.values))
+
+    def means(self, of_rows: Array) -> Array:
+        """The mean over each person's rows, (persons, size), of what is known of each row, (rows, size)."""
+        sums: Array = np.add.reduceat(of_rows, self.starts, axis=0)
+        return sums / self.counts[:, None]
+
+    def pieces(self, rows: int) -> Iterator[Grouped]:
+        """The same persons, about so many rows at a time."""
+        begin = 0
+        while begin < len(self):
+            end = max(int(np.searchsorted(self.starts, self.starts[begin] + rows)), begin + 1)
+            stop = self.starts[end] if end < len(self) else len(self.values)
+            yield Grouped(self.values[self.starts[begin] : stop], self.starts[begin:end] - self.starts[begin])
+            begin = end
+
+
+@dataclass(frozen=True, eq=False)
+class PersonRows:
+    """Rows of persons in any order.
+
+    ``values``: (rows, columns); ``persons``: 128 bits that stand for each row's person, (rows, 2), zeros for nobody; ``days``: of
+    each row, (rows,), NaN where none is known.
+    """
+
+    values: Array = field(repr=False)
+    persons: NDArray[np.uint64] = field(repr=False)
+    days: Array = field(repr=False)
+
+    def chosen(self, rows: str | int) -> Grouped:
+        """The rows that count, by person. Which ones depends on this person's rows alone, and not on their order.
+
+        Rows without a day come last of all; of one day, a hash of the person and the row decides.
+        """
+        days = -self.days if rows == LAST_ROW else self.days
+        ranks = _hashed(self.persons, self.values)
+        order = np.lexsort((ranks, np.where(np.isnan(days), np.inf, days), self.persons[:, 1], self.persons[:, 0]))
+        persons = self.persons[order]
+        starts = np.flatnonzero(np.concatenate([[True], (persons[1:] != persons[:-1]).any(axis=1)]))[: len(persons)]
+        if rows == MEAN_OF_ROWS:
+            return Grouped(self.values[order], starts)
+        most = 1 if rows in (FIRST_ROW, LAST_ROW) else int(rows)
+        counts = np.diff(starts, append=len(persons))
+        kept = np.arange(len(persons)) - np.repeat(starts, counts) < most
+        fewer = np.minimum(counts, most)
+        return Grouped(self.values[order[kept]], np.cumsum(fewer) - fewer)
+
+
+def joined(parts: list[PersonRows]) -> PersonRows:
+    """The rows of all parts, at least one."""
+    return PersonRows(
+        np.vstack([part.values for part in parts]),
+        np.vstack([part.persons for part in parts]),
+        np.concatenate([part.days for part in parts]),
+    )
+
+
+def _hashed(persons: NDArray[np.uint64], values: Array) -> NDArray[np.uint64]:
+    """64 bits for each row, of its person and its values: as good as random, and the same whenever it is asked."""
+    hashes = persons[:, 0].copy()
+    # Adding 0.0 makes the two zeros one.
+    for column in (values + 0.0).T:
+        hashes = _mixed(hashes ^ np.ascontiguousarray(column).view(np.uint64))
+    return hashes
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The output of splitmix64 (Steele, Lea, Flood, 2014) for each state."""
+    with np.errstate(over="ignore"):
+        bits = bits + _STEP
+        bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
+        bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+    return np.asarray(bits ^ (bits >> np.uint64(31)))

@@ -1,0 +1,138 @@
+"""Whose a row is: the site's column that tells persons apart, and the day by which one of their rows is chosen.
+
+Identifiers never leave this module: what stands for a person is 128 bits of a hash, in memory alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.cells import plain_name
+from quietmean.core.domain import FIRST_ROW, LAST_ROW
+from quietmean.core.errors import InputError
+from quietmean.studies.data.cells import MISSING_TEXTS, days_in, meaning_of, text_of_cell
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.table import MOST_NAMED, Table, require_heading, where
+from quietmean.studies.data.text import Tell
+
+# Two words of 64 bits for each person, and what stands for a row of nobody.
+_BYTES = 16
+_LABEL = b"quietmean person"
+_NOBODY = bytes(_BYTES)
+
+Identities = NDArray[np.uint64]
+
+
+@dataclass
+class PersonReader:
+    """Reads whose each row is, and its day where the site says in which column that is.
+
+    Rows that name nobody are nobody's: they do not count.
+    """
+
+    location: Location
+    nobodys: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """What the site calls them."""
+        mapping = self.location.mapping
+        return [name for name in (mapping.person, mapping.date) if name]
+
+    def identities(self, table: Table) -> Identities:
+        """Of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without that column."""
+        require_heading(table, self.location.mapping.person)
+        cells = table.take(table.names.index(plain_name(self.location.mapping.person))).distinct()
+        digests = b"".join(_digest(text_of_cell(cell)) for cell in cells.values)
+        words = cells.spread(np.frombuffer(digests, dtype="<u8").reshape(-1, 2).astype(np.uint64))
+        nobody = np.flatnonzero(~words.any(axis=1))
+        self.nobodys += len(nobody)
+        self.lines += [table.lines[int(row)] for row in nobody[: MOST_NAMED - len(self.lines)]]
+        return np.asarray(words)
+
+    def days(self, table: Table) -> NDArray[np.float64]:
+        """Of each row, (rows,): since 1970, NaN where none is known. Raises :class:`InputError` without that column."""
+        name = self.location.mapping.date
+        if not name:
+            return np.full(table.height, np.nan)
+        require_heading(table, name)
+        cells = table.take(table.names.index(plain_name(name))).distinct()
+        return np.asarray(cells.spread(days_in(cells.values, self.location)))
+
+    def tell(self, place: str, word: str, tell: Tell) -> None:
+        """Says to the owner how many rows are nobody's, if any."""
+        if self.nobodys:
+            names, count = ("rows name", "count") if self.nobodys > 1 else ("row names", "counts")
+            stand = where(word, self.lines, self.nobodys)
+            tell(f"{place}: {self.nobodys} {names} no person in the column of the mapping, and {count} as nothing ({stand})")
+
+
+def require_persons(location: Location, rows: str | int) -> None:
+    """Raises :class:`InputError` where the site does not say what a study of persons needs."""
+    mapping, beside = location.mapping, location.format_file
+    where_to = "of the data" if beside is None else f"of {beside.name}"
+    if not mapping.person:
+        raise InputError(
+            f"the study protects persons, and nothing says which column of {location.name} tells them apart: write "
+            f'person = "patient_id" in table [mapping] {where_to}, by the column\'s own name, which nobody else sees'
+        )
+    if rows in (FIRST_ROW, LAST_ROW) and not mapping.date:
+        raise InputError(
+            f"the study takes the {rows} row of each person, and nothing says by which dates of {location.name}: write "
+            f'date = "visit_date" in table [mapping] {where_to}, beside person'
+        )
+
+
+@dataclass
+class DistinctPersons:
+    """The persons of all pieces so far, 16 bytes each; memory grows with them and not with their rows."""
+
+    _known: Identities = field(default_factory=lambda: np.empty((0, 2), dtype=np.uint64), repr=False)
+    _waiting: list[Identities] = field(default_factory=list, repr=False)
+    _rows: int = 0
+
+    def add(self, identities: Identities) -> None:
+        self._waiting.append(_distinct(identities[identities.any(axis=1)]))
+        self._rows += len(self._waiting[-1])
+        # So seldom that each person is sorted a few times only.
+        if self._rows > max(len(self._known), 2**16):
+            self._settle()
+
+    def all(self) -> Identities:
+        """Each once, (persons, 2), in an order that tells nothing."""
+        self._settle()
+        return self._known
+
+    def _settle(self) -> None:
+        self._known, self._waiting, self._rows = _distinct(np.vstack([self._known, *self._waiting])), [], 0
+
+
+def identities_of(texts: Iterable[str | None]) -> Identities:
+    """Of persons with these identifiers, (persons, 2)."""
+    return np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+
+
+def _distinct(identities: Identities) -> Identities:
+    order = np.lexsort((identities[:, 1], identities[:, 0]))
+    ordered = identities[order]
+    fresh = np.ones(len(ordered), dtype=np.bool_)
+    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return np.asarray(ordered[fresh])
+
+
+def _digest(text: str | None) -> bytes:
+    """Of an identifier, by its meaning where it is a number: 7, 7.0 and 007 are one, whichever program wrote them."""
+    if text is None or text.lower() in MISSING_TEXTS:
+        return _NOBODY
+    meaning = meaning_of(text)
+    same = text if meaning is None else f"{meaning:f}" if isinstance(meaning, Decimal) else meaning
+    if isinstance(meaning, Decimal) and "." in same:
+        same = same.rstrip("0").rstrip(".")
+    return hashlib.blake2b(same.encode(errors="surrogatepass"), digest_size=_BYTES, person=_LABEL).digest()

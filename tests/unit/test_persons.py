@@ -1,0 +1,207 @@
+"""Rows of persons from files and frames: whose they are, which of them count, and that nothing else decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.planning.plan import Plan
+from quietmean.statistics import Workload
+from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
+from quietmean.studies.data.sources import parties_of_table, parties_of_tables
+
+Array = NDArray[np.float64]
+COLUMN = {"name": "sbp", "low": 0, "high": 200, "missing": "indicator"}
+STUDY = {"column": [COLUMN], "statistic": [{"kind": "mean", "column": "sbp"}], "unit": "person", "epsilon": 4.0}
+MAPPING = '[mapping]\nperson = "patient"\ndate = "visit"\n\n[mapping.columns]\nsbp = "RR"\n'
+ROWS = [
+    ("007", "2024-03-01", "100"),
+    ("8", "2024-01-05", "140"),
+    ("7.0", "2024-01-09", "120"),
+    ("NA", "2024-01-01", "0"),
+    ("9", "", "90"),
+    ("7", "2023-12-24", "50"),
+    ("8", "2024-02-05", ""),
+]
+
+
+def terms(**more: object) -> StudyTerms:
+    return StudyTerms.parse({**STUDY, **more})
+
+
+def written(folder: Path, rows: Sequence[tuple[str, ...]], mapping: str = MAPPING) -> Path:
+    path = folder / "visits.csv"
+    path.write_text("\n".join(["patient,visit,RR", *map(",".join, rows)]) + "\n", "utf-8")
+    path.with_name("visits.format.toml").write_text(mapping, "utf-8")
+    return path
+
+
+def read(path: Path, study: StudyTerms, told: list[str] | None = None) -> Records:
+    return Records(path, study.workload.columns, (told if told is not None else []).append, study.rows)
+
+
+def mean_of(study: StudyTerms, data: Records) -> float:
+    encoded = study.workload.encode(data)
+    (answer,) = study.workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)
+    return float(answer.estimates.value[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # Patient 7 has 100, 120 and 50; patient 8 has 140 and a cell without a value, with half of its weight; patient 9 90.
+        ("mean", (90 + 140 / 2 + 90) / 2.5),
+        ("first", (50 + 140 + 90) / 3),
+        ("last", (100 + 90) / 2),
+    ],
+)
+def test_each_person_counts_once_whichever_rows_count(tmp_path: Path, rows: str, expected: float) -> None:
+    study, told = terms(rows=rows), list[str]()
+    path = written(tmp_path, ROWS)
+    data = read(path, study, told)
+    assert len(data) == 3
+    assert study.workload.encode(data).weight == 3
+    assert mean_of(study, data) == pytest.approx(expected)
+    assert told == ["visits.csv: 1 row names no person in the column of the mapping, and counts as nothing (line 5)"]
+    for seed in range(3):
+        shuffled = [ROWS[place] for place in np.random.default_rng(seed).permutation(len(ROWS))]
+        assert mean_of(study, read(written(tmp_path, shuffled), study)) == pytest.approx(expected)
+
+
+def test_of_sums_the_first_rows_by_date_count(tmp_path: Path) -> None:
+    study = terms(rows=2, count="private", most_records=50, statistic=[{"kind": "sum", "column": "sbp"}])
+    data = read(written(tmp_path, ROWS), study)
+    encoded = study.workload.encode(data)
+    assert encoded.weight == 50
+    assert len(data) == 5
+    (answer,) = study.workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)
+    assert answer.estimates.value[0] == pytest.approx(50 + 120 + 140 + 90)
+    assert answer.estimates.population is None
+    (mean,) = terms(rows=2, count="private").workload.decode(encoded.vector / 50, 0.01, 50.0)
+    assert mean.estimates.population is None
+    assert "not independent" in mean.estimates.reason
+
+
+def test_among_rows_of_one_day_their_order_decides_nothing_and_no_value_is_preferred(tmp_path: Path) -> None:
+    study, chosen = terms(rows="first"), list[float]()
+    for person in range(200):
+        rows = [(f"p{person}", "2024-01-01", value) for value in ("0", "200")]
+        both = {mean_of(study, read(written(tmp_path, one), study)) for one in (rows, rows[::-1])}
+        assert len(both) == 1
+        chosen += both
+    # Missed by a fair choice with a chance below 1e-6.
+    assert 65 < sum(value == 200 for value in chosen) < 135
+
+
+def test_a_source_that_is_not_kept_is_read_again_with_few_persons_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    rows = [(str(rng.integers(60)), f"2024-01-{rng.integers(1, 29):02d}", str(rng.integers(200))) for _ in range(800)]
+    path = written(tmp_path, rows)
+    for rule in ("mean", "first", "last"):
+        study = terms(rows=rule)
+        kept = study.workload.encode(read(path, study), step=2.0**-20)
+        with monkeypatch.context() as patched:
+            patched.setattr(records, "MOST_KEPT", 100)
+            again = read(path, study)
+            pieces = list(again)
+            assert len(pieces) > 5
+            assert sum(map(len, pieces)) == len(again) == 60
+            assert max(len(piece.values if not isinstance(piece, np.ndarray) else piece) for piece in pieces) < 300
+            np.testing.assert_array_equal(study.workload.encode(again, step=2.0**-20).vector, kept.vector)
+            np.testing.assert_array_equal(np.vstack(list(again.in_order)), read_columns(path, study.workload.columns))
+
+
+def test_what_the_site_does_not_say_is_asked_for_in_one_sentence(tmp_path: Path) -> None:
+    def refused(mapping: str, **more: object) -> str:
+        study = terms(**more)
+        with pytest.raises(InputError) as error:
+            read(written(tmp_path, ROWS, mapping), study)
+        return str(error.value)
+
+    without = '[mapping.columns]\nsbp = "RR"\n'
+    assert 'write person = "patient_id" in table [mapping] of visits.format.toml' in refused(without)
+    assert 'write date = "visit_date" in table [mapping]' in refused(MAPPING.replace('date = "visit"', ""), rows="last")
+    assert "column 'ward' is not among the 3 columns" in refused(MAPPING.replace("patient", "ward"))
+    nobody = written(tmp_path, [ROWS[3]])
+    with pytest.raises(InputError, match="names no person in any row"):
+        read(nobody, terms())
+    with pytest.raises(InputError, match="which column of the data frame tells them apart"):
+        Records(pl.DataFrame({"sbp": [1.0]}), terms().workload.columns, print, "mean")
+
+
+def test_frames_name_their_persons_and_parties_get_whole_ones() -> None:
+    study = terms()
+    frame = pl.DataFrame({"sbp": [100.0, 140.0, 120.0, 60.0], "id": [1, 2, 1, 3], "site": ["a", "b", "a", "b"]})
+    named = FrameOfPersons(frame, person="id")
+    assert "id" not in repr(named)
+    assert mean_of(study, Records(named, study.workload.columns, print, "mean")) == pytest.approx((110 + 140 + 60) / 3)
+    columns, persons = study.workload.columns, study.persons
+    _, parts = parties_of_table(named, columns, 3, None, persons=persons)
+    assert sorted(len(part.values) for part in parts) == [1, 1, 2]
+    assert {len(part) for part in parts} == {1}
+    names, parts = parties_of_table(named, columns, None, "site", persons=persons)
+    assert names == ["a", "b"]
+    assert [len(part) for part in parts] == [1, 2]
+    _, parts = parties_of_tables([named, named], columns, persons=persons)
+    assert [len(part) for part in parts] == [3, 3]
+    with pytest.raises(InputError, match="3 persons cannot be split over 4 parties"):
+        parties_of_table(named, columns, 4, None, persons=persons)
+    moved = FrameOfPersons(frame.with_columns(site=pl.Series(["a", "b", "b", "b"])), person="id")
+    with pytest.raises(InputError, match="more parties than sites_per_person = 1"):
+        parties_of_table(moved, columns, None, "site", persons=persons)
+    parties_of_table(moved, columns, None, "site", persons=terms(sites_per_person=2).persons)
+
+
+def test_a_study_of_persons_says_so_and_one_of_records_stays_what_it_was() -> None:
+    study = terms()
+    assert study.rows == "mean"
+    assert study.sites_per_person == 1
+    assert {"rows": "mean", "sites_per_person": 1, "unit": "person"}.items() <= study.context().items()
+    assert 'unit = "person"\nrows = "mean"\nsites_per_person = 1\n' in study_text(study)
+    assert StudyTerms.from_tables(study.tables(), "study") == study
+    record = terms(unit="record")
+    assert not {"rows", "sites_per_person"} & {*record.context(), *record.tables()["study"]}
+    assert study.workload.sensitivity == record.workload.sensitivity
+    assert terms(sites_per_person=3).target(5).sensitivity == pytest.approx(3 * record.target(5).sensitivity)
+    for wrong, said in (
+        ({"unit": "record", "rows": "mean"}, "rows is about persons, and the unit is record"),
+        ({"unit": "party", "sites_per_person": 2}, "sites_per_person is about persons"),
+        ({"rows": "median"}, "rows"),
+        ({"rows": 0, "count": "private"}, "rows"),
+        ({"rows": 5}, "give count private"),
+    ):
+        with pytest.raises(InputError, match=said):
+            terms(**wrong)
+
+
+def test_what_a_person_at_several_parties_costs_stands_among_the_assumptions() -> None:
+    for sites, said in ((1, "at one party at most"), (3, "at 3 parties at most")):
+        plan = terms(sites_per_person=sites).plan(4)
+        (text,) = [one.text for one in plan.assumptions if one.key == "person"]
+        assert said.replace("at ", "with ", 1) in text
+        assert f"sites_per_person = {sites}" in text
+        assert Plan.from_json(plan.to_json()).target.unit == PrivacyUnit.PERSON
+
+
+def test_rows_of_persons_leave_no_tests_in_answers(tmp_path: Path) -> None:
+    study = terms(statistic=[{"kind": "correlation", "columns": ["sbp", "age"]}], column=[COLUMN, {**COLUMN, "name": "age"}])
+    rng = np.random.default_rng(1)
+    mean = rng.uniform(-0.1, 0.1, study.workload.dimension)
+    (of_persons,) = study.workload.decode(mean, 1e-6, 500.0)
+    records = Workload(study.workload.columns, study.workload.statistics, PrivacyUnit.RECORD)
+    (of_records,) = records.decode(mean, 1e-6, 500.0)
+    assert of_persons.estimates.p_value is None
+    assert not of_persons.estimates.tests
+    assert of_records.estimates.p_value is not None or of_records.estimates.tests
+    np.testing.assert_array_equal(of_persons.estimates.value, of_records.estimates.value)
