@@ -310,6 +310,7 @@ WRITERS = {
     "node/storage/database.py": "a store",
     "node/storage/housekeeping.py": "reads a store",
     "node/folder/outbox.py": "messages beside a store",
+    "node/series/last_mean.py": "the last mean beside a store",
     "ledger/database.py": "a ledger",
     "studies/party/audit.py": "an audit log, to which lines are added",
     "studies/party/by_file.py": "a lock in the register of contributions",

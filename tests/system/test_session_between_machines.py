@@ -332,7 +332,7 @@ def as_soon_as_it_is_on_disk_that_it_begins(patch: pytest.MonkeyPatch) -> None:
     def killed(store: Path) -> None:
         raise _KilledError
 
-    patch.setattr(import_module("quietmean.node.series.series"), "empty", killed)
+    patch.setattr(import_module("quietmean.node.series.party"), "empty", killed)
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def test_a_budget_that_ends_in_mid_session() -> None:
 
 def test_two_rounds_with_one_label_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check that every round has noise of its own finds a program that forgets the number of the round."""
-    series = import_module("quietmean.node.series.series")
+    series = import_module("quietmean.node.series.party")
     monkeypatch.setattr(series, "digest", lambda about: digest({**about, "round": 0}))
 
     async def one(name: str) -> list[bytes]:

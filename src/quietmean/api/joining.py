@@ -73,6 +73,12 @@ def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | P
     )
 
 
+def join_options(given: JoinKeywords, store: str | Path | None, receipt: str | Path | None) -> SiteOptions:
+    """The same where messages may be files."""
+    own: Any = given
+    return replace(site_options(own, store, receipt), folder=given.get("folder"), once=given.get("once", False))
+
+
 @refuses_unknown_keywords
 def contract(
     study: str | Path | Study,
@@ -121,7 +127,7 @@ async def ajoin(
     execution without a result.
     """
 
-    options = replace(site_options(site, store, receipt), folder=site.get("folder"), once=site.get("once", False))
+    options = join_options(site, store, receipt)
 
     def files() -> Files:
         return _files(study, roster, key, options.store, site.get("passphrase"))

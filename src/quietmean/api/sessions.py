@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
-from quietmean.api.joining import SiteKeywords, identity_at, path_of, silent_person, site_options
+from quietmean.api.joining import JoinKeywords, identity_at, join_options, path_of, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.ledger import Account
@@ -254,7 +254,8 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
     this party has, which is public, where records are protected. The other options are those of :func:`quietmean.join`: policy,
     charge and store work alike. All rounds are charged before the first; the normal end of the statement is the end of this
     party's part for good, gives back what was reserved for rounds that it never began, and writes the ``receipt``. After Ctrl-C,
-    a crash or another exception the same call continues; rounds that the others had in the meantime are missed. Raises
+    a crash or another exception the same call continues; rounds that the others had in the meantime are missed. Of a session
+    whose messages are files in a ``folder``, ``once`` ends with :class:`NotYet` when all is done that can be done now. Raises
     :class:`InputError` before anything is sent.
     """
 
@@ -269,7 +270,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         records: int | None = None,
         store: str | Path | None = None,
         receipt: str | Path | None = None,
-        **site: Unpack[SiteKeywords],
+        **site: Unpack[JoinKeywords],
     ) -> None:
         super().__init__()
 
@@ -284,7 +285,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         else:
             files = SessionFiles.of(SessionStudy.parse(session), Path(roster), Path(key), unlock)
         self._files, self.contract = files, files.contract
-        self._options = site_options(site, store_at, receipt)
+        self._options = join_options(site, store_at, receipt)
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property

@@ -67,7 +67,7 @@ class FlowerContract(SessionContract):
 
     def lines(self) -> list[tuple[str, str]]:
         through = "Flower's SuperLink, which decides what arrives, learns who takes part and each mean, and reads nothing else"
-        return [("goes through", through) if name == "connects to" else (name, text) for name, text in super().lines()]
+        return [("goes through", through) if name == self._how() else (name, text) for name, text in super().lines()]
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "through": "flower"}

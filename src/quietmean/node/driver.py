@@ -75,7 +75,7 @@ async def over_connections(
     at a relay, as the roster says. Nobody is answered before they are started; at the end ``stop`` comes first.
     """
     agreed = Agreed.of(settings.roster, settings.plan)
-    endpoint = _endpoint(settings, member, monitor.traffic, agreed.fields)
+    endpoint = endpoint_of(settings, member, monitor.traffic, agreed.fields)
     mesh = Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
     mesh.bind(settings.listen_socket or settings.listen)
     async with contextlib.AsyncExitStack() as closing:
@@ -84,7 +84,8 @@ async def over_connections(
         yield mesh
 
 
-def _endpoint(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
+def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
+    """Of the party of these settings, as which ``member`` answers; ``fields``: what both ends of a connection compare first."""
     credentials = Credentials(settings.identity, settings.roster, settings.study)
     return Endpoint(
         party=settings.party,
@@ -157,7 +158,7 @@ class _Party:
     async def by_folder(self, folder: FolderSettings) -> NodeResult:
         """By files. It ends at once where the store proves not to be the newest of this party."""
         settings, participant = self._settings, self._participant
-        endpoint = _endpoint(settings, self, self._monitor.traffic, {})
+        endpoint = endpoint_of(settings, self, self._monitor.traffic, {})
 
         async def attempt() -> NodeResult:
             with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:

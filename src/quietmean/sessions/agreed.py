@@ -106,6 +106,10 @@ class SessionContract(Agreement):
     def declared(self) -> Sequence[Column]:
         return ()
 
+    @property
+    def _executions(self) -> int:
+        return self.study.rounds
+
     def everybody_else(self, rounds: int) -> float:
         """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
         return self.against_all_others(self.plan, self.party, self.study.delta, rounds)
@@ -135,6 +139,7 @@ class SessionContract(Agreement):
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
             **self._quorum_json(),
+            **self._deadlines_json(),
             "relays": self.relays,
             "links": str(self.links),
             "post_quantum": self.post_quantum,
@@ -161,8 +166,9 @@ class SessionContract(Agreement):
             ),
             ("if all others collude", "not bounded" if math.isinf(others) else f"epsilon {others:.4g} {at}"),
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),
-            ("connects to", "; ".join(map(str, self.others))),
+            (self._how(), "; ".join(map(str, self.others))),
             *(("starts", sentence) for sentence in self._start()),
+            *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", relay) for relay in self.relays),
             ("keys", self.keys),
             *(("taken for granted", str(one)) for one in self.assumptions),

@@ -33,8 +33,9 @@ class SessionFiles(PartyFiles):
         """What this party says yes to."""
         return SessionContract.for_party(self.name, self.sealed or (self.asked, self.roster))
 
-    def settings(self, options: SiteOptions, records: int | None) -> NodeSettings:
-        """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected.
+    def settings(self, options: SiteOptions, records: int | None, usual_folder: str | None = None) -> NodeSettings:
+        """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected;
+        ``usual_folder``: the policy's, for a session whose messages are files.
 
         Raises :class:`InputError` where they are not, and without any where they are.
         """
@@ -46,6 +47,7 @@ class SessionFiles(PartyFiles):
             raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
         # With the digest of all that was agreed on in every label.
         seal = Seal(contract.digest, tuple(range(len(self.roster))))
+        start_wait, round_wait = study.waits
         zeros, weight = np.zeros(study.dimension), float(records or 1)
         smaller = {plan.target.parties: Brought(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
         return NodeSettings(
@@ -54,13 +56,14 @@ class SessionFiles(PartyFiles):
             plan=contract.plan,
             value=contract.plan.admit(zeros, weight),
             store=store,
-            round_timeout=study.round_timeout,
-            start_timeout=study.start_timeout,
+            round_timeout=round_wait,
+            start_timeout=start_wait,
             # A party whose process has ended comes back in a later round.
-            gone_timeout=study.round_timeout / 10,
+            gone_timeout=round_wait / 10,
             status=status_path(store),
             start=self.start_terms(smaller, store),
             listen=listening_place(options),
+            folder=self.folder(options.folder or usual_folder, contract.plans, once=options.once),
             links=study.keyed_by,
             pairs=self.pair_keys(),
         )

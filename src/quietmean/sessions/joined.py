@@ -44,14 +44,13 @@ class SessionPreparation(PartyPreparation):
 
     def __init__(self, files: SessionFiles, options: SiteOptions, person: Person) -> None:
         require_account(options)
-        if options.folder is not None or options.once:
-            raise InputError("the parties of a session connect: leave --folder and --once out")
         super().__init__(files, options, "", person)
         self._files = files
 
     def agree(self) -> SessionContract:
         """The yes. Raises :class:`InputError` without one, and for a session that the policy does not allow."""
         contract, options = self._files.contract, self._options
+        self._files.require_folder(options, self._policy.folder)
         receipt, store = self._files.receipt(options.receipt), self._files.store(options.store)
         self._receipt = receipt_at(receipt, contract)
         require_places([self._receipt, status_at(store)], store)
@@ -68,7 +67,7 @@ class SessionPreparation(PartyPreparation):
         most = rounds if most is None else most
         if not 1 <= most <= rounds:
             raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-        settings = self._for_person(self._files.settings(self._options, records))
+        settings = self._for_person(self._files.settings(self._options, records, self._policy.folder))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.charge_of(most)
         settings, charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)

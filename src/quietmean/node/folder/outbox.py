@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of, refuse_outage
@@ -20,6 +21,10 @@ CREATE TABLE IF NOT EXISTS file (
     kind TEXT, number INTEGER, receiver INTEGER, file BLOB, request BLOB, answer BLOB, PRIMARY KEY (kind, number, receiver)
 );
 """
+
+
+class OtherSession(InputError):
+    """The file is of another session."""
 
 
 class Outbox:
@@ -42,7 +47,17 @@ class Outbox:
             refuse_outage(error, path)
             raise InputError(f"file {path} cannot be used ({error}): it is made by join, beside its store") from None
         if sessions != [session]:
-            raise InputError(f"file {path} is of another study: give --store with another name")
+            self.close()
+            raise OtherSession(f"file {path} is of another study: give --store with another name")
+
+    @classmethod
+    def of_round(cls, path: Path, session: str, party: PartyId) -> Self:
+        """In place of the one of a round before, whose files nobody waits for any more."""
+        try:
+            return cls(path, session, party)
+        except OtherSession:
+            path.unlink()
+            return cls(path, session, party)
 
     def next_number(self, receiver: PartyId) -> int:
         (last,) = self._execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from quietmean.node.phase import Phase, Position
@@ -34,9 +34,22 @@ class Timetable:
         between = [(int(phase), round_) for phase, last in rounds.items() for round_ in range(1, last + 1)]
         return cls(((int(Phase.AGREEMENT), 0), *between, (int(Phase.FINALIZATION), 0)), first, interval)
 
+    def of_round(self, number: int) -> Timetable:
+        """Of one round of many, from 1, in which each has the same waits after one start for all."""
+        return replace(self, first=self.first + (number - 1) * self.round_seconds)
+
+    @property
+    def round_seconds(self) -> float:
+        """How long the waits of one round are together."""
+        return self.interval * (len(self.waits) - 1)
+
     def end(self, position: Position) -> float:
         """When the wait at this position ends. Raises ValueError where parties do not wait for each other."""
         return self.first + self.interval * self.waits.index(position)
+
+    def last_end(self, rounds: int) -> float:
+        """When all of so many rounds are over."""
+        return self.first + rounds * self.round_seconds
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         """Each wait in words, with its end."""

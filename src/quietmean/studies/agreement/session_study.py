@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -17,23 +17,26 @@ from quietmean.core.errors import InputError
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
-from quietmean.studies.agreement.deadlines import time_with_offset
+from quietmean.studies.agreement.deadlines import Deadlines, time_with_offset
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
+from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
 
 TABLE = "session"
 
 
-class SessionStudy(BaseModel):
+class SessionStudy(TransportTerms, BaseModel):
     """At most ``rounds`` means of vectors of ``dimension`` coordinates under one budget: ``epsilon``, ``delta`` of one ``unit``.
 
     ``clip``: each vector is shortened to this L2 norm, unless a round says another one. ``round_timeout``: so many seconds the
     others wait for who is late in a round; ``start_timeout``: for the agreement before the first. ``purpose``: what else all
-    parties have to do alike, in plain data, such as an estimator with its parameters.
+    parties have to do alike, in plain data, such as an estimator with its parameters. ``transport``, ``deadlines``: of a session
+    whose messages are files in a folder, in which each wait of each round ends an interval after the one before.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    called: ClassVar[str] = "session"
 
     name: str = "session"
     dimension: int = Field(ge=1)
@@ -54,14 +57,18 @@ class SessionStudy(BaseModel):
     start_by: AwareDatetime | None = None
     # Which keys protect what the parties tell each other. A new sealed session says hybrid; without it, it is X25519 alone.
     links: Links | None = None
+    transport: Transport = "connections"
+    deadlines: Deadlines | None = None
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON data, which the digest of a contract is of; the same of sessions of before there were all its fields."""
         unsaid = {"purpose": not self.purpose, "links": self.keyed_by == Links.X25519}
         unsaid |= {"minimum": self.minimum is None, "start_by": self.start_by is None}
+        unsaid |= dict.fromkeys(TIMEOUTS, self.by_folder) | dict.fromkeys(("transport", "deadlines"), not self.by_folder)
         plain: dict[str, Any] = self.model_dump(mode="json", exclude={name for name, left_out in unsaid.items() if left_out})
         # The same of the same time, whatever its offset.
-        return plain if self.start_by is None else plain | {"start_by": self.start_by.astimezone(UTC).isoformat()}
+        deadlines = {} if self.deadlines is None else {"deadlines": self.deadlines.describe()}
+        return plain | deadlines | ({} if self.start_by is None else {"start_by": self.start_by.astimezone(UTC).isoformat()})
 
     @property
     def keyed_by(self) -> Links:
@@ -113,11 +120,6 @@ class SessionStudy(BaseModel):
         return self.start_by is not None
 
     @property
-    def by_folder(self) -> bool:
-        """Whether messages are files in a folder: its parties connect."""
-        return False
-
-    @property
     def asked(self) -> str:
         """What is asked for, in words."""
         return f"epsilon {self.epsilon:g}, delta {self.delta:g}"
@@ -128,9 +130,13 @@ class SessionStudy(BaseModel):
         try:
             study = cls.model_validate(dict(raw))
         except ValidationError as error:
-            faults = "; ".join(fault(one["loc"], one["type"], one["msg"], cls, {}, one.get("ctx", {})) for one in error.errors())
+            tables: dict[str, type[BaseModel]] = {"deadlines": Deadlines}
+            faults = "; ".join(
+                fault(one["loc"], one["type"], one["msg"], cls, tables, one.get("ctx", {})) for one in error.errors()
+            )
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
         require_start_by(study.minimum, study.start_by, "session")
+        study.require_possible_transport()
         return study
 
     def terms(self, parties: int) -> SessionTerms:

@@ -34,16 +34,16 @@ from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words, time_with_offset
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
+from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
 # By which parties that connect wait for each other.
-_TIMEOUTS = frozenset(("round_timeout", "start_timeout"))
 # How the budget is divided among statistics.
 ALLOCATIONS = ("shares", "widths")
 
 
-class StudyTerms(BaseModel):
+class StudyTerms(TransportTerms, BaseModel):
     """Everything the parties must agree on, apart from who they are (the roster)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,8 +83,7 @@ class StudyTerms(BaseModel):
     # In seconds. Nobody answers within less than a millisecond.
     round_timeout: float = Field(default=10.0, ge=1e-3)
     start_timeout: float = Field(default=60.0, ge=1e-3)
-    # connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
-    transport: Literal["connections", "folder"] = "connections"
+    transport: Transport = "connections"
     # Of a study through a folder, in place of the time-outs: until when the start and each of the rounds wait.
     deadlines: Deadlines | None = None
     # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
@@ -164,7 +163,7 @@ class StudyTerms(BaseModel):
         left_out = {"columns", "statistics", *(() if self.nats is None else ("epsilon",))}
         general = self.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_none=True)
         if self.by_folder:
-            for name in _TIMEOUTS:
+            for name in TIMEOUTS:
                 del general[name]
         else:
             # Seals from before there were folders stay what they are.
@@ -274,35 +273,6 @@ class StudyTerms(BaseModel):
             return self.largest_share
         low, high = self.records_per_party
         return min(self.largest_share or 1.0, high / (high + low * (parties - 1)))
-
-    @property
-    def by_folder(self) -> bool:
-        """Whether messages are files in a folder."""
-        return self.transport == "folder"
-
-    def require_possible_transport(self) -> None:
-        """Raises :class:`InputError` for a study that cannot go through a folder, or has deadlines and does not."""
-        if not self.by_folder:
-            if self.deadlines is not None:
-                raise InputError(
-                    'the study has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
-                )
-            return
-        if given := sorted(self.model_fields_set & _TIMEOUTS):
-            raise InputError(f"{given[0]} says nothing in a study through a folder, which has deadlines: leave it out")
-        self.required_deadlines.require_possible()
-        if self.start_by is not None:
-            self.required_deadlines.require_attempts(self.start_by)
-
-    @property
-    def required_deadlines(self) -> Deadlines:
-        """Of a study through a folder. Raises :class:`InputError` without any."""
-        if self.deadlines is None:
-            raise InputError(
-                'a study through a folder needs deadlines = {first = "2027-03-01T12:00:00Z", interval = 86400.0, poll = 3600.0}: '
-                "when it starts at the latest, how long each round waits, and how often each party looks at the least, in seconds"
-            )
-        return self.deadlines
 
     @cached_property
     def workload(self) -> Workload:

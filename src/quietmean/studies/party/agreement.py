@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy
-from quietmean.studies.agreement.deadlines import in_words
+from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 
 
@@ -146,6 +147,39 @@ class Agreement(ABC):
             f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
             "proposal of one of the parties, and whoever is not in takes no part"
         ]
+
+    def _deadlines_json(self) -> dict[str, Any]:
+        deadlines = self._asked.deadlines
+        if deadlines is None:
+            return {}
+        table = deadlines.timetable(self.plans)
+        ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
+        return {"deadlines": {"poll_seconds": deadlines.poll, "ends": ends}}
+
+    def _waits(self) -> list[str]:
+        """Until when others are waited for, where messages are files in a folder."""
+        deadlines = self._asked.deadlines
+        if deadlines is None:
+            return []
+        table, each = deadlines.timetable(self.plans), in_hours(deadlines.interval)
+        start, end = (in_words(datetime.fromtimestamp(time, UTC)) for time in (table.first, table.last_end(self._executions)))
+        steps = len(table.waits) - 1
+        rounds = f"for {steps} rounds" if self._executions == 1 else f"for {self._executions} rounds of {steps} steps"
+        return [
+            f"for the start until {start}, then {rounds}, each {each} longer, until {end} at the latest; every party looks into "
+            f"the folder every {in_hours(deadlines.poll)} or more often, and what is put there counts as seen"
+        ]
+
+    def _how(self) -> str:
+        """In which way it takes part with the others."""
+        if self._asked.by_folder:
+            return "through a folder, with"
+        return "with" if self.own.address is None else "connects to"
+
+    @property
+    def _executions(self) -> int:
+        """How many executions of the plan there are at the most, one after the other."""
+        return 1
 
     @property
     def links(self) -> Links:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
@@ -20,7 +19,6 @@ from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
-from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
@@ -202,26 +200,6 @@ class Contract(Agreement):
             "assumptions": assumptions_json(plan.assumptions),
         }
 
-    def _deadlines_json(self) -> dict[str, Any]:
-        if self.study.deadlines is None:
-            return {}
-        table = self.study.deadlines.timetable(self.plans)
-        ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
-        return {"deadlines": {"poll_seconds": self.study.deadlines.poll, "ends": ends}}
-
-    def _waits(self) -> list[str]:
-        """Until when others are waited for, of a study through a folder."""
-        deadlines = self.study.deadlines
-        if deadlines is None:
-            return []
-        ends = [datetime.fromtimestamp(end, UTC) for _, end in deadlines.timetable(self.plans)]
-        each, poll = in_hours(deadlines.interval), in_hours(deadlines.poll)
-        return [
-            f"for the start until {in_words(ends[0])}, then for {len(ends) - 1} rounds, each {each} longer, until "
-            f"{in_words(ends[-1])} at the latest; every party looks into the folder every {poll} or more often, and what is put "
-            "there counts as seen"
-        ]
-
     def _cost(self) -> str:
         """What is known beforehand, and of a target in nats, what is not."""
         plan, target = self.plan, self.plan.target
@@ -251,12 +229,6 @@ class Contract(Agreement):
             f"; {eavesdropping_text(asked)}, of which a public draw before the start decides which the figure of what happened "
             "is about: what is known beforehand, and charged, holds whichever are read"
         )
-
-    def _how(self) -> str:
-        """In which way it takes part with the others."""
-        if self.study.by_folder:
-            return "through a folder, with"
-        return "with" if self.own.address is None else "connects to"
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""

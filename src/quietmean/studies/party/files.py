@@ -160,6 +160,46 @@ class PartyFiles:
         if opens:
             StudyKeys.load(self.keys.path).without_opening()
 
+    def require_folder(self, options: SiteOptions, usual: str | None) -> None:
+        """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.
+
+        Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
+        in which this party has no store yet, cannot begin any more.
+        """
+        if not self.asked.by_folder:
+            if options.folder is not None or options.once:
+                raise InputError(
+                    f"the parties of this {self.asked.called} connect: leave --folder and --once out, or seal one with "
+                    'transport = "folder"'
+                )
+            return
+        folder = options.folder or usual
+        if folder is None:
+            raise InputError(
+                f"the messages of this {self.asked.called} are files in a folder: say where it is here, with --folder PATH"
+            )
+        parse_folder(folder)
+        self._require_mailboxes()
+        if not self.store(options.store).exists():
+            self.asked.required_deadlines.require_ahead(datetime.now(UTC))
+
+    def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
+        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
+        if url is None or not self.asked.by_folder:
+            return None
+        sealed, keys = self._require_mailboxes()
+        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
+        timetable = self.asked.required_deadlines.timetable(plans)
+        return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
+
+    def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
+        if self.sealed is None or self.keys is None:
+            raise InputError(
+                f"a {self.asked.called} through a folder has to be sealed, as its messages need keys of their own: use "
+                "invite and seal"
+            )
+        return self.sealed, self.keys
+
 
 class Files(PartyFiles):
     """Study, roster and key of one party."""
@@ -235,6 +275,7 @@ class Files(PartyFiles):
         """
         store = self.store(options.store)
         plans = [plan, *(brought.plan for brought in (smaller or {}).values())]
+        start_wait, round_wait = self.study.waits
         return NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -242,8 +283,8 @@ class Files(PartyFiles):
             value=plan.admit(encoded.vector, encoded.weight, wipe=True),
             wipe_value=True,
             store=store,
-            round_timeout=self.study.round_timeout if self.study.deadlines is None else self.study.deadlines.interval,
-            start_timeout=self._start_timeout,
+            round_timeout=round_wait,
+            start_timeout=start_wait,
             status=status_path(store),
             listen=listening_place(options),
             folder=self.folder(options.folder or usual_folder, plans, once=options.once),
@@ -251,47 +292,6 @@ class Files(PartyFiles):
             links=self.study.keyed_by,
             pairs=self.pair_keys(),
         )
-
-    @property
-    def _start_timeout(self) -> float:
-        deadlines, start_by = self.study.deadlines, self.study.start_by
-        return self.study.start_timeout if deadlines is None or start_by is None else deadlines.start_timeout(start_by)
-
-    def require_folder(self, options: SiteOptions, usual: str | None) -> None:
-        """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.
-
-        Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
-        in which this party has no store yet, cannot begin any more.
-        """
-        if not self.study.by_folder:
-            if options.folder is not None or options.once:
-                raise InputError(
-                    'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
-                )
-            return
-        folder = options.folder or usual
-        if folder is None:
-            raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
-        parse_folder(folder)
-        self._require_mailboxes()
-        if not self.store(options.store).exists():
-            self.study.required_deadlines.require_ahead(datetime.now(UTC))
-
-    def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
-        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
-        if url is None or not self.study.by_folder:
-            return None
-        sealed, keys = self._require_mailboxes()
-        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
-        timetable = self.study.required_deadlines.timetable(plans)
-        return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
-
-    def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
-        if self.sealed is None or self.keys is None:
-            raise InputError(
-                "a study through a folder has to be sealed, as its messages need keys of their own: use invite and seal"
-            )
-        return self.sealed, self.keys
 
 
 @dataclass(frozen=True)

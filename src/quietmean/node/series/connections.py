@@ -1,0 +1,224 @@
+"""Rounds of a series over connections, which are kept: a party that was away learns from the others where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.driver import over_connections
+from quietmean.node.mesh import Mesh
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    AnswerFrame,
+    AnyRequest,
+    Heartbeat,
+    InRound,
+    Payload,
+    Start,
+    inner_request,
+)
+from quietmean.node.phase import Phase, Position
+from quietmean.node.series.ahead import CLOSING, FIRST_ASKING, RoundAhead
+from quietmean.node.series.others import Others
+from quietmean.node.series.party import SeriesParty
+from quietmean.node.series.place import RoundLink, RoundPosition
+from quietmean.node.series.requests import OpenRequests
+from quietmean.node.session import NodeResult, NodeSettings, Patience, StudySession, endure, position_of
+from quietmean.node.storage import Store
+
+
+class RoundsOverConnections:
+    """What connections see counts parties as the roster does; a round, as those who are in are numbered."""
+
+    # Who comes back after the last round has begun is taken for late.
+    waits = False
+    _mesh: Mesh
+    _where: Others
+
+    def __init__(self, party: SeriesParty) -> None:
+        self._party = party
+        self._requests = OpenRequests()
+        # A process before this one may have been handed messages of the first round that this one begins.
+        self._may_know_more = False
+        self.fail, self.refused = party.fail, party.refused
+
+    async def open(self, stack: contextlib.AsyncExitStack) -> None:
+        party = self._party
+        self._may_know_more = party.beginning.restarted
+        connections = over_connections(party.settings, self, party.monitor, party.beginning.stop)
+        self._mesh = await stack.enter_async_context(connections)
+        party.beginning.attach(self._round_links(0))
+        await party.beginning.open()
+        again = party.started
+        self._where = self._others()
+        self._mesh.start()
+        patience = Patience(party.monitor.event, party.settings)
+        await endure(self._agree, party.store.path, patience, self._mesh.drop)
+        if again is not None:
+            await self._where.ask(FIRST_ASKING, self._place.round)
+
+    async def _agree(self) -> None:
+        await self._party.start()
+        if len(self._party.members) < self._counted:
+            # Parties have other places from here on.
+            self._where = self._others()
+
+    def _others(self) -> Others:
+        """Those who are in, as far as that is known."""
+        settings, members = self._party.settings, self._party.members
+        self._counted = len(members)
+        links = {index: self._mesh.links[member] for index, member in enumerate(members) if member in self._mesh.links}
+        return Others(links, settings.plan.target.colluding, settings.round_timeout / 2, self.fail)
+
+    # --- a round -----------------------------------------------------------------------------------------------------
+
+    async def hear(self) -> None:
+        if self._may_know_more:
+            await self._ahead.hear()
+
+    def is_past(self, number: int) -> bool:
+        return self._where.are_past(number)
+
+    async def next_round(self) -> int:
+        ahead = self._ahead
+        await ahead.require_others()
+        return await ahead.in_time(self._party.progress.current + 1, returning=self._may_know_more)
+
+    async def run(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
+        party, number = self._party, self._party.number
+        session = StudySession(
+            settings,
+            store,
+            self._round_links(number),
+            party.monitor.traffic,
+            party.monitor.event,
+            restarted=restarted or self._may_know_more or self._requests.lost_some,
+        )
+        members, others = party.members, self._where.links
+        session.at_gate(lambda parties: self._mesh.cut_off(members[index] for index in parties), asyncio.to_thread)
+        detector = session.failure_detector
+        for other in others:
+            if other in self._where.absent:
+                detector.presume_absent(other)
+            elif self._where.is_past(other, number):
+                detector.heard(other, CLOSING)
+            else:
+                detector.expect(other)
+        self._may_know_more = self._requests.lost_some = False
+        party.session = session
+        self._requests.turn()
+        try:
+            return await session.run()
+        finally:
+            party.session = None
+            self._where.absent = {other for other in others if detector.suspected(other) and self._where.silent(other)}
+
+    def drop(self) -> None:
+        self._mesh.drop()
+
+    def close_round(self, number: int) -> None:
+        self._requests.drop(number)
+
+    @property
+    def _ahead(self) -> RoundAhead:
+        return RoundAhead(self._where, self._party.inside, self._party.rounds, self._place.round)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    async def handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> AnswerFrame:
+        if not isinstance(frame, InRound):
+            raise PeerError("it sent a request of no round")
+        party, request, number = self._party, inner_request(frame), frame.round
+        if number or party.started is None:
+            # Who is started again tells of the start again, wherever it is.
+            self._note_place(sender, RoundPosition(number, position_of(request)))
+        if number == 0:
+            return self._start(sender, request)
+        if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
+            # It only asks where this party is.
+            return AnswerFrame(request.number, ACCEPTED, *self.position)
+        with self._requests.about(number):
+            if self._is_early(number):
+                await self._requests.hold(sender, lambda: self._is_early(number))
+            session, place = party.session, party.beginning.place(sender)
+            if place is None:
+                raise PeerError("it is in a round of a session that has not started with it here")
+            if session is None or number != party.number:
+                return AnswerFrame(request.number, REFUSED, *self.position)
+            answer = await session.handle(place, request, payload)
+            party.monitor.arrived(sender, request, answer)
+            return self._placed(answer, RoundPosition(number, (answer.phase, answer.round)))
+
+    def _start(self, sender: PartyId, request: AnyRequest) -> AnswerFrame:
+        """The answer to what is about the start."""
+        before = RoundPosition(0, (int(Phase.AGREEMENT), 0)).told()
+        position = before if self._party.started is None else self.position
+        if isinstance(request, Heartbeat):
+            return AnswerFrame(request.number, ACCEPTED, *position)
+        if not isinstance(request, Start):
+            raise PeerError("it sent a request of a round before the first one")
+        return self._party.beginning.handle(sender, request, position)
+
+    def _is_early(self, number: int) -> bool:
+        party = self._party
+        return number > party.number or (number == party.number and not party.ended and party.session is None)
+
+    def _is_in(self, number: int) -> bool:
+        return self._party.session is not None and number == self._party.number
+
+    @staticmethod
+    def _placed(answer: AnswerFrame, place: RoundPosition) -> AnswerFrame:
+        phase, round_ = place.told()
+        return msgspec.structs.replace(answer, phase=phase, round=round_)
+
+    @property
+    def _place(self) -> RoundPosition:
+        party = self._party
+        if party.session is not None:
+            return RoundPosition(party.number, party.session.position)
+        return RoundPosition(party.number + party.ended, (int(Phase.AGREEMENT), 0))
+
+    @property
+    def position(self) -> Position:
+        return self._place.told()
+
+    def heard(self, peer: PartyId, counted: Position) -> None:
+        party, place = self._party, RoundPosition.of(counted)
+        self._note_place(peer, place)
+        party.monitor.heard(peer, place.position)
+        index = party.beginning.place(peer)
+        if party.session is not None and index is not None and place.round == party.number and place.begun:
+            party.session.heard(index, place.position)
+
+    def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
+        """Nothing: the links of a round tell the monitor, in the round's own terms."""
+
+    def _note_place(self, peer: PartyId, place: RoundPosition) -> None:
+        party = self._party
+        index = peer if party.started is None else party.started.place(peer)
+        if index is None:
+            return
+        if self._where.note(index, place) and party.session is not None and self._where.is_past(index, party.number):
+            # It is past this round, and never comes back to it.
+            party.session.heard(index, CLOSING)
+
+    def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
+        """To those who are in; in round 0, the start, to all."""
+
+        def past(peer: PartyId) -> bool:
+            # Who is past the agreement still answers about it.
+            return number > 0 and self._where.is_past(peer, number)
+
+        party = self._party
+        members = party.members if number else range(len(party.settings.roster))
+        return {
+            index: RoundLink(self._mesh.links[member], member, number, partial(past, index), party.monitor)
+            for index, member in enumerate(members)
+            if member in self._mesh.links
+        }

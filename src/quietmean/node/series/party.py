@@ -1,0 +1,216 @@
+"""One party in a series of rounds, as its store has it, whatever carries its messages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.outage import outage_of
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import Monitor, Report
+from quietmean.node.net import Refusals, Roster, Seal
+from quietmean.node.phase import Phase
+from quietmean.node.series.last_mean import keep_last, kept_last
+from quietmean.node.series.record import SeriesProgress, over_text
+from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.session import NodeResult, NodeSettings, StudySession, kept_result, note_refusal
+from quietmean.node.start import Beginning, Started
+from quietmean.node.storage import ROUND, Store, empty
+from quietmean.planning import Admitted
+
+# What the store of a party that left has for a result.
+_LEFT = b"left"
+
+
+class SeriesParty:
+    """Where a party is in its series, on disk before anything of that leaves; and the round that it is in.
+
+    ``settings``, ``rounds`` and ``most``: see :class:`Series`. ``session``: of the round that goes on here, if one does;
+    ``ended``: none that was begun may go on.
+    """
+
+    store: Store
+    monitor: Monitor
+    beginning: Beginning
+
+    def __init__(self, settings: NodeSettings, rounds: int, most: int) -> None:
+        self.settings, self.rounds, self.most = settings, rounds, most
+        self.progress = SeriesProgress()
+        self.number = 0
+        self.ended = True
+        self.session: StudySession | None = None
+        self.last: RoundEnd | None = None
+        # Of the time between rounds; each round has its own.
+        self._refusals = Refusals()
+        self._defect: BaseException | None = None
+
+    def load(self, report: Report = lambda event: None) -> None:
+        """Where this party is, as its store says."""
+        self.beginning = Beginning(self.settings, self.store, report, self.fail, self.refused)
+        self.beginning.load()
+        self.progress = SeriesProgress.load(self.store.series(), len(self.inside.roster))
+
+    def restore(self) -> None:
+        """The round that was begun last: whether it may go on; its mean, if it has one, is :attr:`last`."""
+        self.number = self.progress.current
+        self.ended = not self._may_go_on()
+
+    def _may_go_on(self) -> bool:
+        if not self.number or not self.round_store.exists():
+            return False
+        try:
+            if self.nothing_has_left:
+                return True
+            with contextlib.closing(self._kept()) as store:
+                result = kept_result(store)
+        except (InputError, ProtocolFailure):
+            return False
+        if result is not None:
+            self.note_end(result, 0)
+        return result is None
+
+    # --- who is in ---------------------------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> Started | None:
+        """Who is in, once that is settled."""
+        return self.beginning.started
+
+    @property
+    def members(self) -> Sequence[PartyId]:
+        """Who is in, by their places in the roster; all, before that is settled."""
+        return range(len(self.settings.roster)) if self.started is None else self.started.members
+
+    @property
+    def inside(self) -> NodeSettings:
+        """Of this party among those who are in."""
+        return self.beginning.settings
+
+    async def start(self) -> None:
+        """Agree with the others who is in, if that was not done."""
+        await self.go_on()
+        await self.beginning.run()
+        if len(self.inside.roster) < len(self.settings.roster) == len(self.progress.counted):
+            # Parties have other places from here on.
+            self.progress = SeriesProgress.load(None, len(self.inside.roster))
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether this party begins no other round."""
+        progress = self.progress
+        return progress.left or progress.current >= self.rounds or progress.begun >= self.most
+
+    @property
+    def why_over(self) -> str:
+        return over_text(self.progress, self.rounds, self.most)
+
+    def begin(self, number: int, *, keeps_last: bool) -> None:
+        """On disk before anything of the round exists; what was kept of the one before is deleted, but its mean if that is
+        kept."""
+        progress = self.progress
+        if keeps_last and self.last is not None:
+            keep_last(self._last_mean, self.last)
+        self.save(msgspec.structs.replace(progress, current=number, begun=progress.begun + 1))
+        self.number, self.ended, self.last = number, False, None
+        empty(self.round_store)
+
+    @property
+    def last_before(self) -> RoundEnd | None:
+        """The mean of the round before the one that goes on, or may go on, where it is kept."""
+        before = None if self.ended else kept_last(self._last_mean, self.inside.plan)
+        return before if before is not None and before.number == self.number - 1 else None
+
+    @property
+    def _last_mean(self) -> Path:
+        return self.round_store.with_name(f"{self.round_store.name}.last")
+
+    def note_end(self, result: NodeResult, sent: int) -> RoundEnd:
+        """Counted on disk with the next round, or by whoever finds the result in its store."""
+        progress, end = self.progress, RoundEnd.of(self.number, result, sent, self.inside.plan)
+        if self.last is None or self.last.number != self.number:
+            inside = end.execution.contributors()
+            counted = tuple(before + bool(inside[party]) for party, before in enumerate(progress.counted))
+            self.progress = msgspec.structs.replace(progress, results=progress.results + 1, counted=counted)
+        self.last, self.ended = end, True
+        return end
+
+    def pass_all(self) -> None:
+        """The others are past the last round."""
+        self.save(msgspec.structs.replace(self.progress, current=self.rounds))
+
+    def leave(self) -> None:
+        """Begin no other round, ever; on disk when this returns. The secrets of the series are deleted."""
+        self.save(msgspec.structs.replace(self.progress, left=True))
+        self.store.finish(int(Phase.MIXING), _LEFT)
+
+    def save(self, progress: SeriesProgress) -> None:
+        self.store.save_series(progress.dump())
+        self.progress = progress
+
+    # --- the store of a round ----------------------------------------------------------------------------------------
+
+    def settings_of(self, number: int, value: Admitted) -> NodeSettings:
+        settings = self.inside
+        label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
+        return replace(
+            settings,
+            roster=Roster(settings.roster.entries, Seal(label, settings.roster.conveners)),
+            value=value,
+            store=self.round_store,
+            wipe_value=True,
+        )
+
+    @property
+    def round_store(self) -> Path:
+        return self.settings.store.with_name(self.settings.store.name + ROUND)
+
+    @property
+    def nothing_has_left(self) -> bool:
+        """Whether what is kept is of a round before the one that was begun last, or empty; where it is gone, nobody knows."""
+        if not self.round_store.stat().st_size:
+            return True
+        with contextlib.closing(self._kept()) as store:
+            return store.study != self.settings_of(self.number, self.inside.value).study
+
+    def goes_on(self, value: Admitted) -> bool:
+        """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""
+        with contextlib.suppress(InputError):
+            settings = self.settings_of(self.progress.current, value)
+            return self.round_store.exists() and (self.nothing_has_left or settings.store_exists())
+        return False
+
+    def _kept(self) -> Store:
+        plan = self.inside.plan
+        return Store(self.round_store, plan.target.dimension, plan.grid)
+
+    # --- errors ------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
+        if self.session is not None or self.started is None:
+            (self.session or self.beginning).fail(error)
+        elif outage_of(error, self.store.path) is None:
+            self._defect = self._defect or error
+
+    async def go_on(self) -> None:
+        """Before a round: raises what nobody could be told until now, and reads anew what an outage has left of the store."""
+        error = self._defect or self.beginning.error
+        if error is not None and outage_of(error, self.store.path) is None:
+            raise error
+        if self.store.stalled or self.beginning.error is not None:
+            await self.beginning.open()
+            self.beginning.gathering.start()
+
+    def refused(self, peer: str, reason: str) -> None:
+        if self.session is not None:
+            self.session.refused(peer, reason)
+        else:
+            note_refusal(self._refusals, self.monitor.event, peer, reason)

@@ -1,0 +1,67 @@
+"""How messages of a study or a session get from party to party, and when those in a folder are due."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from quietmean.core.errors import InputError
+from quietmean.studies.agreement.deadlines import Deadlines
+
+TIMEOUTS: Final = frozenset(("round_timeout", "start_timeout"))
+# connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
+Transport = Literal["connections", "folder"]
+
+
+class TransportTerms:
+    """What a study and a session have alike. ``called``: which of them it is, in sentences."""
+
+    called: ClassVar[str] = "study"
+
+    if TYPE_CHECKING:
+        transport: Transport
+        deadlines: Deadlines | None
+        start_by: datetime | None
+        round_timeout: float
+        start_timeout: float
+
+        @property
+        def model_fields_set(self) -> set[str]: ...
+
+    @property
+    def by_folder(self) -> bool:
+        """Whether messages are files in a folder."""
+        return self.transport == "folder"
+
+    def require_possible_transport(self) -> None:
+        """Raises :class:`InputError` for what cannot go through a folder, or has deadlines and does not."""
+        if not self.by_folder:
+            if self.deadlines is not None:
+                raise InputError(
+                    f'the {self.called} has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
+                )
+            return
+        if given := sorted(self.model_fields_set & TIMEOUTS):
+            raise InputError(f"{given[0]} says nothing in a {self.called} through a folder, which has deadlines: leave it out")
+        self.required_deadlines.require_possible()
+        if self.start_by is not None:
+            self.required_deadlines.require_attempts(self.start_by)
+
+    @property
+    def required_deadlines(self) -> Deadlines:
+        """Of what goes through a folder. Raises :class:`InputError` without any."""
+        if self.deadlines is None:
+            raise InputError(
+                f'a {self.called} through a folder needs deadlines = {{first = "2027-03-01T12:00:00Z", interval = 86400.0, '
+                "poll = 3600.0}: when it starts at the latest, how long each round waits, and how often each party looks at the "
+                "least, in seconds"
+            )
+        return self.deadlines
+
+    @property
+    def waits(self) -> tuple[float, float]:
+        """In seconds: for the start, and in each round, by time-outs or deadlines."""
+        deadlines, start_by = self.deadlines, self.start_by
+        if deadlines is None:
+            return self.start_timeout, self.round_timeout
+        return self.start_timeout if start_by is None else deadlines.start_timeout(start_by), deadlines.interval
