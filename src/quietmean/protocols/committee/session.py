@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -77,4 +78,9 @@ class CommitteeSession:
 
     def first_seeded(self, dealer: bytes) -> int:
         """The first of the c_m members that get seeds from a dealer with this raw key."""
-        return int.from_bytes(hashlib.sha256(dealer).digest(), "big") % self.parameters.members
+        return _first_seeded(dealer, self.parameters.members)
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_seeded(dealer: bytes, members: int) -> int:
+    return int.from_bytes(hashlib.sha256(dealer).digest(), "big") % members

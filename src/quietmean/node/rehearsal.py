@@ -1,0 +1,124 @@
+"""A session of a committee in one process, to rehearse one and to measure it: real keys, files and machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import Message, Step, Vector
+from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
+from quietmean.node.mailbox import mailbox_bytes
+from quietmean.node.net import Identity
+from quietmean.protocols.committee.contribution import make_contribution
+from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.holdings import HeldInMemory
+from quietmean.protocols.committee.member import CommitteeMachine, warnings
+from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.committee.result import Checked, check_result, read_result
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee.state import CommitteeState
+from quietmean.randomness import SecureNoise, Seed
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """``checked``: the result, as anybody checks it; ``result``: its file. ``left_out``: (contributor's number, why).
+
+    ``contribution_bytes``: of the largest file; ``member_bytes``: what the busiest member sent. ``seconds`` of this process, in
+    all: contributing, taking what was contributed, and the members' session.
+    """
+
+    checked: Checked
+    result: bytes = field(repr=False)
+    left_out: tuple[tuple[int, str], ...]
+    contribution_bytes: int
+    member_bytes: int
+    seconds: tuple[float, float, float]
+
+
+def rehearse(
+    parameters: CommitteeParameters, values: Vector, weights: Sequence[float], absent_members: frozenset[int] = frozenset()
+) -> Rehearsal:
+    """A session with the ``values``, shape (contributions, d), of so many of the contributors that are admitted.
+
+    ``weights``: their public weights; ``absent_members``: numbers of members that never come. All keys are made for it and
+    forgotten. Raises :class:`InputError` for a weight or a value that does not fit the parameters, :class:`ProtocolFailure` if
+    there is no result.
+    """
+    members = [Identity.generate() for _ in range(parameters.members)]
+    mailboxes = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in members]
+    contributors = [Identity.generate() for _ in range(parameters.contributors)]
+    session = CommitteeSession(
+        Seed.from_os().secret,
+        parameters,
+        tuple(one.public_key for one in members),
+        tuple(map(mailbox_bytes, mailboxes)),
+        {one.public_key: parameters.largest_weight for one in contributors},
+        PublicKeys(),
+    )
+    sealer, began = MailboxSealer(), time.perf_counter()
+    files = []
+    for value, weight, identity in zip(values, weights, contributors, strict=False):
+        seed = Seed.from_os()
+        files.append(
+            make_contribution(
+                session, IdentitySigner(identity), sealer, encode(parameters, value, weight, seed), weight, seed.derive("shares")
+            )
+        )
+    contributed = time.perf_counter()
+    machines = {}
+    for number in sorted(set(range(parameters.members)) - absent_members):
+        held = HeldInMemory(session, number, MailboxOpener(mailboxes[number]))
+        for raw in files:
+            held.take(raw)
+        machines[number] = CommitteeMachine(
+            session,
+            number,
+            IdentitySigner(members[number]),
+            sealer,
+            MailboxOpener(mailboxes[number]),
+            held,
+            SecureNoise(Seed.from_os()),
+        )
+    taken = time.perf_counter()
+    states, sent = run_members(machines)
+    done = next((state for state in states.values() if state.has_result), None)
+    if done is None:
+        reasons = {reason for state in states.values() for reason in warnings(parameters, state)}
+        raise ProtocolFailure(f"no member has a result: {'; '.join(sorted(reasons))}")
+    numbers = {identity.public_key: number for number, identity in enumerate(contributors)}
+    return Rehearsal(
+        checked=check_result(session, read_result(session, done.result.content)),
+        result=done.result.content,
+        left_out=tuple((numbers[key], why) for key, why in done.left_out),
+        contribution_bytes=max(map(len, files), default=0),
+        member_bytes=max(sent.values()),
+        seconds=(contributed - began, taken - contributed, time.perf_counter() - taken),
+    )
+
+
+def run_members(machines: dict[int, CommitteeMachine]) -> tuple[dict[int, CommitteeState], dict[int, int]]:
+    """Members by number, in lockstep, with all messages between them; their last states, and how many bytes each sent."""
+    steps: dict[int, Step[CommitteeState]] = {number: machine.start() for number, machine in machines.items()}
+    sent = dict.fromkeys(machines, 0)
+    for _ in range(max(machine.rounds for machine in machines.values())):
+        inboxes: dict[int, list[Message]] = {number: [] for number in machines}
+        delivered: dict[int, set[int]] = {number: set() for number in machines}
+        for number, step in steps.items():
+            for message in step.send:
+                for recipient in sorted(set(message.recipients) & set(machines)):
+                    inboxes[recipient].append(message)
+                    delivered[number].add(recipient)
+                    sent[number] += len(message.content)
+        steps = {
+            number: machine.end_round(steps[number].state, inboxes[number], frozenset(delivered[number]))
+            for number, machine in machines.items()
+        }
+        if all(step.state.has_result and not step.state.undelivered for step in steps.values()):
+            break
+    return {number: step.state for number, step in steps.items()}, sent
