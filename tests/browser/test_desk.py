@@ -103,8 +103,8 @@ def test_a_study_from_the_signature_to_the_result(browser: Any, sites: dict[str,
     assert "approvers" in refused.communicate(timeout=120)[1]
     assert refused.returncode == 2
     for name, page in pages.items():
-        page.click("text=stay.sealed")
-        page.fill("#typed", words)
+        page.click("text=Decide")
+        page.fill("#words", words)
         page.fill("#account", "wards")
         page.fill("#passphrase", "open sesame")
         page.click('button:text-is("Sign")')
@@ -147,7 +147,7 @@ def test_a_study_from_the_signature_to_the_result(browser: Any, sites: dict[str,
         assert "Length of stay" in page.inner_text("main")
         page.goto(origin(page) + "/audit")
         log = page.inner_text("main")
-        assert "1 of the receipts here tells the same" in log
+        assert "Receipts here that tell the same: 1" in log
         assert all(event in log for event in ("approvals used", "charged", "ended")), log
         with page.expect_download() as saved:
             page.click("text=Save the log as a file")
@@ -188,7 +188,7 @@ def test_without_scripts(browser: Any, sites: dict[str, Site]) -> None:
     page.goto(address)
     page.fill("#token", token)
     page.click("button")
-    page.click("text=stay.sealed")
+    page.click("text=Decide")
     assert "Compare these words" in page.inner_text("main")
     page.click("body > header button")
     assert "You have left" in page.inner_text("main")

@@ -32,7 +32,7 @@ LINES = {
     "start": "start study.toml --roster roster.toml --key ada.key",
     "combine": f"combine {SEALED} south.contribution --receipt new.json",
     "data": "data ages.csv study.toml",
-    "desk": "desk . --data ages.csv --policy policy.toml --owner-key owner.key",
+    "desk": "desk . --party south --data ages.csv --key south.key --policy policy.toml --owner-key owner.key",
     "approve": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "
     "--policy owned.toml --accept 00000000000000000000000000000000 --out new.approval",
     "ledger": "ledger --ledger other.receipt.json",

@@ -9,7 +9,8 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -191,7 +192,7 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
     page = browser.ask("/study/ages.sealed")[1]
-    for said in ("Allowed by", "mean(age)", "north", "Compare these words", "--accept "):
+    for said in ("policy allows it", "mean(age)", "north", "Compare these words", "--accept "):
         assert said in page
     (tmp_path / "secret.txt").write_text("nothing for a page")
     for path in (
@@ -257,7 +258,7 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     }
     for changed, said in (
         ({"words": "abandon " * 8}, "not the words"),
-        ({"account": " "}, "which data set"),
+        ({"account": " "}, "Type what the ledger"),
         ({"until": "soon"}, "no date"),
         ({"until": "2020-01-01"}, "not over"),
         ({"passphrase": "wrong"}, "passphrase"),
@@ -312,7 +313,7 @@ def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path) -> No
     (tmp_path / "ages-south.receipt.json").write_text(json.dumps({"origin": {"audit": head.to_json()}}))
     page = browser.ask("/audit")[1]
     assert "3 entries" in page
-    assert "1 of the receipts here tells the same" in page
+    assert "Receipts here that tell the same: 1" in page
     assert "too &lt;i&gt;few" in page
     assert browser.ask("/audit/file")[1] == log.path.read_text()
     whole = log.path.read_text()
@@ -378,3 +379,93 @@ def test_a_desk_ends_with_the_test_that_fails(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ZeroDivisionError), running() as desk:
         _ = 1 / 0
     assert desk.process.poll() is not None
+
+
+@pytest.mark.slow
+def test_a_study_is_started_and_watched_from_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
+) -> None:
+    """A wrong passphrase is said where it was typed for; nothing starts twice; who leaves the pages does not stop the study."""
+    monkeypatch.chdir(tmp_path)
+    names = ("north", "south", "east")
+    identities = {name: Identity.generate() for name in names}
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(3), strict=True)}
+    meeting = meet(tmp_path, names, {**AGES, "study": {**AGES["study"], "name": "ages", "records": 300}}, identities, addresses)
+    sealed = meeting.seal()
+    (tmp_path / "ages.sealed").write_bytes(sealed.signed.to_file())
+    (tmp_path / "wards.csv").write_text("age\n" + "\n".join(str(20 + row % 70) for row in range(100)) + "\n")
+    for name in names:
+        identities[name].save(tmp_path / f"{name}.key", b"node pass" if name == "south" else b"")
+    write_policy(Path("policy.toml"), budget={"epsilon": 5.0, "delta": 1e-5})
+    form = {"start-account": "wards", "start-passphrase": "wrong", "start-words": fingerprint(sealed.digest).spoken}
+    with running("--data", "wards.csv", "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:
+        browser = Browser(desk.port)
+        assert browser.enter(desk.token) == 303
+        form["form"] = browser.form()
+        checkbox = re.search(r'name="(compared\.\d)" value="north"', browser.ask("/study/ages.sealed")[1])
+        assert checkbox is not None
+        form[checkbox.group(1)] = "north"
+        status, page, _ = browser.ask("/study/ages.sealed/start", {**form, "start-words": "abandon " * 8, "start-account": ""})
+        assert (status, "not the words" in page, "Type what the ledger" in page, ">wrong<" in page) == (400, True, True, False)
+        assert browser.ask("/study/ages.sealed/start", {**form, "form": "x"})[0] == 403
+        assert browser.ask("/node/ages-south")[0] == 404
+        status, _, headers = browser.ask("/study/ages.sealed/start", form)
+        assert (status, headers["location"]) == (303, "/node/ages-south")
+        assert "cannot be opened with this passphrase" in until(browser, "It has stopped")
+        assert browser.ask("/study/ages.sealed/start", {**form, "start-passphrase": "node pass"})[0] == 303
+        page = until(browser, "is waited for")
+        assert "node pass" not in page
+        assert heard("--compared", "north")
+        assert ">takes part<" in browser.ask("/")[1]
+        status, page, _ = browser.ask("/study/ages.sealed/start", {**form, "start-passphrase": "node pass"})
+        assert (status, "runs already" in page) == (400, True)
+        assert not any(b"node pass" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    accept = ["--data", "wards.csv", "--policy", "policy.toml", "--accept", sealed.digest[:32]]
+    joins = [
+        subprocess.Popen(
+            [sys.executable, "-m", "quietmean", "join", "ages.sealed", "--key", f"{name}.key", "--ledger", name, *accept],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for name in ("north", "east")
+    ]
+    for process in joins:
+        assert process.wait(timeout=240) == 0
+    receipt = tmp_path / "ages-south.receipt.json"
+    for _ in range(600):
+        if receipt.exists():
+            break
+        time.sleep(0.1)
+    with running("--data", "wards.csv", "--key", "south.key") as desk:
+        browser = Browser(desk.port)
+        assert browser.enter(desk.token) == 303
+        assert "See the result" in browser.ask("/")[1]
+        assert '<svg class="interval"' in browser.ask("/result/ages-south")[1]
+
+
+def heard(*words: str) -> bool:
+    """Whether a process that was started here has these words on its command line, one after the other."""
+    commands = (path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline"))
+    wanted = [word.encode() for word in words]
+    return any(wanted == command[place : place + len(wanted)] for command in commands for place in range(len(command)))
+
+
+def until(browser: Browser, said: str) -> str:
+    """The page of the part that was started, once it says this."""
+    for _ in range(1200):
+        page = browser.ask("/node/ages-south")[1]
+        if said in page:
+            return page
+        time.sleep(0.1)
+    raise AssertionError(page)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("de-DE,de;q=0.9", "Woran diese Stelle teilnimmt"), ("fr", "À quoi ce site participe"), ("it", "takes part")],
+)
+def test_pages_are_in_the_language_of_the_browser(desk: Running, language: str, said: str) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    assert said in browser.ask("/", accept_language=language)[1]
+    assert browser.ask("/study/ages.sealed", accept_language=language)[0] == 200

@@ -48,6 +48,9 @@ class HereOptions:
     data
         This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
         this machine.
+    key
+        The node's private key, with --data: this site's part in a study is started from its page, as join does. For pages on
+        this machine.
     port
         Of this machine; by default a free one.
     no_browser
@@ -55,6 +58,7 @@ class HereOptions:
     """
 
     data: str | Path | None = None
+    key: Path | None = None
     port: int = 0
     no_browser: Annotated[bool, Parameter(negative="")] = False
 
@@ -72,7 +76,7 @@ def command(
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
     Only this machine and this user reach the pages, by a link that works once, or those who are logged in at a proxy. They read
-    what lies in the folder, write approvals there, and start nothing.
+    what lies in the folder, write approvals there, and start this site's part in a study only where --key is given.
 
     Parameters
     ----------
@@ -103,6 +107,8 @@ def command(
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
         if here.data is not None:
             raise InputError("--data shows cells to whoever sees the pages, and is for pages on this machine: leave it out")
+        if here.key is not None:
+            raise InputError("--key would let whoever breaks into the pages act as the node: leave it out behind a proxy")
         access = ProxyAccess(proxy.behind_proxy, proxy.user_header, frozenset(proxy.users or ()), frozenset(proxy.viewers or ()))
 
         def tell(line: str) -> None:
@@ -120,6 +126,9 @@ def command(
     if not 0 <= here.port <= 65535:
         raise InputError(f"port is {here.port}: choose one in 1..65535, or none for a free one")
 
+    if here.key is not None and (here.data is None or party is None):
+        raise InputError("--key starts this site's part in studies: give --data with its records and --party with its name, too")
+
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
 
@@ -130,6 +139,7 @@ def command(
         ledger=ledger,
         owner_key=owner_key,
         data=here.data,
+        key=here.key,
         port=here.port,
         browser=not here.no_browser,
     )

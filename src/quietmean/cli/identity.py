@@ -15,9 +15,6 @@ from quietmean.core.errors import InputError, reason_of
 if TYPE_CHECKING:
     from quietmean.node import Identity
 
-# Names a file whose first line is the passphrase, for where nobody is there to type it.
-_FROM_FILE = "QUIETMEAN_PASSPHRASE_FILE"
-
 
 def command(
     *,
@@ -96,18 +93,20 @@ def _ask(what: str, *, twice: bool) -> bytes:
     """A passphrase, from the file that the environment names or from the terminal. Raises :class:`InputError`."""
     from getpass import getpass
 
-    given = os.environ.get(_FROM_FILE)
+    from quietmean.node.net import PASSPHRASE_FILE
+
+    given = os.environ.get(PASSPHRASE_FILE)
     if given:
         try:
             text = Path(given).read_text(encoding="utf-8").partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the passphrase in {given} cannot be read ({reason_of(error)}): mend {_FROM_FILE}") from None
+            raise InputError(f"the passphrase in {given} cannot be read ({reason_of(error)}): mend {PASSPHRASE_FILE}") from None
     elif sys.stdin.isatty():
         text = getpass(f"{what}: ")
         if twice and getpass("again: ") != text:
             raise InputError("the two passphrases are different: try again")
     else:
-        raise InputError(f"the {what} cannot be asked for without a terminal: name a file with it in {_FROM_FILE}")
+        raise InputError(f"the {what} cannot be asked for without a terminal: name a file with it in {PASSPHRASE_FILE}")
     if not text:
         raise InputError("the passphrase is empty: choose another, or none")
     return text.encode()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from functools import cache, partial
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,22 +20,25 @@ from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.folders import data_folder
-from quietmean.core.readable import plain
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
+from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes
+from quietmean.desk.in_short import in_short
+from quietmean.desk.inbox import convener_of, decide_by, inbox, part_name
+from quietmean.desk.languages import preferred
+from quietmean.desk.picture import pictures_of
+from quietmean.desk.rendering import shown, templates
 from quietmean.desk.site_folder import SiteFolder, words_of
+from quietmean.desk.starting import Starter
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
-from quietmean.report.words import moment, rounded_down, rounded_up
 from quietmean.sessions.receipt import rounds_text
 from quietmean.statistics.printed import in_all
-from quietmean.studies.data import Location, Preview
+from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.outcome.tables import ResultTable, tables_of
-from quietmean.studies.party import Contract, OwnerApproval, Policy
+from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
 from quietmean.studies.party.audit import verify
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from quietmean.studies.party.fingerprint import Fingerprint
 
 _HERE = Path(__file__).parent
 # Days for which an approval is valid by default.
@@ -50,8 +54,8 @@ _REPORT_POLICY = (
 class Desk:
     """``site``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
 
-    ``data``: of this site, to be looked at before a study is agreed to; only where there is one visitor. ``say`` gets which
-    visitor signed or refused what, where there are several.
+    ``data``: of this site, to be looked at before a study is agreed to; only where there is one visitor. ``starter``: starts this
+    site's part, where there is one visitor, too. ``say`` gets which visitor signed or refused what, where there are several.
     """
 
     site: SiteFolder
@@ -60,20 +64,21 @@ class Desk:
     ledger: Path | None = None
     owner_key: Path | None = None
     data: str | Path | None = None
+    starter: Starter | None = None
     stop: Callable[[], None] = field(default=lambda: None)
     say: Callable[[str], None] = field(default=lambda text: None)
 
     async def home(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
-            policy = Policy.load(self.policy)
+            studies = inbox(self.site)
+            listed = {study.part for study in studies}
             return {
                 "folder": self.site.folder.resolve(),
-                "policy": policy,
-                "studies": list(self.site.studies()),
-                "answers": {name: self.site.answer(name) for name in self.site.studies()},
-                "nodes": [_node(self.site, name) for name in self.site.nodes()],
-                "results": list(self.site.results()),
-                "pages": self.site.pages(),
+                "policy": Policy.load(self.policy),
+                "studies": studies,
+                # Of studies whose sealed file is elsewhere.
+                "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed],
+                "results": [name for name in self.site.results() if name not in listed],
             }
 
         return await self._page(request, "home.html", content)
@@ -82,24 +87,40 @@ class Desk:
         name = request.path_params["name"]
         if name not in self.site.studies():
             return self.missing(request)
+        return await self._page(request, "study.html", lambda: self._asked(name))
 
-        def content() -> dict[str, Any]:
-            sealed = self.site.sealed(name)
-            contract, policy = self.site.contract(sealed), Policy.load(self.policy)
-            return {
-                "name": name,
-                "contract": contract,
-                "policy": policy,
-                "broken": self.site.verdict(contract, policy),
-                "words": words_of(sealed.digest),
-                "parties": [one.name for one in contract.others],
-                "signs": self.owner_key is not None,
-                "asks_owner": bool(policy.rules.approvers),
-                "data": self.data is not None and isinstance(contract, Contract),
-                "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
-            }
+    def _asked(
+        self, name: str, typed: Mapping[str, str] | None = None, mistakes: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """What a study's page shows, with what was ``typed`` and the ``mistakes`` in it, by the fields of the form."""
+        sealed = self.site.sealed(name)
+        contract, policy = self.site.contract(sealed), Policy.load(self.policy)
+        part = part_name(name, self.site.party)
+        lines = contract.lines()
+        return {
+            "name": name,
+            "contract": contract,
+            "terms": [line for line in lines if line[0] != ASSUMED],
+            "assumptions": [text for about, text in lines if about == ASSUMED],
+            "short": in_short(contract, convener_of(sealed), decide_by(sealed.asked)),
+            "policy": policy,
+            "broken": self.site.verdict(contract, policy),
+            "words": words_of(sealed.digest),
+            "parties": [party.name for party in contract.others],
+            "signs": self.owner_key is not None,
+            "asks_owner": bool(policy.rules.approvers),
+            "data": self.data is not None and isinstance(contract, Contract),
+            "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
+            "answer": self.site.answer(name),
+            "account": account_name(self.data) if self.data is not None else "",
+            "starts": self.starter is not None and isinstance(contract, Contract),
+            "running": part if part in self.site.nodes() or self._started(part) else "",
+            "typed": typed or {},
+            "mistakes": mistakes or {},
+        }
 
-        return await self._page(request, "study.html", content)
+    def _started(self, part: str) -> bool:
+        return self.starter is not None and self.starter.started(part)
 
     async def look(self, request: Request) -> Response:
         """What a study finds in the data of this site, before anybody says yes."""
@@ -127,14 +148,15 @@ class Desk:
 
         def content() -> dict[str, Any]:
             sealed = self.site.sealed(name)
-            if fields.get("words", "").lower().split() != list(words_of(sealed.digest).words):
-                raise InputError(
-                    "these are not the words of the study: compare them with another party, and type what you compared"
-                )
-            until, account = _day(fields.get("until", "")), fields.get("account", "").strip()
-            if not account:
-                raise InputError("which data set it is about is not clear: type what the ledger calls it")
-            owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
+            form = Form(fields)
+            form.require("words", _same_words(fields.get("words", ""), words_of(sealed.digest)), WRONG_WORDS)
+            account = form.text("account", NO_ACCOUNT)
+            until = form.day("until", NO_DAY)
+            form.require_right()
+            try:
+                owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
+            except InputError as error:
+                raise FormMistakes({"passphrase": str(error)}) from None
             if owner.public_key in {entry.identity for entry in sealed.entries}:
                 raise InputError(
                     "this is the key of a party's node, not of who answers for the data: start the pages with a key of that "
@@ -143,9 +165,35 @@ class Desk:
             signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.policy), account, until, owner)
             path = self.site.sign(name, signed)
             self._tell(request, f"signed {name}")
-            return {"name": name, "place": path, "until": until, "account": account}
+            return {"name": name, "place": path, "until": until, "account": account, "starts": self.starter is not None}
 
-        return await self._page(request, "approved.html", content)
+        return await self._answer(request, name, "approved.html", content, fields)
+
+    async def start(self, request: Request) -> Response:
+        """Start this site's part, or let it go on; then it is watched."""
+        name, fields = request.path_params["name"], await form_of(request, self.access)
+        if fields is None:
+            return refusal(self.access)
+        if name not in self.site.studies() or self.starter is None:
+            return self.missing(request)
+        starter = self.starter
+
+        def content() -> dict[str, Any]:
+            sealed = self.site.sealed(name)
+            form = Form(fields)
+            # Who signed has compared the words already.
+            if self.site.answer(name) != "signed":
+                form.require("start-words", _same_words(fields.get("start-words", ""), words_of(sealed.digest)), WRONG_WORDS)
+            account = form.text("start-account", NO_ACCOUNT)
+            form.require_right()
+            others = [party.name for party in self.site.contract(sealed).others]
+            compared = [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
+            starter.start(name, account, compared, fields.get("start-passphrase", ""))
+            return {}
+
+        answer = await self._answer(request, name, "left.html", content, fields)
+        # So that a page that is loaded again starts nothing.
+        return RedirectResponse(f"/node/{quote(part_name(name, self.site.party))}", 303) if answer.status_code == 200 else answer
 
     async def refuse(self, request: Request) -> Response:
         """Take away what was signed for a study, and note that it is refused."""
@@ -156,9 +204,10 @@ class Desk:
             return self.missing(request)
 
         def content() -> dict[str, Any]:
+            stopped = self.starter is not None and self.starter.stop(part_name(name, self.site.party))
             taken = self.site.refuse(name)
             self._tell(request, f"refused {name}")
-            return {"name": name, "taken": taken}
+            return {"name": name, "taken": taken, "stopped": stopped}
 
         return await self._page(request, "refused.html", content)
 
@@ -182,13 +231,20 @@ class Desk:
         return await self._page(request, "board_part.html", self._running)
 
     def _running(self) -> dict[str, Any]:
-        return {"nodes": [_node(self.site, name) for name in self.site.nodes()]}
+        return {"nodes": [{**_node(self.site, name), "failure": ""} for name in self.site.nodes()]}
 
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.site.nodes():
+        failure = self.starter.failure(name) if self.starter is not None else ""
+        file = next((study for study in self.site.studies() if part_name(study, self.site.party) == name), "")
+        if name in self.site.nodes():
+            return await self._page(request, template, lambda: {**_node(self.site, name), "failure": failure, "file": file})
+        if not self._started(name):
             return self.missing(request)
-        return await self._page(request, template, lambda: _node(self.site, name))
+        # It reads its data, or chooses the noise.
+        done = self.starter is not None and not self.starter.runs(name)
+        beginning = {"name": name, "study": None, "state": "finished" if done else "beginning", "failure": failure, "file": file}
+        return await self._page(request, template, lambda: beginning)
 
     async def result(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -203,6 +259,7 @@ class Desk:
             shared = in_all([one.notes for one in tables])
             return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
                 "tables": tables,
+                "pictures": pictures_of(receipt["result"]) if tables else [],
                 "shared": shared,
                 "session": rounds_text(receipt),
             }
@@ -265,8 +322,21 @@ class Desk:
         name = request.path_params["name"]
         return FileResponse(_HERE / "static" / name, media_type=STATIC[name]) if name in STATIC else self.missing(request)
 
-    async def _page(self, request: Request, template: str, content: Callable[[], dict[str, Any]]) -> Response:
-        status = 200
+    async def _answer(
+        self, request: Request, name: str, template: str, content: Callable[[], dict[str, Any]], fields: Mapping[str, str]
+    ) -> Response:
+        """The page that follows a form, or the form again with what is wrong beside each field: secrets alone are typed again."""
+        try:
+            context = await run_in_threadpool(content)
+        except FormMistakes as wrong:
+            typed = {field: text for field, text in fields.items() if not field.endswith("passphrase")}
+            mistakes = wrong.mistakes
+            return await self._page(request, "study.html", lambda: self._asked(name, typed, mistakes), 400)
+        except QuietmeanError as error:
+            return self._rendered(request, "mistake.html", {"mistake": str(error)}, 400)
+        return self._rendered(request, template, context, 200)
+
+    async def _page(self, request: Request, template: str, content: Callable[[], dict[str, Any]], status: int = 200) -> Response:
         try:
             context = await run_in_threadpool(content)
         except QuietmeanError as error:
@@ -279,7 +349,8 @@ class Desk:
 
     def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
         visit = {"form": self.access.form(request), "leaves": self.access.leaves, "visitor": self.access.visitor(request)}
-        return HTMLResponse(_templates().get_template(template).render(**content, **visit), status)
+        made = templates(preferred(request.headers.get("accept-language", "")))
+        return HTMLResponse(made.get_template(template).render(**content, **visit), status)
 
 
 def make_app(desk: Desk) -> ASGIApp:
@@ -300,6 +371,7 @@ def make_app(desk: Desk) -> ASGIApp:
             Route("/study/{name}", desk.study),
             Route("/study/{name}/data", desk.look),
             Route("/study/{name}/approve", desk.approve, methods=["POST"]),
+            Route("/study/{name}/start", desk.start, methods=["POST"]),
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),
             Route("/node/{name}/part", desk.node_part),
@@ -333,11 +405,8 @@ def _node(site: SiteFolder, name: str) -> dict[str, Any]:
     }
 
 
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise InputError("the last day is no date: write it as 2030-12-31") from None
+def _same_words(typed: str, words: Fingerprint) -> bool:
+    return typed.lower().split() == list(words.words)
 
 
 def _title(receipt: dict[str, Any]) -> Any:
@@ -359,40 +428,3 @@ def _field(document: Any, *path: str) -> Any:
     for part in path:
         document = document.get(part) if isinstance(document, dict) else None
     return document
-
-
-@cache
-def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    made = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"shown": shown, "moment": _moment, "plain": plain, "rounded_up": rounded_up, "rounded_down": rounded_down}
-    made.filters["said"] = _said
-    return made
-
-
-def _moment(value: Any) -> Any:
-    """A time as a text to be read; what is no text stays."""
-    return moment(value) if isinstance(value, str) else value
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def shown(text: object) -> str:
-    """A stranger's text: characters that are not printed, or change the direction of writing, are shown by their code points."""
-    return "".join(
-        character
-        if character.isprintable()
-        else f"\N{LEFT WHITE SQUARE BRACKET}U+{ord(character):04X}\N{RIGHT WHITE SQUARE BRACKET}"
-        for character in str(text)
-    )

@@ -15,6 +15,7 @@ from quietmean.desk.access import LinkAccess
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.behind_proxy import ProxyAccess, require_no_node_key
 from quietmean.desk.site_folder import SiteFolder
+from quietmean.desk.starting import Here, Starter
 from quietmean.node.net import open_account_socket, open_socket
 
 if TYPE_CHECKING:
@@ -29,10 +30,19 @@ def serve(
     ledger: Path | None = None,
     owner_key: Path | None = None,
     data: str | Path | None = None,
+    key: Path | None = None,
     port: int = 0,
     browser: bool = True,
 ) -> None:
-    """Until the page is left, or Ctrl-C. ``say`` gets the link. Raises :class:`InputError` for a ``port`` that is taken."""
+    """Until the page is left, or Ctrl-C. ``key``: of the node, where studies are started here. ``say`` gets the link.
+
+    Raises :class:`InputError` for a ``port`` that is taken, and a ``key`` that is none.
+    """
+    starter = None
+    if key is not None and data is not None:
+        here = Here(data, key, policy, ledger)
+        here.require_key()
+        starter = Starter(site, here)
     try:
         opened = open_socket(("127.0.0.1", port))
     except InputError:
@@ -43,7 +53,7 @@ def serve(
         def stop() -> None:
             server.should_exit = True
 
-        server = _server(Desk(site, access, policy, ledger, owner_key, data, stop))
+        server = _server(Desk(site, access, policy, ledger, owner_key, data, starter, stop))
         say(access.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:

@@ -57,14 +57,14 @@ class SiteFolder:
 
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
-        path = self._approval(name)
+        path = self.approval(name)
         Output(path, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
         self._refusal(name).unlink(missing_ok=True)
         return path
 
     def refuse(self, name: str) -> str:
         """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
-        path = self._approval(name)
+        path = self.approval(name)
         taken = path.name if path.exists() else ""
         note = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
         Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(note)
@@ -75,13 +75,14 @@ class SiteFolder:
         """The answer to a study by the person who answers for the data, or nothing."""
         if self._refusal(name).exists():
             return "refused"
-        return "signed" if self._approval(name).exists() else ""
+        return "signed" if self.approval(name).exists() else ""
 
-    def _approval(self, name: str) -> Path:
+    def approval(self, name: str) -> Path:
+        """Where what is signed for a study is."""
         return self.folder / f"{Path(name).stem}-{self.party}.approval"
 
     def _refusal(self, name: str) -> Path:
-        return self._approval(name).with_suffix(".refused")
+        return self.approval(name).with_suffix(".refused")
 
     def heads(self) -> dict[str, list[LogHead]]:
         """How far the receipts here say that the audit log had come."""
@@ -109,6 +110,11 @@ class SiteFolder:
         wrong = InputError(f"the status of {name} is not as it should be: was it edited?")
         fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
         return convert(fields, NodeView, lambda reason: wrong), status
+
+    def runs(self, name: str) -> bool:
+        """Whether a node with this status runs now."""
+        view, status = self.node(name)
+        return view.state == "running" and status.get("alive") is not False
 
     def receipt(self, name: str) -> dict[str, Any]:
         return read_json(self.results()[name])

@@ -21,7 +21,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, require_session
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
-from quietmean.studies.party import Agreement, Contract, Signatory, place_of, signatories
+from quietmean.studies.party import ASSUMED, Agreement, Contract, Signatory, place_of, signatories
 
 # What a site's policy calls the question of every round.
 KIND = "vector-mean"
@@ -171,7 +171,7 @@ class SessionContract(Agreement):
             *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", relay) for relay in self.relays),
             ("keys", self.keys),
-            *(("taken for granted", str(one)) for one in self.assumptions),
+            *((ASSUMED, str(one)) for one in self.assumptions),
             ("digest", self.digest),
         ]
 

@@ -7,6 +7,7 @@ from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.hosts import number_of, numbers_to_dial
 from quietmean.node.net.identity import (
     KEY_PREFIX,
+    PASSPHRASE_FILE,
     Identity,
     Purpose,
     format_public_key,
@@ -74,6 +75,7 @@ __all__ = [
     "KEY_PREFIX",
     "NOT_A_PARTY",
     "ONLY_CHECKS",
+    "PASSPHRASE_FILE",
     "REFUSED",
     "VERSION",
     "Address",

@@ -26,6 +26,8 @@ from quietmean.core.portability import mode_of
 from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
+# In the environment: a file whose first line is the passphrase, for where nobody is there to type it.
+PASSPHRASE_FILE = "QUIETMEAN_PASSPHRASE_FILE"  # noqa: S105 - a name
 KEY_BYTES = 32
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19

@@ -1,6 +1,6 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
-from quietmean.studies.party.agreement import Agreement, Signatory, place_of, relays_of, signatories
+from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, relays_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
@@ -21,6 +21,7 @@ from quietmean.studies.party.preparing import (
 )
 
 __all__ = [
+    "ASSUMED",
     "Agreement",
     "ChargedStudy",
     "Consent",

@@ -24,6 +24,9 @@ from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 
+# What a contract calls a line that is an assumption.
+ASSUMED = "taken for granted"
+
 
 @dataclass(frozen=True)
 class Signatory:

@@ -23,7 +23,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.party.agreement import Agreement, Signatory, place_of, signatories
+from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.files import Files
 
 _RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
@@ -259,7 +259,7 @@ class Contract(Agreement):
             ("keys", self.keys),
             *(("expected", sentence) for sentence in expected),
             *(("one party can move", sentence) for sentence in self._moved()),
-            *(("taken for granted", str(one)) for one in plan.assumptions),
+            *((ASSUMED, str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]
 

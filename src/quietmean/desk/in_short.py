@@ -1,0 +1,65 @@
+"""A contract in five sentences, which the page words: what they are about. All terms stand below them, as they are signed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+
+from quietmean.sessions.agreed import SessionContract
+from quietmean.studies.party import Contract
+
+
+@dataclass(frozen=True)
+class InShort:
+    """``unit``: "record" or another one that is protected. ``epsilon``: at most, rounded up; None where nothing bounds it.
+
+    ``if_all_others``: the same if all others collude. ``expected``: how wide the intervals will be, of the contract itself.
+    """
+
+    convener: str
+    asks: str
+    columns: str
+    others: str
+    protocol: str
+    trusts: str
+    private: bool
+    unit: str
+    epsilon: str | None
+    delta: str
+    colluding: int
+    parties: int
+    if_all_others: str | None
+    decide_by: datetime | None
+    expected: str
+
+
+def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> InShort:
+    """What the five sentences say of a contract."""
+    if isinstance(contract, SessionContract):
+        alone, expected = contract.everybody_else(contract.study.rounds), ""
+    else:
+        alone, expected = contract.everybody_else, "; ".join(contract.expected())
+    protocol = contract.plan.protocol
+    return InShort(
+        convener=convener,
+        asks=", ".join(text for _, text in contract.asks_for),
+        columns=", ".join(column.name for column in contract.used),
+        others=", ".join(party.name for party in contract.others),
+        protocol=protocol.name,
+        trusts=protocol.trusts,
+        private=protocol.is_private,
+        unit=str(contract.study.unit),
+        epsilon=_bound(contract.epsilon_a_priori),
+        delta=f"{contract.target.delta:g}",
+        colluding=contract.target.colluding,
+        parties=contract.target.parties,
+        if_all_others=_bound(alone),
+        decide_by=decide_by,
+        expected=expected,
+    )
+
+
+def _bound(epsilon: float) -> str | None:
+    """Rounded up; None where there is no bound."""
+    return None if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 * (1 - 1e-12)) / 100:g}"

@@ -1,0 +1,100 @@
+"""What was asked of this site: each study with who asks, until when it can be answered, what became of it, what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.desk.site_folder import SiteFolder
+from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.sealed import Sealed
+
+
+class State(StrEnum):
+    """What became of a study at this site."""
+
+    ASKED = "asked"
+    SIGNED = "signed"
+    REFUSED = "refused"
+    LATE = "late"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+    UNREADABLE = "unreadable"
+
+
+# The page on which the next thing is done, for each state.
+_PAGES = {State.RUNNING: "node", State.STOPPED: "node", State.DONE: "result"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A sealed study in the folder. ``name``: of its file; ``convener``: the party that sealed it, or its key.
+
+    ``decide_by``: after it the study starts without this site, None where it waits for all. ``why``: of one that is unreadable.
+    """
+
+    name: str
+    state: State
+    title: str = ""
+    convener: str = ""
+    decide_by: datetime | None = None
+    part: str = ""
+    why: str = ""
+
+    @property
+    def link(self) -> tuple[str, str]:
+        """The kind of page, and the name on it."""
+        page = _PAGES.get(self.state, "study")
+        return page, self.name if page == "study" else self.part
+
+
+def inbox(site: SiteFolder) -> list[Asked]:
+    """All studies of the folder: those that wait for an answer first, by their last moment; then by name."""
+    asked = [_asked(site, name) for name in site.studies()]
+    last = datetime.max.replace(tzinfo=UTC)
+    return sorted(asked, key=lambda study: (study.state != State.ASKED, study.decide_by or last, study.name))
+
+
+def convener_of(sealed: Sealed) -> str:
+    """The name of the party whose key sealed the study, or that key."""
+    key = sealed.invitation.convener
+    return next((entry.name for entry in sealed.entries if entry.identity == key), key)
+
+
+def decide_by(study: AnyStudy) -> datetime | None:
+    """After it nobody waits for this site's answer; None where all are waited for."""
+    if study.start_by is not None:
+        return study.start_by
+    deadlines = getattr(study, "deadlines", None)
+    return None if deadlines is None else deadlines.first
+
+
+def part_name(study: str, party: str | None) -> str:
+    """What ``join`` calls its store and receipt beside the study of this file name."""
+    return f"{Path(study).stem}-{party}"
+
+
+def _asked(site: SiteFolder, name: str) -> Asked:
+    try:
+        sealed = site.sealed(name)
+    except InputError as error:
+        return Asked(name, State.UNREADABLE, why=str(error))
+    last, part = decide_by(sealed.asked), part_name(name, site.party)
+    return Asked(name, _state(site, name, part, last), sealed.asked.name, convener_of(sealed), last, part)
+
+
+def _state(site: SiteFolder, name: str, part: str, last: datetime | None) -> State:
+    if part in site.results():
+        return State.DONE
+    if part in site.nodes():
+        return State.RUNNING if site.runs(part) else State.STOPPED
+    answer = site.answer(name)
+    if answer == "refused":
+        return State.REFUSED
+    if last is not None and last < datetime.now(UTC):
+        return State.LATE
+    return State.SIGNED if answer else State.ASKED

@@ -1,0 +1,137 @@
+"""``join`` or ``contribute``, started from the pages: a process of its own, which goes on when the pages are left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from quietmean.core.errors import InputError
+from quietmean.desk.inbox import part_name
+from quietmean.desk.site_folder import SiteFolder
+from quietmean.node import Identity
+from quietmean.node.net import PASSPHRASE_FILE
+from quietmean.studies.agreement.sealed import Sealed
+
+# Of what a process has said, so much of its end is shown.
+_LAST_BYTES = 4000
+
+
+class _PassphraseNeededError(Exception):
+    """The key has a passphrase."""
+
+
+def _ask() -> bytes:
+    raise _PassphraseNeededError
+
+
+@dataclass(frozen=True)
+class Here:
+    """What this site takes part with: its records, and the node's private key; its policy and ledger, where they are named."""
+
+    data: str | Path
+    key: Path
+    policy: Path | None = None
+    ledger: Path | None = None
+
+    def require_key(self) -> None:
+        """Raises :class:`InputError` for a file that is no private key; a passphrase is asked for at each start."""
+        with suppress(_PassphraseNeededError):
+            Identity.load(self.key, _ask)
+
+    def options(self) -> list[str]:
+        """For the command line; paths are whole, as the command runs in the folder of the studies."""
+        data = str(self.data.resolve()) if isinstance(self.data, Path) else self.data
+        given = {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
+        paths = [text for option, path in given.items() if path is not None for text in (option, str(path.resolve()))]
+        return ["--data", data, *paths]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """``said``: what the process printed, in a file without a name, that is there as long as somebody reads or writes it."""
+
+    process: subprocess.Popen[bytes]
+    said: IO[bytes]
+
+
+@dataclass
+class Starter:
+    """Starts this site's part in a study, at most one process a study, and tells how it goes."""
+
+    site: SiteFolder
+    here: Here
+    _parts: dict[str, _Part] = field(default_factory=dict, repr=False)
+
+    def start(self, name: str, account: str, compared: Sequence[str], passphrase: str) -> None:
+        """Begin, or go on after a stop. ``compared``: the parties with whom the words of the study were compared.
+
+        ``passphrase``: of the node's key, which no file and no other process gets to see.
+
+        Raises :class:`InputError` where it runs already.
+        """
+        part = part_name(name, self.site.party)
+        if self.runs(part) or (part in self.site.nodes() and self.site.runs(part)):
+            raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
+        sealed = self.site.sealed(name)
+        approval = self.site.approval(name)
+        signed = ["--approval", approval.name] if approval.exists() else []
+        command = [sys.executable, "-m", "quietmean", *_way(sealed, self.site.party), name, *self.here.options()]
+        command += ["--account", account, "--accept", sealed.digest[:32], *signed]
+        command += [word for party in compared for word in ("--compared", party)]
+        reading, writing = os.pipe()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there
+        try:
+            os.write(writing, f"{passphrase}\n".encode())
+            os.close(writing)
+            process = subprocess.Popen(
+                command,
+                cwd=self.site.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=[reading],
+                env=os.environ | {PASSPHRASE_FILE: f"/dev/fd/{reading}"},
+                # Who leaves the pages, or presses Ctrl-C where they were started, does not stop it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(reading)
+        self._parts[part] = _Part(process, said)
+
+    def started(self, part: str) -> bool:
+        """Whether it was started by these pages."""
+        return part in self._parts
+
+    def runs(self, part: str) -> bool:
+        """Whether a process that was started here runs."""
+        return self.started(part) and self._parts[part].process.poll() is None
+
+    def stop(self, part: str) -> bool:
+        """End it if it runs, and say whether it did: the same start goes on later."""
+        if not self.runs(part):
+            return False
+        self._parts[part].process.terminate()
+        self._parts[part].process.wait()
+        return True
+
+    def failure(self, part: str) -> str:
+        """The end of what a process said that was started here and failed; else nothing."""
+        if not self.started(part) or not self._parts[part].process.poll():
+            return ""
+        said = self._parts[part].said
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_BYTES))
+        return said.read().decode("utf-8", "replace").strip()
+
+
+def _way(sealed: Sealed, party: str | None) -> Sequence[str]:
+    """The command by which this party takes part."""
+    own = next((entry for entry in sealed.entries if entry.name == party), None)
+    by_file = own is not None and own.address is None and not sealed.asked.by_folder
+    return ["contribute"] if by_file else ["join"]

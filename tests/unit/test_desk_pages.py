@@ -1,0 +1,155 @@
+"""The desk's pages without a server: every sentence in three languages, every state of a study, pictures, mistakes in forms."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quietmean.desk
+from quietmean.core.errors import InputError
+from quietmean.desk.forms import SENTENCES, Form, FormMistakes
+from quietmean.desk.inbox import State, inbox
+from quietmean.desk.languages import CODES, ENGLISH, language_of, preferred
+from quietmean.desk.picture import pictures_of
+from quietmean.desk.rendering import templates
+from quietmean.desk.site_folder import SiteFolder
+from support.meeting import AGES, meet
+
+FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
+# Said by the pages with a word or a sentence that comes from elsewhere.
+ELSEWHERE = {*SENTENCES, "There is no such page.", "record", "person"}
+
+
+def sentences_of_pages() -> set[str]:
+    made = templates(language_of(ENGLISH))
+    folder = Path(quietmean.desk.__file__).parent / "templates"
+    texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.html"))
+    extracted = (sentence for text in texts for _, _, sentence in made.extract_translations(text))  # type: ignore[attr-defined]
+    # One that is filled in comes with a place for each name.
+    return {sentence if isinstance(sentence, str) else sentence[0] for sentence in extracted}
+
+
+@pytest.mark.parametrize("code", [code for code in CODES if code != ENGLISH])
+def test_every_sentence_is_in_every_language(code: str) -> None:
+    """No sentence lacks a translation, none is left over, and each fills in what the English one does."""
+    translated = language_of(code).sentences
+    assert set(translated) == sentences_of_pages() | ELSEWHERE
+    for english, here in translated.items():
+        assert here.strip(), english
+        assert sorted(FILLED_IN.findall(here)) == sorted(FILLED_IN.findall(english)), english
+
+
+@pytest.mark.parametrize(
+    ("accepted", "code"),
+    [
+        ("", "en"),
+        ("de", "de"),
+        ("fr-CH, fr;q=0.9, en;q=0.8", "fr"),
+        ("it, de-AT;q=0.7, en;q=0.3", "de"),
+        ("en-GB,de;q=0.9", "en"),
+        ("de;q=0", "en"),
+        ("de;q=nan, fr;q=x", "en"),
+        (";;,,q=1", "en"),
+    ],
+)
+def test_the_language_of_a_browser(accepted: str, code: str) -> None:
+    assert preferred(accepted).code == code
+
+
+@given(st.text())
+def test_any_header_has_a_language(accepted: str) -> None:
+    assert preferred(accepted).code in CODES
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A study that waits for all, one that does not and begins tomorrow, and one that began yesterday."""
+    day = timedelta(days=1)
+    begins = {"all": None, "tomorrow": datetime.now(UTC) + day, "yesterday": datetime.now(UTC) - day}
+    files = {}
+    for name, start_by in begins.items():
+        said = {} if start_by is None else {"minimum": 3, "start_by": start_by.isoformat(timespec="seconds")}
+        tables = {**AGES, "study": {**AGES["study"], "name": f"ages {name}", "records": 3000, **said}}
+        files[f"{name}.sealed"] = meet(tmp_path_factory.mktemp(name), tables=tables).seal().signed.to_file()
+    return files
+
+
+def test_each_study_has_its_state_and_its_next_step(tmp_path: Path, sealed: dict[str, bytes]) -> None:
+    for name, content in sealed.items():
+        (tmp_path / name).write_bytes(content)
+    site = SiteFolder(tmp_path, "south")
+    listed = inbox(site)
+    # What can be decided comes first, the most urgent one at its head.
+    assert [(study.title, study.state) for study in listed] == [
+        ("ages tomorrow", State.ASKED),
+        ("ages all", State.ASKED),
+        ("ages yesterday", State.LATE),
+    ]
+    assert {study.convener for study in listed} == {"north"}
+    assert [study.decide_by is None for study in listed] == [False, True, False]
+
+    def of_all() -> tuple[State, tuple[str, str]]:
+        study = next(study for study in inbox(site) if study.name == "all.sealed")
+        return study.state, study.link
+
+    assert of_all() == (State.ASKED, ("study", "all.sealed"))
+    site.approval("all.sealed").write_text("signed")
+    assert of_all() == (State.SIGNED, ("study", "all.sealed"))
+    site.refuse("all.sealed")
+    assert of_all() == (State.REFUSED, ("study", "all.sealed"))
+    (tmp_path / "all-south.receipt.json").write_text("{}")
+    assert of_all() == (State.DONE, ("result", "all-south"))
+
+
+def test_a_study_that_cannot_be_read_hides_no_other(tmp_path: Path, sealed: dict[str, bytes]) -> None:
+    (tmp_path / "good.sealed").write_bytes(sealed["all.sealed"])
+    changed = sealed["all.sealed"].replace(b"ages all", b"ages ill")
+    assert changed != sealed["all.sealed"]
+    (tmp_path / "changed.sealed").write_bytes(changed)
+    by_name = {study.name: study for study in inbox(SiteFolder(tmp_path, "south"))}
+    assert by_name["good.sealed"].state is State.ASKED
+    assert by_name["changed.sealed"].state is State.UNREADABLE
+    assert by_name["changed.sealed"].why
+
+
+def test_all_mistakes_of_a_form_at_once() -> None:
+    form = Form({"account": "  ", "until": "soon"})
+    form.text("account", "no account")
+    form.day("until", "no day")
+    form.require("words", holds=False, sentence="no words")
+    with pytest.raises(FormMistakes) as wrong:
+        form.require_right()
+    assert wrong.value.mistakes == {"account": "no account", "until": "no day", "words": "no words"}
+    assert isinstance(wrong.value, InputError)
+    right = Form({"account": " wards ", "until": "2030-12-31"})
+    assert right.text("account", "no account") == "wards"
+    assert right.day("until", "no day").isoformat() == "2030-12-31"
+    right.require_right()
+
+
+def test_a_picture_has_each_term_at_its_place() -> None:
+    from support.outcomes import finished
+
+    (picture,) = pictures_of(finished("linear-regression(y ~ x + arm)").to_json())
+    low, high = map(float, picture.ends)
+    assert low < high
+    from quietmean.statistics.tidy import terms_of
+
+    terms = terms_of(finished("linear-regression(y ~ x + arm)").to_json()["statistics"][0])
+    shown = [term for term in terms if not term.of_records and not term.hidden]
+    assert [line.label for line in picture.lines] == [term.label or term.term for term in shown]
+    for line, term in zip(picture.lines, shown, strict=True):
+        # Back from the place to the number, to what the ends of the scale are rounded by.
+        assert low + (line.at - 2) / 96 * (high - low) == pytest.approx(term.estimate, abs=0.01 * (high - low))
+        for ends in (line.noise, line.population):
+            assert ends is None or 2 - 1e-9 <= ends[0] <= line.at <= ends[1] <= 98 + 1e-9
+
+
+def test_no_picture_of_nothing() -> None:
+    assert pictures_of({}) == []
+    assert pictures_of({"statistics": []}) == []
