@@ -55,6 +55,9 @@ KINDS = [
     "restricted-mean(x, yes, by=arm, bins=4)",
     "cumulative-incidence(x, cause, by=arm, bins=4)",
     "site-effects(x, by=arm)",
+    "paired-difference(x, y)",
+    "bland-altman(x, y)",
+    "icc(x, y)",
     "mcnemar(yes, arm)",
     "kappa(arm, yes)",
     "trend(yes, by=cause)",
@@ -167,6 +170,9 @@ OF_RECORDS = (
     "kappa",
     "trend",
     "mantel-haenszel",
+    "paired-difference",
+    "bland-altman",
+    "icc",
 )
 CLUSTERED = "cluster="
 
@@ -213,6 +219,10 @@ def test_parties_count_once(text: str) -> None:
         ("rates(yes, x, cluster=arm)", "no value of x", "one-site"),
         ("rates(yes, x, by=arm, cluster=cause)", "no arm", "group-left-out"),
         ("site-effects(x, by=arm)", "no value of x", "group-left-out"),
+        ("paired-difference(x, y)", "no value of x", "nothing-present"),
+        ("bland-altman(x, y)", "nothing present", "nothing-present"),
+        ("bland-altman(x, y)", "covariates that are the same", "no-variance"),
+        ("icc(x, y)", "always the same", "no-variance"),
         ("mcnemar(yes, arm)", "nothing present", "nothing-present"),
         ("mcnemar(yes, arm)", "no events", "small-cell"),
         ("kappa(yes, arm)", "no arm", "nothing-present"),

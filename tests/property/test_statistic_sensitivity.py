@@ -74,6 +74,7 @@ MENU = [
     "restricted-mean(age, smoker, bins=5)",
     "cumulative-incidence(days, race, by=sex, bins=3)",
     "site-effects(bmi, by=race)",
+    "bland-altman(age, bmi)",
     "mcnemar(sex, smoker)",
     "kappa(sex, smoker)",
     "trend(smoker, by=race)",

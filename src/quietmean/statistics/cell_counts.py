@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.robust import Smooth
 from quietmean.statistics.rows import spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
@@ -26,14 +27,6 @@ Function = Callable[[NDArray[Any]], NDArray[Any]]
 # An imaginary step of a derivative loses no digits; the other is in deviations of the noise.
 _TINY, _STEP = 1e-30, 0.1
 _PAIR = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Smooth:
-    """Values (terms,) of a function of counts, less what noise adds on average by their curvature; ``slopes`` (terms, cells)."""
-
-    values: Array
-    slopes: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +70,7 @@ class CellCounts:
         return root
 
     def smooth(self, function: Function) -> Smooth:
-        """A function of the counts, with its slopes by them."""
+        """A function of the counts, (terms,), without what noise adds on average by its curvature, and its slopes by them."""
         at, shape = self.counts.ravel(), self.counts.shape
 
         def values(points: NDArray[Any]) -> NDArray[Any]:

@@ -86,6 +86,14 @@ def within(value: float, reach: float, limits: tuple[float, float]) -> tuple[flo
     return max(inside - reach, low), min(inside + reach, high)
 
 
+def fisher(value: float, reach: float) -> tuple[float, float]:
+    """The interval of a correlation on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
+    if math.isnan(value) or abs(value) >= 1:
+        return (-1.0, 1.0) if reach > 0 else (value, value)
+    away = reach / (1 - value**2)
+    return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
+
+
 def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
     """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:

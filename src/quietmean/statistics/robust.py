@@ -64,6 +64,14 @@ class Sampling:
 
 
 @dataclass(frozen=True, eq=False)
+class Smooth:
+    """Values of a smooth function, (estimates,), and its slopes by all quantities, (estimates, q)."""
+
+    values: Array
+    slopes: Array
+
+
+@dataclass(frozen=True, eq=False)
 class PairMoments:
     """The released means of all products of two columns up to order four that they have.
 
@@ -78,15 +86,28 @@ class PairMoments:
     def of(cls, released: Released, feature: Moments, x: Vertex, y: Vertex) -> PairMoments:
         return cls(released.mean(feature), released.covariance(feature), _readers(feature, x, y))
 
+    def means(self) -> dict[tuple[int, int], NDArray[Any]]:
+        """The means of all products, as they were released."""
+        return {powers: self.quantities @ reader / self.quantities[0] for powers, reader in self.readers.items()}
+
+    def smooth(self, function: Variances) -> Smooth:
+        """A function of the means, (estimates,), without what the noise adds on average, and its slopes by the quantities."""
+        here, slopes, curved = self._around(function)
+        return Smooth(here - curved / 2, slopes.T)
+
     def sampling(self, variances: Variances) -> Sampling:
         """The variance that one record adds to functions of the means."""
+        here, slopes, curved = self._around(variances)
+        return Sampling(here - curved / 2, ((_root(self.noise).T @ slopes) ** 2).sum(axis=0))
+
+    def _around(self, function: Variances) -> tuple[Array, Array, Array]:
+        """A function at the released quantities, its slopes (q, estimates), and its curvature along the noise, summed up."""
         root = _root(self.noise)
-        here = self._at(variances, self.quantities[None])[0].real
-        slopes = self._at(variances, self.quantities + 1j * _TINY * np.eye(len(root))).imag / _TINY
+        here = self._at(function, self.quantities[None])[0].real
+        slopes = self._at(function, self.quantities + 1j * _TINY * np.eye(len(root))).imag / _TINY
         steps = _STEP * root.T
-        ends = [self._at(variances, self.quantities + sign * steps).real for sign in (1.0, -1.0)]
-        curved = (ends[0] + ends[1] - 2 * here).sum(axis=0) / _STEP**2
-        return Sampling(here - curved / 2, ((root.T @ slopes) ** 2).sum(axis=0))
+        ends = [self._at(function, self.quantities + sign * steps).real for sign in (1.0, -1.0)]
+        return here, slopes, (ends[0] + ends[1] - 2 * here).sum(axis=0) / _STEP**2
 
     def _at(self, variances: Variances, points: NDArray[Any]) -> NDArray[Any]:
         return variances({powers: points @ reader / points[:, 0] for powers, reader in self.readers.items()})

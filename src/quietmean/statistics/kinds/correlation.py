@@ -18,7 +18,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments
 from quietmean.statistics.fields import ROBUST, require_names, robust_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
-from quietmean.statistics.intervals import near_threshold, t_quantile, t_test
+from quietmean.statistics.intervals import fisher, near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments, moments_of
 from quietmean.statistics.robust import PairMoments, Sampling, of_correlation
@@ -83,8 +83,8 @@ class Correlation(OfColumns):
             np.full(len(rows), -1.0),
             np.ones(len(rows)),
             population=None if parties else np.array([row.both for row in rows]),
-            interval_noise=np.array([_fisher(row.value, Z * row.noise) for row in rows]),
-            interval_population=None if parties else np.array([_fisher(row.value, row.reach) for row in rows]),
+            interval_noise=np.array([fisher(row.value, Z * row.noise) for row in rows]),
+            interval_population=None if parties else np.array([fisher(row.value, row.reach) for row in rows]),
             p_value=None if parties else np.array([one.p_value for one in tested]),
             test_statistic=None if parties else np.array([one.statistic for one in tested]),
             flags=tuple(flags),
@@ -146,14 +146,6 @@ def _correlation(centred: CentredMoments | None, i: int, j: int) -> _Row:
     noise = max(float(slope @ centred.noise @ slope), 0.0)
     sampling = (1 - value**2) ** 2 / max(centred.records - 3, 1.0)
     return _Row(value, math.sqrt(noise), math.sqrt(noise + sampling))
-
-
-def _fisher(value: float, reach: float) -> tuple[float, float]:
-    """The interval on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
-    if math.isnan(value) or abs(value) >= 1:
-        return (-1.0, 1.0) if reach > 0 else (value, value)
-    away = reach / (1 - value**2)
-    return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
 
 
 STATISTIC = Correlation

@@ -1,0 +1,207 @@
+"""Statistics of two columns of the same records that are smooth functions of their means, variances and covariance.
+
+Errors of sampling are by gradient, from the released products of orders three and four, which cost nothing: they hold whatever
+the distribution is. Where the noise hides these products, a normal distribution's stand for them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.block_summary import LEAST_PRESENT
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.flags_and_tests import Flag
+from quietmean.statistics.intervals import near_threshold
+from quietmean.statistics.products import moments_of
+from quietmean.statistics.robust import Means, PairMoments, Variances
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
+
+Array = NDArray[np.float64]
+
+# The products that such a function may depend on.
+_ORDERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
+_NUDGE = 1e-7
+_RELATION = 0.5
+NOTHING = "too few complete records for the noise: nothing is known about them; ask for a larger epsilon"
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Means, variances (divisor n) and covariance of both columns in their units, (points,) each; they may be complex."""
+
+    first: NDArray[Any]
+    second: NDArray[Any]
+    first_variance: NDArray[Any]
+    second_variance: NDArray[Any]
+    covariance: NDArray[Any]
+
+    @property
+    def difference(self) -> NDArray[Any]:
+        """The mean of the second less the first."""
+        return np.asarray(self.second - self.first)
+
+    @property
+    def variance_of_difference(self) -> NDArray[Any]:
+        return np.asarray(self.first_variance + self.second_variance - 2 * self.covariance)
+
+    @property
+    def total(self) -> NDArray[Any]:
+        return np.asarray(self.first_variance + self.second_variance)
+
+
+# Terms, (points, terms), from both columns.
+Function = Callable[[Pair], NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """Values (terms,) without what noise adds on average, the variances of noise and of sampling, and degrees of freedom."""
+
+    values: Array
+    noise: Array
+    sampling: Array
+    degrees: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PairOfColumns:
+    """The released products of two columns, of so many ``records`` that have both."""
+
+    moments: PairMoments
+    columns: tuple[Vertex, Vertex]
+    records: float
+
+    @classmethod
+    def of(cls, released: Released, feature: Moments, first: Vertex, second: Vertex) -> PairOfColumns | None:
+        """None where noise hides whether any record is complete, or all but one are not."""
+        part, error = released.weighted(feature, np.eye(feature.size)[0])
+        records = released.weight * part
+        if part <= LEAST_PRESENT * error or records < 2:
+            return None
+        return cls(PairMoments.of(released, feature, first, second), (first, second), records)
+
+    def _pair(self, means: Means) -> Pair:
+        (x, y), first, second = self.columns, means[1, 0], means[0, 1]
+        return Pair(
+            x.centre + x.half * first,
+            y.centre + y.half * second,
+            x.half**2 * (means[2, 0] - first**2),
+            y.half**2 * (means[0, 2] - second**2),
+            x.half * y.half * (means[1, 1] - first * second),
+        )
+
+    def estimated(self, function: Function) -> Estimated:
+        def values(means: Means) -> NDArray[Any]:
+            return function(self._pair(means))
+
+        smooth, variances = self.moments.smooth(values), _by_gradient(values)
+        factor = 1 / max(self.records - 1, 1.0)
+        own = self.moments.sampling(variances).times(factor)
+        here = {powers: np.array([value.real]) for powers, value in self.moments.means().items()}
+        model = variances(_normal(here))[0].real * factor
+        drawn = own.drawn_to(np.maximum(model, 0.0))
+        noise = np.maximum(np.einsum("tq,qp,tp->t", smooth.slopes, self.moments.noise, smooth.slopes), 0.0)
+        return Estimated(smooth.values, noise, np.maximum(drawn.variances, 0.0), drawn.degrees(noise, self.records - 1))
+
+
+def _by_gradient(values: Callable[[Means], NDArray[Any]]) -> Variances:
+    """The variance that one record adds to a function of the means, by its slopes and the products of twice the order."""
+
+    def variances(means: Means) -> NDArray[Any]:
+        def moved(order: tuple[int, int], step: float) -> NDArray[Any]:
+            return values({**means, order: means[order] + step})
+
+        slopes = [(moved(order, _NUDGE) - moved(order, -_NUDGE)) / (2 * _NUDGE) for order in _ORDERS]
+        total: NDArray[Any] = np.zeros_like(slopes[0])
+        for (one, own), (other, its) in product(zip(_ORDERS, slopes, strict=True), repeat=2):
+            together = means[one[0] + other[0], one[1] + other[1]] - means[one] * means[other]
+            total = total + own * its * together[:, None]
+        return total
+
+    return variances
+
+
+def _normal(means: Means) -> dict[tuple[int, int], NDArray[Any]]:
+    """The products up to order four of a normal distribution with these means, variances and covariance."""
+    middles = means[1, 0], means[0, 1]
+    a, b, c = means[2, 0] - middles[0] ** 2, means[1, 1] - middles[0] * middles[1], means[0, 2] - middles[1] ** 2
+    none = np.zeros_like(a)
+    central = {(0, 0): none + 1, (1, 0): none, (0, 1): none, (2, 0): a, (1, 1): b, (0, 2): c}
+    central |= {(i, 3 - i): none for i in range(4)}
+    central |= {(4, 0): 3 * a**2, (3, 1): 3 * a * b, (2, 2): a * c + 2 * b**2, (1, 3): 3 * b * c, (0, 4): 3 * c**2}
+    raw = {}
+    for first, second in central:
+        terms = [
+            math.comb(first, i) * math.comb(second, j) * middles[0] ** (first - i) * middles[1] ** (second - j) * central[i, j]
+            for i, j in product(range(first + 1), range(second + 1))
+        ]
+        raw[first, second] = sum(terms, none)
+    return raw
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OfPair(Statistic, ABC):
+    """A statistic of two columns of numbers of the same records."""
+
+    by_place = ("first", "second")
+    expects: ClassVar[tuple[str, ...]] = ("correlation", "difference")
+    asks_for_relations = True
+
+    first: str = parameter(help="the first column of numbers")
+    second: str = parameter(help="the second one")
+
+    def suppose(self, made: Supposed) -> None:
+        relation, difference = made.expected("correlation"), made.expected("difference")
+        made.correlate(self.second, [made.normal(self.first)], [_RELATION if relation is None else relation])
+        if difference is not None:
+            column = made.columns[self.second]
+            shift = difference - float(made.values[self.second].mean() - made.values[self.first].mean())
+            made.values[self.second] = np.clip(made.values[self.second] + shift, column.low, column.high)
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        if self.first == self.second:
+            raise InputError(f"{self.text} is of one column only: name two")
+        return moments_of(self._vertices(columns), robust=True)
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, Vertex]:
+        return Vertex(columns.number(self.first)), Vertex(columns.number(self.second))
+
+    def _pair(self, released: Released, columns: Columns) -> PairOfColumns | None:
+        return PairOfColumns.of(released, self._moments(columns), *self._vertices(columns))
+
+
+# Noise deviations that a variance must have to be divided by, or to have a root; and what is more than rounding of it.
+_LEAST_VARIANCE, _ROUNDING = 4.0, 1e-12
+
+
+def clearance(pair: PairOfColumns, function: Function) -> float:
+    """How many times what the noise hides a variance is, the only term of the function: hidden up to 1."""
+    known = pair.estimated(function)
+    width = sum(vertex.half**2 for vertex in pair.columns)
+    least = max(_LEAST_VARIANCE * math.sqrt(known.noise[0]), _ROUNDING * width)
+    return float(known.values[0]) / least
+
+
+def about_spread(ratio: float, terms: tuple[str, ...]) -> tuple[Flag, ...]:
+    """What is said of terms that need a variance which is so many times what the noise hides."""
+    if ratio > 1:
+        return tuple(near_threshold("how far both columns differ between records", ratio, terms))
+    return (
+        Flag("no-variance", "the noise hides how far both columns differ between records: nothing that needs it is known", terms),
+    )
