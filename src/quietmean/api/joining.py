@@ -53,6 +53,13 @@ class JoinKeywords(SiteKeywords, total=False):
     once: bool
 
 
+class StudyKeywords(JoinKeywords, total=False):
+    """And of a study whose plan may be in a file."""
+
+    plan: str | Path | None
+    no_privacy: bool
+
+
 def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | Path | None) -> SiteOptions:
     """The options of a party; passphrase and report are no part of them."""
     accept = given.get("accept")
@@ -109,11 +116,9 @@ async def ajoin(
     key: str | Path = "quietmean.key",
     *,
     data: Source,
-    plan: str | Path | None = None,
     store: str | Path | None = None,
     receipt: str | Path | None = None,
-    no_privacy: bool = False,
-    **site: Unpack[JoinKeywords],
+    **site: Unpack[StudyKeywords],
 ) -> StudyResult:
     """Take part in a study as the party with this ``key``, with ``data``, a path or a data frame; until it has ended.
 
@@ -132,7 +137,8 @@ async def ajoin(
     def files() -> Files:
         return _files(study, roster, key, options.store, site.get("passphrase"))
 
-    end = await joined(files, options, data, site.get("report"), lambda prepared: prepared.plan(path_of(plan), no_privacy))
+    plan, no_privacy = path_of(site.get("plan")), site.get("no_privacy", False)
+    end = await joined(files, options, data, site.get("report"), lambda prepared: prepared.plan(plan, no_privacy))
     return StudyResult.of_party(end)
 
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
-    accepted = [name for name in keyword_names(function) if name != "self"]
+    accepted = [name for name in keyword_names(function) if name not in ("self", "cls")]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 

@@ -7,30 +7,32 @@ and only clients with the same one understand each other.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
+from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.net import public_key_bytes
 from quietmean.planning import Plan
 from quietmean.privacy import compose
-from quietmean.protocols.target import colluding_count
 from quietmean.randomness import Seed, fresh_bytes
 from quietmean.sessions import SessionTerms
+from quietmean.studies.agreement.session_terms import BudgetKeywords
 
 FORMAT = "quietmean-flower-1"
 USUAL_NAME = "flower"
 # It takes no one's word for what was delivered, and keeps its promise however messages are dropped and delayed.
 PROTOCOL = "packed-sharing"
+_USUAL: Any = {"dropouts": 0.1}
 _TERMS = tuple(field.name for field in fields(SessionTerms))
 
 
@@ -50,40 +52,25 @@ class FlowerAgreement:
     name: str = USUAL_NAME
 
     @classmethod
+    @refuses_unknown_keywords
     def make(
         cls,
         identities: Sequence[str],
         *,
-        dimension: int,
-        epsilon: float,
-        delta: float,
-        rounds: int,
         clip: float = 1.0,
-        colluding: float = 0.1,
-        dropouts: float = 0.1,
-        options: Mapping[str, Any] | None = None,
         name: str = USUAL_NAME,
+        **terms: Unpack[BudgetKeywords],
     ) -> Self:
         """A new agreement. ``epsilon`` and ``delta``: the budget of one whole client over all ``rounds``, under replacement.
 
         ``colluding``: how many clients may put together what they see, with each other and with the SuperLink; ``dropouts``: the
         fraction that may miss a round. Raises :class:`InputError` for terms that nobody can keep, and for impossible keys.
         """
-        terms = SessionTerms(
-            parties=len(identities),
-            dimension=dimension,
-            epsilon=epsilon,
-            delta=delta,
-            rounds=rounds,
-            colluding=colluding_count(len(identities), colluding),
-            dropouts=dropouts,
-            protocol=PROTOCOL,
-            options=dict(options or {}),
-        )
+        agreed = SessionTerms.stated(len(identities), protocol=PROTOCOL, **{**_USUAL, **terms})
         # Planned now, so that nobody is asked to agree to what cannot be kept.
-        terms.plan  # noqa: B018
+        agreed.plan  # noqa: B018
         instance = base64.b64encode(fresh_bytes(32)).decode()
-        return cls(terms, _length(clip), _distinct(sorted(identities)), instance, Links.HYBRID, name)
+        return cls(agreed, _length(clip), _distinct(sorted(identities)), instance, Links.HYBRID, name)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

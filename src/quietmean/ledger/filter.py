@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Required, TypedDict
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
@@ -39,6 +40,18 @@ class SpendingRequest:
     refund: bool = True
     data_set: str | None = None
     reason: str = ""
+
+
+class StatedSpending(TypedDict, total=False):
+    """What is said of a study beside its charge, see :class:`SpendingRequest`."""
+
+    name: Required[str]
+    unit: PrivacyUnit
+    relation: Neighbouring
+    members: int | None
+    refund: bool
+    data_set: str | None
+    reason: str
 
 
 def reserved(account: Account, entry: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:

@@ -17,7 +17,7 @@ from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from quietmean.core.readable import epsilon_text
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
-from quietmean.ledger.filter import SpendingRequest
+from quietmean.ledger.filter import SpendingRequest, StatedSpending
 from quietmean.ledger.inputs import NO_INPUTS, Inputs
 from quietmean.privacy.charge import Charge
 
@@ -173,15 +173,9 @@ class Ledger:
         study: str,
         charge: Charge,
         *,
-        name: str,
         when: datetime,
-        unit: PrivacyUnit = PrivacyUnit.RECORD,
-        relation: Neighbouring = Neighbouring.REPLACEMENT,
-        members: int | None = None,
-        refund: bool = True,
-        data_set: str | None = None,
-        reason: str = "",
         inputs: Inputs = NO_INPUTS,
+        **stated: Unpack[StatedSpending],
     ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
 
@@ -196,7 +190,7 @@ class Ledger:
         follows from the study's; if another account is charged with the study; if it is settled and asks for more than was
         reserved.
         """
-        request = SpendingRequest(study, name, charge, unit, relation, members, refund, data_set, reason)
+        request = SpendingRequest(study=study, charge=charge, **stated)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
             payer, existing = self._required_account(account), self._entry(study)
@@ -250,21 +244,9 @@ class Ledger:
             self._save(entry)
             return True
 
-    def check(
-        self,
-        account: str,
-        study: str,
-        charge: Charge,
-        *,
-        name: str,
-        unit: PrivacyUnit = PrivacyUnit.RECORD,
-        relation: Neighbouring = Neighbouring.REPLACEMENT,
-        members: int | None = None,
-        data_set: str | None = None,
-        reason: str = "",
-    ) -> None:
+    def check(self, account: str, study: str, charge: Charge, **stated: Unpack[StatedSpending]) -> None:
         """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
-        request = SpendingRequest(study, name, charge, unit, relation, members, data_set=data_set, reason=reason)
+        request = SpendingRequest(study=study, charge=charge, **stated)
         with self._database.transaction("DEFERRED"):
             rules.reserved(self._required_account(account), self._entry(study), request, "", self._command(account))
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId
-from quietmean.planning.automatic import AUTO
-from quietmean.protocols.target import colluding_count
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.engine import Engine, MemoryEngine
 from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.agreement.session_terms import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms, TermsKeywords
 
 # A party's vector (d,), or its records (N, d); None for a party that misses the round.
 Given = ArrayLike | None
@@ -41,34 +39,13 @@ class Session:
         self,
         *,
         parties: int,
-        dimension: int,
-        epsilon: float,
-        delta: float,
-        rounds: int,
         clip: float = 1.0,
-        unit: str = "party",
-        colluding: float = 0.1,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
         weights: ArrayLike | None = None,
         store: str | Path | None = None,
         engine: Engine | None = None,
+        **terms: Unpack[TermsKeywords],
     ) -> None:
-        if unit not in UNITS_OF_VECTORS:
-            raise InputError(f"unit is {unit!r}: choose one of {', '.join(UNITS_OF_VECTORS)}")
-        self.terms = SessionTerms(
-            parties=parties,
-            dimension=dimension,
-            epsilon=epsilon,
-            delta=delta,
-            rounds=rounds,
-            unit=PrivacyUnit(unit),
-            colluding=colluding_count(parties, colluding),
-            dropouts=dropouts,
-            protocol=protocol,
-            options=dict(options or {}),
-        )
+        self.terms = SessionTerms.stated(parties, **terms)
         self.clip = checked_clip(clip)
         self.account = SessionAccount(self.terms, None if store is None else Path(store))
         self._engine = MemoryEngine() if engine is None else engine

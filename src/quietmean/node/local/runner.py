@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 import numpy as np
@@ -85,21 +85,27 @@ class LocalOutcome:
     bytes_sent: int
 
 
+class LocalKeywords(TypedDict, total=False):
+    """How the parties of :func:`run_local` run; time-outs are in seconds."""
+
+    round_timeout: float
+    start_timeout: float
+    gone_timeout: float | None
+    report: LocalReport
+    program: Sequence[str] | None
+    links: Links
+    passing: bool
+
+
 async def run_local(
     plan: Plan,
     values: Vector,
     directory: Path,
     *,
     weights: NDArray[np.float64] | None = None,
-    round_timeout: float = 10.0,
-    start_timeout: float = 60.0,
-    gone_timeout: float | None = None,
     kills: Sequence[Kill] = (),
     proxies: ProxyFactory | None = None,
-    report: LocalReport = _silent,
-    program: Sequence[str] | None = None,
-    links: Links = Links.X25519,
-    passing: bool = True,
+    **how: Unpack[LocalKeywords],
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
@@ -112,8 +118,7 @@ async def run_local(
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
-    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
-    run.links, run.passing = links, passing
+    run = _LocalRun(plan, values, weights, directory, kills, how)
     return await run.run(proxies or _straight)
 
 
@@ -147,19 +152,17 @@ class _LocalRun:
         values: Vector,
         weights: NDArray[np.float64],
         directory: Path,
-        timeouts: tuple[float, float, float | None],
         kills: Sequence[Kill],
-        report: LocalReport,
-        program: Sequence[str] | None,
+        how: LocalKeywords,
     ) -> None:
         self._directory = directory.resolve()
         self._values = values
         self._weights = weights
-        self._round_timeout, self._start_timeout, self._gone_timeout = timeouts
+        self._round_timeout, self._start_timeout = how.get("round_timeout", 10.0), how.get("start_timeout", 60.0)
+        self._gone_timeout = how.get("gone_timeout")
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
-        self._report = report
-        self._program = program
-        self.links, self.passing = Links.X25519, True
+        self._report, self._program = how.get("report", _silent), how.get("program")
+        self._links, self._passing = how.get("links", Links.X25519), how.get("passing", True)
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
         self._processes: dict[PartyId, PartyProcess] = {}
         self._launcher: Launcher
@@ -226,8 +229,8 @@ class _LocalRun:
             start_timeout=self._start_timeout,
             gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
-            links=str(self.links),
-            passing=self.passing,
+            links=str(self._links),
+            passing=self._passing,
         )
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:

@@ -3,10 +3,11 @@
 from quietmean.node.session.context import PeerLink
 from quietmean.node.session.endurance import CurrentSession, Patience, endure
 from quietmean.node.session.finalization import kept_result, refusal
+from quietmean.node.session.gate import position_of
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
-from quietmean.node.session.result import NodeResult
-from quietmean.node.session.session import StudySession, note_refusal, position_of
+from quietmean.node.session.result import NodeResult, note_refusal
+from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import Brought, NodeSettings, PairKeys, StartTerms
 
 __all__ = [

@@ -31,7 +31,7 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
-from quietmean.node.net import ACCEPTED, GateLog, Heartbeat, Limits, Payload, Vote
+from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
@@ -241,3 +241,18 @@ class Gate:
 def is_closed(position: Position) -> bool:
     """Has a party that was in this position left mixing for good?"""
     return position >= (int(Phase.GATE), 0)
+
+
+def position_of(request: AnyRequest) -> Position:
+    """Where its sender is at least."""
+    match request:
+        case Transfer() | ResendRequest() | Heartbeat():
+            return request.phase, request.round
+        case GateLog():
+            return int(Phase.GATE), request.stage
+        case Vote():
+            return int(Phase.GATE), VOTE
+        case Log():
+            return int(Phase.FINALIZATION), 0
+        case _:
+            return int(Phase.AGREEMENT), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ import numpy as np
 from quietmean.core.party import Message, PartyId, Units, Vector
 from quietmean.core.readable import percent_text
 from quietmean.graphs.execution_trace import NEVER
-from quietmean.node.monitor import Late, event_fields
+from quietmean.node.monitor import Late, Refusal, Report, event_fields
+from quietmean.node.net import Refusals
 from quietmean.node.phase import Phase
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import run_lockstep
+
+_logger = logging.getLogger("quietmean.node")
 
 if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord
@@ -164,3 +168,10 @@ def share_weights(execution: Execution) -> dict[tuple[int, PartyId, PartyId], fl
     machines = [execution.machine(party, np.zeros(1), _NoNoise()) for party in range(execution.parties)]
     run_lockstep(machines, execution.trace, execution.arrivals(), note)
     return weights
+
+
+def note_refusal(refusals: Refusals, report: Report, peer: str, reason: str) -> None:
+    """Log a refusal by either side, once for each cause. ``peer``: a name or an address."""
+    if (noted := refusals.note(peer, reason)) is not None:
+        _logger.warning("refused %s: %s", *noted)
+        report(Refusal(*noted))

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from quietmean.core.codec import load_state
@@ -26,6 +27,7 @@ from quietmean.node.storage import COMMITTED, IN_DOUBT, ClosedRound, Outgoing
 _logger = logging.getLogger("quietmean.node")
 
 
+@dataclass(frozen=True, eq=False)
 class PhaseRunner:
     """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
@@ -35,77 +37,64 @@ class PhaseRunner:
     has closed its mixing rounds. ``restarted``: the store was there before this process.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        phase: Phase,
-        machine: PartyMachine[Any],
-        *,
-        may_miss: bool,
-        transfers_mass: bool,
-        gossips: bool,
-        senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
-        gated: bool = False,
-        restarted: bool = False,
-    ) -> None:
-        self._context = context
-        self._phase = phase
-        self._machine = machine
-        self._may_miss = may_miss
-        self._transfers_mass = transfers_mass
-        self._gossips = gossips
-        self._senders = senders
-        self._gated = gated
-        self._restarted = restarted
+    context: Context
+    phase: Phase
+    machine: PartyMachine[Any]
+    may_miss: bool = field(kw_only=True)
+    transfers_mass: bool = field(kw_only=True)
+    gossips: bool = field(kw_only=True)
+    senders: Callable[[int], frozenset[PartyId]] = field(kw_only=True, default=lambda round_: frozenset())
+    gated: bool = field(kw_only=True, default=False)
+    restarted: bool = field(kw_only=True, default=False)
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
-        if self._transfers_mass:
-            for round_, receiver in self._context.store.in_doubt(self._phase):
-                self._context.spawn(self._cancel((int(self._phase), round_), receiver))
-        while state.round <= self._machine.rounds:
+        if self.transfers_mass:
+            for round_, receiver in self.context.store.in_doubt(self.phase):
+                self.context.spawn(self._cancel((int(self.phase), round_), receiver))
+        while state.round <= self.machine.rounds:
             state = await self._round(state, resumed)
             resumed = False
         return state
 
     def _state(self) -> tuple[Any, bool]:
-        stored = self._context.store.state()
-        if stored is not None and stored[0] == self._phase:
-            return load_state(self._machine.state_type, stored[2], self._context.store.kept), True
-        step = self._machine.start()
-        self._context.store.record(self._phase, step)
-        return step.state, self._restarted and self._phase == Phase.MIXING
+        stored = self.context.store.state()
+        if stored is not None and stored[0] == self.phase:
+            return load_state(self.machine.state_type, stored[2], self.context.store.kept), True
+        step = self.machine.start()
+        self.context.store.record(self.phase, step)
+        return step.state, self.restarted and self.phase == Phase.MIXING
 
     async def _round(self, state: Any, resumed: bool) -> Any:
-        context, here = self._context, (int(self._phase), int(state.round))
-        expected = self._machine.expects(state)
-        context.inbox.enter(here, expected, self._senders(state.round) - expected)
+        context, here = self.context, (int(self.phase), int(state.round))
+        expected = self.machine.expects(state)
+        context.inbox.enter(here, expected, self.senders(state.round) - expected)
         if resumed:
             await self._catch_up(here)
-        elif self._restarted and self._copies:
+        elif self.restarted and self._copies:
             # What came early to the process that died, in a phase before this one.
             context.inbox.note_seen(self._may_have_come(here[1]))
         outgoing = context.store.outgoing(*here)
         self._report(here, expected | outgoing.keys())
         statuses = await self._exchange(here, outgoing, expected)
-        if self._transfers_mass and state.round == self._machine.rounds:
+        if self.transfers_mass and state.round == self.machine.rounds:
             statuses = await self._resolve_in_doubt(here, statuses)
         delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
         received = context.store.received(*here, context.party)
-        due = context.store.unsettled(self._phase, context.party) if self._transfers_mass else []
-        ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
+        due = context.store.unsettled(self.phase, context.party) if self.transfers_mass else []
+        ended = self.machine.end_round(state, [*received, *map(settlement, due)], delivered)
         step, missed = self._skip_passed_rounds(ended)
         settled = [(message.round, message.recipients[0]) for message in due]
-        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed, withheld=self._gated)
+        context.store.record(self.phase, step, ClosedRound(state.round, statuses, settled), missed, withheld=self.gated)
         for receiver, status in statuses.items():
-            if status == IN_DOUBT and self._transfers_mass:
+            if status == IN_DOUBT and self.transfers_mass:
                 context.spawn(self._cancel(here, receiver))
         return step.state
 
     async def _resolve_in_doubt(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
         """Resolve all shares in doubt, and those about to be cancelled: after this round they cannot be settled any more."""
-        context = self._context
+        context = self.context
         resolved = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
 
         async def ask(receiver: PartyId) -> None:
@@ -113,7 +102,7 @@ class PhaseRunner:
             resolved[receiver] = answer.status
 
         def unresolved() -> dict[PartyId, bool]:
-            earlier = {receiver: True for _, receiver in context.store.in_doubt(self._phase)}
+            earlier = {receiver: True for _, receiver in context.store.in_doubt(self.phase)}
             return earlier | {receiver: True for receiver in statuses if receiver not in resolved}
 
         asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in resolved]
@@ -126,7 +115,7 @@ class PhaseRunner:
         self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
     ) -> dict[PartyId, str]:
         """Send the messages of a round and wait; the status of each, by receiver."""
-        context = self._context
+        context = self.context
         answers: dict[PartyId, AnswerFrame] = {}
         asked: dict[PartyId, asyncio.Task[Any]] = {}
 
@@ -142,7 +131,7 @@ class PhaseRunner:
             return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
 
         # Should this party never come back, the others have its log from this.
-        gossip = encoded_gossip(context, here) if self._gossips and outgoing else b""
+        gossip = encoded_gossip(context, here) if self.gossips and outgoing else b""
         sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_over()
         # After this no transfer is sent again, which a later CancelTransfer relies on; and no ResendRequest either.
@@ -153,14 +142,14 @@ class PhaseRunner:
     async def _send(
         self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, AnswerFrame]
     ) -> None:
-        context = self._context
+        context = self.context
         transfer, link = context.transfer(here, message, gossip), context.links[receiver]
 
         def note(answer: AnswerFrame) -> None:
             answers[receiver] = answer
 
         def closed() -> bool:
-            return self._gated and context.failure_detector.is_past(receiver, (int(self._phase), self._machine.rounds))
+            return self.gated and context.failure_detector.is_past(receiver, (int(self.phase), self.machine.rounds))
 
         try:
             await link.ask(transfer, message.payload, note, closed)
@@ -171,22 +160,22 @@ class PhaseRunner:
     @property
     def _copies(self) -> bool:
         """Whether what is sent is public and the same for all; then its sender need not know whether it arrived."""
-        return self._phase == Phase.DISSEMINATION and not self._transfers_mass
+        return self.phase == Phase.DISSEMINATION and not self.transfers_mass
 
     async def _cancel(self, here: Position, receiver: PartyId) -> None:
         """Ask until there is an answer whether a cancelled message had been used; if so, it is settled later."""
-        answer = await self._context.links[receiver].ask(CancelTransfer(0, *here))
-        self._context.store.resolve(*here, receiver, COMMITTED if answer.status == ACCEPTED else REFUSED)
+        answer = await self.context.links[receiver].ask(CancelTransfer(0, *here))
+        self.context.store.resolve(*here, receiver, COMMITTED if answer.status == ACCEPTED else REFUSED)
         if answer.status == ACCEPTED:
-            name = self._context.settings.names[receiver]
-            _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
+            name = self.context.settings.names[receiver]
+            _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self.phase.label, name)
 
     async def _catch_up(self, here: Position) -> None:
         """After a restart: learn all positions, and confirm with their senders the transfers accepted before the crash.
 
         Raises ProtocolFailure if somebody knows more of this party than its own store.
         """
-        context = self._context
+        context = self.context
         seconds = context.round_timeout / 2
         taken_in = [] if self._copies else context.store.received(*here, context.party)
         confirming = asyncio.gather(*(self._confirm(here, message.sender, seconds) for message in taken_in))
@@ -208,33 +197,33 @@ class PhaseRunner:
         Who does not answer may have gone on to any round before it left, and sent to nobody else: it counts as if it had. How
         far others have come bounds nothing: who is cut off from them goes on without them.
         """
-        places = [(int(self._phase), round_) for round_ in range(first, self._machine.rounds + 1)]
-        sent = self._context.failure_detector.may_have_begun
+        places = [(int(self.phase), round_) for round_ in range(first, self.machine.rounds + 1)]
+        sent = self.context.failure_detector.may_have_begun
         return [
-            (position, sender) for position in places for sender in sorted(self._senders(position[1])) if sent(sender, position)
+            (position, sender) for position in places for sender in sorted(self.senders(position[1])) if sent(sender, position)
         ]
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                answer = await self._context.links[sender].ask(ConfirmTransfer(0, *here))
+                answer = await self.context.links[sender].ask(ConfirmTransfer(0, *here))
             if answer.status == REFUSED:
-                self._context.store.forget(*here, sender)
+                self.context.store.forget(*here, sender)
 
     def _skip_passed_rounds(self, step: Step[Any]) -> tuple[Step[Any], list[int]]:
         missed: list[int] = []
-        while self._may_miss and step.state.round <= self._machine.rounds and self._has_passed(step):
+        while self.may_miss and step.state.round <= self.machine.rounds and self._has_passed(step):
             missed.append(step.state.round)
-            step = self._machine.miss_round(step.state)
+            step = self.machine.miss_round(step.state)
         return step, missed
 
     def _has_passed(self, step: Step[Any]) -> bool:
-        counterparts = self._machine.expects(step.state).union(*(message.recipients for message in step.send))
-        return self._context.failure_detector.all_past(counterparts, (self._phase, step.state.round))
+        counterparts = self.machine.expects(step.state).union(*(message.recipients for message in step.send))
+        return self.context.failure_detector.all_past(counterparts, (self.phase, step.state.round))
 
     def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
-        names = tuple(self._context.names(waiting_for))
-        self._context.report(RoundBegun(self._phase, here[1], self._machine.rounds, names))
+        names = tuple(self.context.names(waiting_for))
+        self.context.report(RoundBegun(self.phase, here[1], self.machine.rounds, names))
 
 
 def _status(answer: AnswerFrame | None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from quietmean.core.errors import NothingPublished, PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
-from quietmean.node.monitor import Refusal, Report
+from quietmean.node.monitor import Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
@@ -37,12 +37,12 @@ from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
-from quietmean.node.session.gate import VOTE, Compute, CutOff, Gate
+from quietmean.node.session.gate import Compute, CutOff, Gate, position_of
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
 from quietmean.node.session.reconstruction import reconstruct
-from quietmean.node.session.result import NodeResult
+from quietmean.node.session.result import NodeResult, note_refusal
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import IN_DOUBT, Store
@@ -442,25 +442,3 @@ class StudySession:
     def refused(self, peer: str, reason: str) -> None:
         """Log a refusal by either side, once for each cause. ``peer``: a name or an address."""
         note_refusal(self._refusals, self._context.report, peer, reason)
-
-
-def note_refusal(refusals: Refusals, report: Report, peer: str, reason: str) -> None:
-    """See :meth:`Session.refused`."""
-    if (noted := refusals.note(peer, reason)) is not None:
-        _logger.warning("refused %s: %s", *noted)
-        report(Refusal(*noted))
-
-
-def position_of(request: AnyRequest) -> Position:
-    """Where its sender is at least."""
-    match request:
-        case Transfer() | ResendRequest() | Heartbeat():
-            return request.phase, request.round
-        case GateLog():
-            return int(Phase.GATE), request.stage
-        case Vote():
-            return int(Phase.GATE), VOTE
-        case Log():
-            return int(Phase.FINALIZATION), 0
-        case _:
-            return int(Phase.AGREEMENT), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,6 +73,7 @@ class StartTerms:
     smaller: Mapping[int, Brought]
     before_bound: Callable[[str], None] = _nothing
     asked_to_start: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -56,7 +55,6 @@ class Gathering:
         refused: Callable[[str, str], None] = lambda peer, reason: None,
         closed: Closed | None = None,
         came: Came = tuple,
-        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._settings, self._store, self._links, self._report, self._refused = settings, store, links, report, refused
         self._rules = rules_of(settings)
@@ -73,9 +71,7 @@ class Gathering:
         self._fail = fail or self.fail
         self._tasks = Tasks(self._fail, self._changed.set)
         self._begun = False
-        if wall_clock is None:
-            wall_clock = time.time if settings.folder is None else settings.folder.clock
-        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, came, wall_clock)
+        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, came)
         # What each of the others has taken in.
         self._taken_in: dict[PartyId, Telling] = {}
         # Who refused it, and what others say of the public seed who are in a round.

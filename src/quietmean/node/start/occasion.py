@@ -69,12 +69,11 @@ def occasion_of(
     links: Mapping[PartyId, PeerLink],
     closed: Closed | None,
     came: Came,
-    wall_clock: Callable[[], float],
 ) -> Occasion:
     """That of the study."""
     if settings.start is None:
         return WhenAllAreThere(settings, links, closed)
-    return ByTime(settings, settings.start, machine, closed, came, wall_clock)
+    return ByTime(settings, settings.start, machine, closed, came)
 
 
 class WhenAllAreThere:
@@ -129,9 +128,9 @@ class ByTime:
         machine: Machine,
         closed: Closed | None,
         came: Came,
-        wall_clock: Callable[[], float],
     ) -> None:
-        self._settings, self._terms, self._machine, self._now = settings, terms, machine, wall_clock
+        self._settings, self._terms, self._machine = settings, terms, machine
+        self._now = terms.clock if settings.folder is None else settings.folder.clock
         self._closed, self._came = closed, came
         self._closing: asyncio.Task[None] | None = None
         self.repeats = closed is None

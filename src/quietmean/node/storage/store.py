@@ -7,7 +7,6 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +20,7 @@ from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.node.storage.gate_votes import GateVotes
+from quietmean.node.storage.kept_logs import KeptLogs
 from quietmean.node.storage.pair_secrets import PairSecrets
 from quietmean.randomness import Seed
 
@@ -29,7 +29,7 @@ _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
 
-class Store(PairSecrets, GateVotes):
+class Store(PairSecrets, GateVotes, KeptLogs):
     """Use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float, passing: bool = False) -> None:
@@ -355,10 +355,6 @@ class Store(PairSecrets, GateVotes):
         values = self._codec.decode(self._content(vector))
         return Message(sender, (receiver,), round_, values, weight, self._content(content))
 
-    def gossip(self) -> list[bytes]:
-        """The gossiped logs that each party last sent with a message, encoded."""
-        return [bytes(packed) for (packed,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
-
     # --- the log -----------------------------------------------------------------------------------------------------
 
     def rounds_online(self, phase: int) -> tuple[int, ...]:
@@ -391,39 +387,7 @@ class Store(PairSecrets, GateVotes):
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
 
-    def keep_remarks(self, remarks: Sequence[str]) -> None:
-        """The protocol's remarks on the mixing phase, which cannot be derived from its later state."""
-        if tuple(remarks) != self.remarks():
-            with self._transaction():
-                self._database.execute("INSERT OR REPLACE INTO fact VALUES ('remarks', ?)", (json.dumps(list(remarks)).encode(),))
-
-    def remarks(self) -> tuple[str, ...]:
-        return tuple(json.loads(self._fact("remarks") or b"[]"))
-
-    def first_audit(self, audit: bytes) -> bytes:
-        """How far the site's audit log had come when this was first asked for: whatever process tells it, it is the same."""
-        kept = self._fact("audit")
-        if kept is None:
-            with self._transaction():
-                self._set_fact("audit", audit)
-        return audit if kept is None else kept
-
-    def keep_gossip(self, sender: PartyId, gossip: bytes) -> None:
-        """Keep gossiped logs that came without a message that counts."""
-        with self._transaction():
-            self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (sender, gossip))
-
     # --- the end -----------------------------------------------------------------------------------------------------
-
-    def save_log(self, party: PartyId, log: bytes, gossip: bytes) -> None:
-        """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
-        if self.result() is None:
-            with self._transaction():
-                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, gossip))
-
-    def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
-        rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
-        return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
 
     def finish(self, phase: int, result: bytes) -> None:
         """Keep the result, of which the release of ``phase`` is a part, and delete what is secret and no longer needed.

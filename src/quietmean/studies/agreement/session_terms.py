@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Required, Self, TypedDict, Unpack
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
@@ -26,6 +26,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
 from quietmean.protocols import Target, configure, resolve
+from quietmean.protocols.target import colluding_count
 
 # Each round is a term of sums in exact arithmetic.
 MOST_ROUNDS = 10_000
@@ -33,6 +34,25 @@ MOST_ROUNDS = 10_000
 _DIAMETER = 2.0
 # What is taken off mu if the sum of all rounds is above the budget by rounding or by the additive columns.
 _MARGINS = (0.0, 1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.4)
+
+
+class BudgetKeywords(TypedDict, total=False):
+    """Fields of :class:`SessionTerms`; ``colluding`` may be a fraction of the parties."""
+
+    dimension: Required[int]
+    epsilon: Required[float]
+    delta: Required[float]
+    rounds: Required[int]
+    colluding: float
+    dropouts: float
+    options: Mapping[str, Any] | None
+
+
+class TermsKeywords(BudgetKeywords, total=False):
+    """The others, too."""
+
+    unit: str
+    protocol: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +83,15 @@ class SessionTerms:
             raise InputError(f"{self.rounds} rounds are too many for one session: choose at most {MOST_ROUNDS}")
         # Checks every other number.
         self._target(self.epsilon, self.delta)
+
+    @classmethod
+    def stated(cls, parties: int, **terms: Unpack[TermsKeywords]) -> Self:
+        """As a person states them. Raises :class:`InputError` for terms that nobody can keep."""
+        unit, fields = terms.get("unit", str(PrivacyUnit.PARTY)), dict[str, Any](terms)
+        if unit not in list(PrivacyUnit):
+            raise InputError(f"unit is {unit!r}: choose one of {', '.join(PrivacyUnit)}")
+        fields |= {"unit": PrivacyUnit(unit), "options": dict(terms.get("options") or {})}
+        return cls(parties=parties, **fields | {"colluding": colluding_count(parties, terms.get("colluding", 0.1))})
 
     def __hash__(self) -> int:
         return hash(self.digest)

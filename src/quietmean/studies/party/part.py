@@ -23,6 +23,16 @@ from quietmean.studies.party.ending import ended, loose_ends, not_started, notes
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared
 
+# What the audit log has of it; the first that fits.
+_UNFINISHED: dict[type[BaseException], str] = {
+    NothingPublished: "nobody published anything",
+    ProtocolFailure: "the protocol could not finish",
+    InputError: "it could not begin",
+    NotYet: "not over yet, it is continued by the same command",
+    KeyboardInterrupt: "interrupted, it can be continued",
+    asyncio.CancelledError: "interrupted, it can be continued",
+}
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -94,22 +104,10 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         if charge is not None:
             charge.settle_refusal(error.record, plan.charge)
         raise ProtocolFailure(f"{error}; receipt {receipt}") from None
-    except NothingPublished:
-        if charge is not None:
+    except tuple(_UNFINISHED) as error:
+        if isinstance(error, NothingPublished) and charge is not None:
             charge.give_back(among.settings.plan.charge)
-        _with_log(ready, result=False, reason="nobody published anything")
-        raise
-    except ProtocolFailure:
-        _with_log(ready, result=False, reason="the protocol could not finish")
-        raise
-    except InputError:
-        _with_log(ready, result=False, reason="it could not begin")
-        raise
-    except NotYet:
-        _with_log(ready, result=False, reason="not over yet, it is continued by the same command")
-        raise
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        _with_log(ready, result=False, reason="interrupted, it can be continued")
+        _with_log(ready, result=False, reason=next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind)))
         raise
     say("certifying what happened")
     files, settings = among.files, among.settings
