@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.protocols.committee.voting import (
+    FIRST_PROPOSAL,
     LISTS,
     HeardVotes,
     Proposed,
@@ -27,8 +28,8 @@ MakeVoter = Callable[[VotingRules, int], Voter]
 Propose = Callable[[], bytes | None]
 
 
-def rules_of(members: int, colluding: int, ballots: int, leaders: Sequence[int]) -> VotingRules:
-    return VotingRules(members, colluding, (members + colluding) // 2 + 1, ballots, tuple(leaders))
+def rules_of(members: int, colluding: int, ballots: int, leaders: Sequence[int], each: int = 5) -> VotingRules:
+    return VotingRules(members, colluding, (members + colluding) // 2 + 1, ballots, tuple(leaders), each)
 
 
 def durable(state: VotingState) -> VotingState:
@@ -38,35 +39,41 @@ def durable(state: VotingState) -> VotingState:
 
 @dataclass(frozen=True, order=True)
 class Told:
-    """What one member tells in a round to one other."""
+    """What one member tells in a round to one other; echoes and locks with whose they are."""
 
     proposals: tuple[Proposed, ...] = ()
     echoes: frozenset[tuple[int, Proposed]] = frozenset()
+    locks: frozenset[tuple[int, Proposed]] = frozenset()
     vote: bytes = b""
 
 
 def told(rules: VotingRules, member: int, state: VotingState) -> Told:
-    """As in the machine: the proposals that it makes and echoes, its echoes, its vote and the echoes that this stands on."""
-    proposals = tuple(one for one in (state.proposal, *state.echoed[-1:]) if one is not None)
+    """As in the machine: what it proposes and echoes, and what its last lock, its proposal and its vote stand on."""
+    proposals = tuple(one for one in (state.proposal, max(state.echoed, default=None)) if one is not None)
     echoes = {(member, proposed) for proposed in state.echoed}
-    if state.vote and (certified := certificate(rules, state, state.vote)):
-        ballot, members = certified
-        echoes |= {(other, (ballot, state.vote)) for other in members}
-    return Told(proposals, frozenset(echoes), state.vote)
+    locks = {(member, proposed) for proposed in state.locked}
+    backed = state.proposal or max(state.locked, default=None)
+    if backed and (certified := certificate(rules, state.echoes, backed[1])):
+        echoes |= {(other, (certified[0], backed[1])) for other in certified[1]}
+    if state.vote and (certified := certificate(rules, state.locks, state.vote)):
+        locks |= {(other, (certified[0], state.vote)) for other in certified[1]}
+    return Told(proposals, frozenset(echoes), frozenset(locks), state.vote)
 
 
 def heard(messages: Mapping[int, Told]) -> HeardVotes:
     """As in the machine."""
     proposals: list[Proposed] = []
     echoes: dict[Proposed, int] = {}
+    locks: dict[Proposed, int] = {}
     votes: dict[bytes, int] = {}
     for sender, message in sorted(messages.items()):
         proposals.extend(message.proposals)
-        for member, proposed in sorted(message.echoes):
-            echoes[proposed] = echoes.get(proposed, 0) | 1 << member
+        for masks, signed in ((echoes, message.echoes), (locks, message.locks)):
+            for member, proposed in sorted(signed):
+                masks[proposed] = masks.get(proposed, 0) | 1 << member
         if message.vote:
             votes[message.vote] = votes.get(message.vote, 0) | 1 << sender
-    return HeardVotes(tuple(proposals), echoes, votes)
+    return HeardVotes(tuple(proposals), echoes, locks, votes)
 
 
 def valid(digest: bytes) -> bool:
@@ -77,31 +84,60 @@ def valid(digest: bytes) -> bool:
 
 
 class SecondVote(Voter):
-    """It votes anew once it knows of another choice with enough echoes."""
+    """It votes anew once it knows of another choice with enough echoes, whatever it has signed before."""
 
     def end_round(self, state: VotingState, heard: HeardVotes, valid: Validity, propose: Propose) -> VotingState:
         following = super().end_round(state, heard, valid, propose)
-        echoes = {proposed: int.from_bytes(mask, "little") for proposed, mask in following.echoes}
         others = [
             digest
-            for (_, digest), mask in echoes.items()
-            if digest != following.vote and mask.bit_count() >= self._rules.votes_needed
+            for (_, digest), mask in following.echoes
+            if digest != following.vote and int.from_bytes(mask, "little").bit_count() >= self._rules.votes_needed
         ]
-        return replace(following, vote=others[0]) if others and state.vote else following
+        return replace(following, vote=others[0]) if others else following
+
+
+class ForgetsItsLocks(Voter):
+    """It echoes whatever is proposed, locked or not."""
+
+    def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, int]) -> bool:
+        return True
+
+
+class LocksBelow(Voter):
+    """It locks on what is certified although it has echoed something else in a later ballot."""
+
+    def _locked(
+        self, state: VotingState, echoed: tuple[Proposed, ...], echoes: Mapping[Proposed, int], valid: Validity
+    ) -> tuple[Proposed, ...]:
+        return tuple(dict.fromkeys((*state.locked, *sorted(self._certified(echoes)))))
 
 
 class SecondEcho(Voter):
     """It echoes all valid proposals of a ballot."""
 
-    def _echoed(self, state: VotingState, proposals: tuple[Proposed, ...], valid: Validity) -> tuple[Proposed, ...]:
+    def _echoed(
+        self, state: VotingState, proposals: tuple[Proposed, ...], echoes: Mapping[Proposed, int], valid: Validity
+    ) -> tuple[Proposed, ...]:
         return tuple(dict.fromkeys((*state.echoed, *proposals)))
 
 
 class WithoutEchoes(Voter):
-    """It votes for the first valid proposal that it knows, as if all had echoed it."""
+    """It votes for the first valid proposal that it knows, as if all had echoed it and were locked on it."""
 
-    def _best_ballot(self, digest: bytes, echoes: Mapping[Proposed, int]) -> int:
-        return max((ballot for ballot, echoed in echoes if echoed == digest), default=0)
+    def _certified(self, told: Mapping[Proposed, int]) -> list[Proposed]:
+        return sorted(told, reverse=True)
+
+
+class VotesOnEchoes(Voter):
+    """It votes for what has q echoes at once, as if an echo were a lock."""
+
+    def _locked(
+        self, state: VotingState, echoed: tuple[Proposed, ...], echoes: Mapping[Proposed, int], valid: Validity
+    ) -> tuple[Proposed, ...]:
+        return echoed
+
+    def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, int]) -> bool:
+        return True
 
 
 class TalliesByContributions(Voter):
@@ -122,11 +158,9 @@ class OpensAgain(Voter):
         return super().end_round(replace(state, decided=b""), heard, valid, propose)
 
 
-def forgets_its_vote(state: VotingState) -> VotingState:
-    """A wrong store: the vote is told before it is on disk."""
-    if not state.vote or state.decided:
-        return state
-    return replace(state, vote=b"", votes=())
+def forgets_its_locks(state: VotingState) -> VotingState:
+    """A wrong store: locks are told before they are on disk."""
+    return replace(state, locked=())
 
 
 # --- all of it ----------------------------------------------------------------------------------------------------------------
@@ -202,18 +236,21 @@ class Exhaustive:
     def _canonical(self, state: VotingState) -> VotingState:
         echoed = {ballot for ballot, _ in state.echoed}
         open_proposals = tuple(one for one in state.proposals if one[0] not in echoed)
+        plain = replace(state, proposals=open_proposals, echoes=tuple(sorted(state.echoes)), locks=tuple(sorted(state.locks)))
         if not state.vote:
-            return replace(state, proposals=open_proposals, echoes=tuple(sorted(state.echoes)))
-        certified = tuple(sorted(one for one in state.echoes if one[0][1] == state.vote))
-        return replace(state, proposals=open_proposals, echoes=certified, votes=(), decided=b"")
+            return plain
+        certified = tuple(one for one in plain.locks if one[0][1] == state.vote)
+        return replace(plain, locks=certified, votes=(), decided=b"")
 
     def _lies(self, round_: int) -> Iterator[Told]:
         ballots = range(1, self.rules.ballots + 1)
-        led = [ballot for ballot in ballots if self.rules.leader(ballot) == self.liar and 2 * ballot + 1 == round_]
+        led = [
+            ballot for ballot in ballots if self.rules.leader(ballot) == self.liar and self.rules.proposed_in(ballot) == round_
+        ]
         echoes = frozenset((self.liar, (ballot, name)) for ballot in ballots for name in self.names)
         for proposed, voted in itertools.product((None, *self.names) if led else (None,), (b"", *self.names)):
             proposals = () if proposed is None else tuple((ballot, proposed) for ballot in led)
-            yield Told(proposals, echoes, voted)
+            yield Told(proposals, echoes, echoes, voted)
 
     def _check(self, explored: Explored, joint: tuple[tuple[VotingState, frozenset[bytes]], ...]) -> None:
         possible = [name for name in self.names if sum(name in ever for _, ever in joint) + 1 >= self.rules.votes_needed]
@@ -227,6 +264,14 @@ class Exhaustive:
                 if sum((ballot, name) in state.echoed for state, _ in joint) + 1 >= self.rules.votes_needed
             ]
             explored.echoed += len(certified) > 1
+        # What q members may be locked on, the liar among them, can be voted for.
+        votable = {
+            name
+            for name in self.names
+            for ballot in range(1, self.rules.ballots + 1)
+            if sum((ballot, name) in state.locked for state, _ in joint) + 1 >= self.rules.votes_needed
+        }
+        explored.split += len(votable) > 1
 
 
 # --- at random ----------------------------------------------------------------------------------------------------------------
@@ -245,6 +290,8 @@ class RandomRun:
     restart: Callable[[VotingState], VotingState] = durable
     names: tuple[bytes, ...] = (b"A1", b"A2", b"B1")
     decisions: set[bytes] = field(default_factory=set)
+    tellings: dict[tuple[int, int], int] = field(default_factory=dict)
+    talks: float = 0.8
     states: dict[int, VotingState] = field(default_factory=dict)
 
     def run(self) -> RandomRun:
@@ -252,15 +299,19 @@ class RandomRun:
         voters = {member: self.make(self.rules, member) for member in honest}
         self.states = {member: VotingState() for member in honest}
         known: set[tuple[int, Proposed]] = set()
+        known_locks: set[tuple[int, Proposed]] = set()
         for round_ in range(LISTS, self.rules.rounds + 1):
             present = [member for member in honest if round_ < self.leaving.get(member, 10**9)]
             tellings = {member: told(self.rules, member, self.states[member]) for member in present}
-            known |= {echo for message in tellings.values() for echo in message.echoes}
+            known |= {one for message in tellings.values() for one in message.echoes}
+            known_locks |= {one for message in tellings.values() for one in message.locks}
             for member in present:
                 messages = {
                     other: message for other, message in tellings.items() if other != member and self.random.random() >= self.loss
                 }
-                messages |= {liar: self._lie(liar, round_, known) for liar in self.liars if self.random.random() < 0.8}
+                messages |= {
+                    liar: self._lie(liar, round_, known, known_locks) for liar in self.liars if self.random.random() < 0.8
+                }
                 before = self.states[member]
                 state = self.restart(before) if self.random.random() < 0.2 else before
                 name = self.random.choice(self.names)
@@ -269,9 +320,31 @@ class RandomRun:
                     self.decisions.add(self.states[member].decided)
         return self
 
-    def _lie(self, liar: int, round_: int, known: set[tuple[int, Proposed]]) -> Told:
-        """It can also tell others' echoes, which are signed."""
+    def _lie(self, liar: int, round_: int, known: set[tuple[int, Proposed]], locks: set[tuple[int, Proposed]]) -> Told:
+        """It can also tell others' echoes and locks, which are signed."""
         name, ballots = self.random.choice(self.names), range(1, self.rules.ballots + 1)
-        led = [ballot for ballot in ballots if self.rules.leader(ballot) == liar and 2 * ballot + 1 <= round_]
+        led = [ballot for ballot in ballots if self.rules.leader(ballot) == liar and self.rules.proposed_in(ballot) <= round_]
         own = frozenset((one, (ballot, name)) for one in self.liars for ballot in ballots)
-        return Told(tuple((ballot, name) for ballot in led), own | known, name if self.random.random() < 0.5 else b"")
+        vote = name if self.random.random() < 0.5 else b""
+        return Told(tuple((ballot, name) for ballot in led), own | known, own | locks, vote)
+
+
+@dataclass
+class SplittingLeader(RandomRun):
+    """The first leader lies as well as it can: nearly q others echo one choice, the rest another, and no echo of a liar is told.
+
+    When the second leader has proposed, half of the others are told the liars' echoes of the first choice: for them it is
+    certified, and if they voted for it now, everybody else would vote for the second one.
+    """
+
+    talks: float = 1.0
+
+    def _lie(self, liar: int, round_: int, known: set[tuple[int, Proposed]], locks: set[tuple[int, Proposed]]) -> Told:
+        told_before = self.tellings.get((liar, round_), 0)
+        self.tellings[liar, round_] = told_before + 1
+        if round_ == FIRST_PROPOSAL and self.rules.leader(1) == liar:
+            return Told(((1, b"B1" if told_before < len(self.liars) else b"A1"),))
+        own = frozenset((one, (1, b"A1")) for one in self.liars)
+        if round_ == self.rules.proposed_in(2) and told_before % 2:
+            return Told((), own | known, own | locks, b"A1")
+        return Told()

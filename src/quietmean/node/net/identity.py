@@ -56,6 +56,7 @@ class Purpose(StrEnum):
     COMMITTEE_LIST = "committee list"
     COMMITTEE_PROPOSAL = "committee proposal"
     COMMITTEE_ECHO = "committee echo"
+    COMMITTEE_LOCK = "committee lock"
     COMMITTEE_VOTE = "committee vote"
     COMMITTEE_SUM = "committee sum"
     COMMITTEE_END = "committee end"

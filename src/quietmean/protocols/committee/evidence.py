@@ -66,6 +66,7 @@ class Evidence:
                 continue
         proposals: list[Proposed] = []
         echoes: dict[Proposed, Mask] = {}
+        locks: dict[Proposed, Mask] = {}
         votes: dict[bytes, Mask] = {}
         for sender, statement in statements.items():
             for raw in statement.lists:
@@ -73,11 +74,11 @@ class Evidence:
             for proposal in statement.proposals:
                 state, proposed = self._with_proposal(state, proposal)
                 proposals.extend(proposed)
-            for one in (*statement.echoes, *(() if statement.vote is None else statement.vote.echoes)):
-                state, echoed = self._with_echo(state, one)
-                if echoed:
-                    place = one.ballot, one.digest
-                    echoes[place] = echoes.get(place, 0) | 1 << one.member
+            for one in (*statement.echoes, *(() if statement.vote is None else statement.vote.locks)):
+                state, signed = self._with_echo(state, one)
+                if signed:
+                    told, place = locks if one.lock else echoes, (one.ballot, one.digest)
+                    told[place] = told.get(place, 0) | 1 << one.member
             if statement.vote is not None and statement.vote.member == sender:
                 state, digest = self._with_vote(state, statement.vote)
                 if digest:
@@ -85,7 +86,7 @@ class Evidence:
             state = self._with_sum(state, sender, statement)
         wanted = {sender: statement.wants for sender, statement in statements.items() if statement.wants}
         result = next((statement.result for statement in statements.values() if statement.result), b"")
-        return Taken(replace(state, wanted=wanted), HeardVotes(tuple(proposals), echoes, votes), result)
+        return Taken(replace(state, wanted=wanted), HeardVotes(tuple(proposals), echoes, locks, votes), result)
 
     def _with_list(self, state: CommitteeState, raw: bytes) -> CommitteeState:
         digest = list_digest(raw)
@@ -117,13 +118,14 @@ class Evidence:
         return state, [(proposal.ballot, digest)]
 
     def _with_echo(self, state: CommitteeState, one: Echo) -> tuple[CommitteeState, bool]:
-        same = [known for known in state.echoes if (known.member, known.ballot) == (one.member, one.ballot)]
+        place = one.member, one.ballot, one.lock
+        same = [known for known in state.echoes if (known.member, known.ballot, known.lock) == place]
         if any(known.digest == one.digest for known in same):
             return state, True
         if len(same) >= _MOST or not is_echoed(self._session, one):
             return state, False
         state = replace(state, echoes=(*state.echoes, one))
-        return (_named(state, one.member, f"echoed two proposals in ballot {one.ballot}") if same else state), True
+        return (_named(state, one.member, f"backed two proposals in ballot {one.ballot}") if same else state), True
 
     def _with_vote(self, state: CommitteeState, one: Vote) -> tuple[CommitteeState, bytes]:
         """The first vote of each member counts."""

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     LIST = "committee list"
     PROPOSAL = "committee proposal"
     ECHO = "committee echo"
+    LOCK = "committee lock"
     VOTE = "committee vote"
     SUM = "committee sum"
     END = "committee end"

@@ -121,7 +121,7 @@ class CommitteeMachine:
         parameters = self._parameters
         listed = ENTRY.itemsize * (parameters.contributors + parameters.members) + 256
         choice = parameters.contributors // 8 + parameters.members * (DIGEST_BYTES + 4) + 512
-        echoes = 160 * (parameters.members + parameters.ballots)
+        echoes = 320 * (parameters.members + parameters.ballots)
         opened = 80 * parameters.contributors + parameters.members * (4 * parameters.blocks + 160) + choice
         return _MOST_LISTS * listed + 8 * choice + echoes + opened + 4 * parameters.blocks
 
@@ -173,7 +173,13 @@ class CommitteeMachine:
             state.voting, taken.heard, lambda digest: self._evidence.is_valid(replace(state, choices=choices), digest), proposed
         )
         signed = [
-            echo(self._session, self._signer, self._member, *one) for one in voting.echoed if one not in state.voting.echoed
+            echo(self._session, self._signer, self._member, proposed, lock=lock)
+            for lock, now, before in (
+                (False, voting.echoed, state.voting.echoed),
+                (True, voting.locked, state.voting.locked),
+            )
+            for proposed in now
+            if proposed not in before
         ]
         state = replace(state, round=state.round + 1, voting=voting, choices=choices, echoes=(*state.echoes, *signed))
         if voting.proposal is not None:
@@ -181,20 +187,20 @@ class CommitteeMachine:
             own = propose(self._session, self._signer, ballot, choices[digest])
             state = replace(state, proposals=(*state.proposals, own))
         if voting.vote and self._member not in state.votes:
-            own_vote = vote(
-                self._session, self._signer, self._member, choices[voting.vote], self._certified(state, taken, voting.vote)
-            )
+            locks = self._signed_by(state, voting.vote, lock=True)
+            own_vote = vote(self._session, self._signer, self._member, choices[voting.vote], locks)
             state = replace(state, votes=state.votes | {self._member: own_vote})
         return state
 
-    def _certified(self, state: CommitteeState, taken: Taken, digest: bytes) -> tuple[Echo, ...]:
-        """q signed echoes of what this member votes for."""
-        certified = certificate(self._rules, state.voting, digest)
+    def _signed_by(self, state: CommitteeState, digest: bytes, *, lock: bool) -> tuple[Echo, ...]:
+        """q signed echoes of a choice, or locks on it, in the highest ballot in which these are known; none if there are not."""
+        told = state.voting.locks if lock else state.voting.echoes
+        certified = certificate(self._rules, told, digest)
         if certified is None:
-            raise RuntimeError("a vote for a choice without echoes")
+            return ()
         ballot, members = certified
-        signed = {(one.member, one.ballot, one.digest): one for one in state.echoes}
-        return tuple(signed[member, ballot, digest] for member in members)
+        signed = {(one.member, one.ballot, one.digest, one.lock): one for one in state.echoes}
+        return tuple(signed[member, ballot, digest, lock] for member in members)
 
     def _decided_by_sums(self, state: CommitteeState) -> CommitteeState:
         """More sums over one choice than members can lie show that it was decided: for who missed the votes."""
@@ -292,13 +298,17 @@ class CommitteeMachine:
 
     def _statement(self, state: CommitteeState) -> Statement:
         voting = state.voting
-        last = voting.echoed[-1] if voting.echoed else None
+        last = max(voting.echoed, default=None)
         told = tuple(
             one for one in state.proposals if (one.ballot, one.choice.digest(self._session.session)) in (voting.proposal, last)
         )
+        own = tuple(one for one in state.echoes if one.member == self._member)
+        # What the next leader, and who is locked on something else, has to know.
+        backed = voting.proposal or max(voting.locked, default=None)
+        others = () if backed is None else self._signed_by(state, backed[1], lock=False)
         return Statement(
             proposals=told,
-            echoes=tuple(one for one in state.echoes if one.member == self._member),
+            echoes=(*own, *(one for one in others if one.member != self._member)),
             vote=state.votes.get(self._member),
             wants=self._evidence.missing(state),
             sum=state.own_sum,

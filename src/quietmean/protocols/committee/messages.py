@@ -28,21 +28,25 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 
 class Echo(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """That ``member`` has the choice with this ``digest`` from the ballot's leader, and finds it valid."""
+    """That ``member`` has the choice with this ``digest`` from the ballot's leader, and finds it valid.
+
+    With ``lock``: that it knows of q such echoes, and goes back to no other choice.
+    """
 
     member: int
     ballot: int
     digest: bytes
+    lock: bool
     signature: bytes
 
 
 class Vote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The vote of ``member`` for a choice, with q echoes of it in one ballot."""
+    """The vote of ``member`` for a choice, with q locks on it in one ballot."""
 
     member: int
     choice: Choice
     signature: bytes
-    echoes: tuple[Echo, ...]
+    locks: tuple[Echo, ...]
 
 
 class Sum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +59,9 @@ class Sum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=Tr
 
 
 class Statement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """All that a member has to tell in one round: what it proposes; the proposals that it echoes, with its echoes; its vote.
+    """All that a member has to tell in one round: what it proposes and what it echoes; its echoes and locks; its vote.
+
+    Among ``echoes`` are those of others that its last lock, or its proposal, stands on.
 
     ``wants``: digests of lists that it lacks; ``lists``: those that the receiver lacks. ``sum``: its own. ``result``: the result,
     of a member that has it.
@@ -100,25 +106,28 @@ def is_proposed(session: CommitteeSession, proposal: Proposal) -> bool:
     return session.keys.is_signed(leader, Kind.PROPOSAL, content, proposal.signature)
 
 
-def echo(session: CommitteeSession, signer: Signer, member: int, ballot: int, digest: bytes) -> Echo:
-    """A member's echo."""
-    return Echo(member, ballot, digest, signer.sign(Kind.ECHO, _signed(session, ballot, digest)))
+def echo(session: CommitteeSession, signer: Signer, member: int, proposed: tuple[int, bytes], *, lock: bool = False) -> Echo:
+    """A member's echo, or lock, of the choice with a digest in a ballot."""
+    ballot, digest = proposed
+    kind = Kind.LOCK if lock else Kind.ECHO
+    return Echo(member, ballot, digest, lock, signer.sign(kind, _signed(session, ballot, digest)))
 
 
 def is_echoed(session: CommitteeSession, one: Echo) -> bool:
     """Whether its member signed it."""
     if not (1 <= one.ballot <= session.parameters.ballots and 0 <= one.member < len(session.members)):
         return False
-    return session.keys.is_signed(session.members[one.member], Kind.ECHO, _signed(session, one.ballot, one.digest), one.signature)
+    kind = Kind.LOCK if one.lock else Kind.ECHO
+    return session.keys.is_signed(session.members[one.member], kind, _signed(session, one.ballot, one.digest), one.signature)
 
 
-def vote(session: CommitteeSession, signer: Signer, member: int, choice: Choice, echoes: tuple[Echo, ...]) -> Vote:
+def vote(session: CommitteeSession, signer: Signer, member: int, choice: Choice, locks: tuple[Echo, ...]) -> Vote:
     """A member's vote."""
-    return Vote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), echoes)
+    return Vote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), locks)
 
 
 def is_voted(session: CommitteeSession, one: Vote) -> bool:
-    """Whether its member signed it. Its echoes are checked as all others are."""
+    """Whether its member signed it. Its locks are checked as all others are."""
     if not 0 <= one.member < len(session.members):
         return False
     content = _signed(session, one.choice.digest(session.session))

@@ -26,6 +26,8 @@ from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Masks a contribution, and check numbers a list states of it: a wrong contribution passes with a chance of p^-6.
 REPETITIONS = 6
+# Rounds from one proposal to the next: lists may be fetched, and locks are told before the next leader proposes.
+BALLOT_ROUNDS = 5
 # No noise of a dealing is larger than so many times its scale, but for a chance of 1.2e-15.
 NOISE_REACH = 8
 
@@ -112,8 +114,8 @@ class CommitteeParameters:
 
     @property
     def rounds(self) -> int:
-        """Rounds of a member's machine at most: noise, lists, two for each ballot, echoes, votes and sums of the last one."""
-        return 2 * self.ballots + 5
+        """Rounds of a member's machine at most."""
+        return rounds_for(self.ballots)
 
     # --- numbers ---
 
@@ -167,6 +169,11 @@ class CommitteeParameters:
 def quorum(members: int, colluding: int) -> int:
     """q = floor((m + c_m) / 2) + 1: two sets of so many members have an honest one in common."""
     return (members + colluding) // 2 + 1
+
+
+def rounds_for(ballots: int, each: int = BALLOT_ROUNDS) -> int:
+    """Noise, lists, the proposals of all ballots ``each`` so many rounds apart, and what follows the last one."""
+    return 3 + each * (ballots - 1) + 7
 
 
 def most_secrets(members: int, colluding: int, gone: int, size: Size) -> int:

@@ -1,9 +1,15 @@
-"""Proposals, echoes and the one vote of a member: pure, on the digests of choices. Signatures are checked elsewhere.
+"""Proposals, echoes, locks and the one vote of a member: pure, on the digests of choices. Signatures are checked elsewhere.
 
-A leader proposes a choice in its ballot. A member echoes, once a ballot, the first valid one that it knows of the ballot's
-leader, and votes, once in its life, only for one with q echoes in one ballot. Two choices with q echoes in one ballot would need
-more than c_m members that echo twice; so a leader that lies cannot have votes split. Two choices with q votes in all would need
-more than c_m members that vote twice: 2q > m + c_m, whatever leaders do, and however late anything comes.
+A leader proposes a choice in its ballot: the one that was certified in the highest ballot, if it knows any. A choice is certified
+in a ballot by q echoes. A member echoes the first valid proposal of a ballot, once, unless it is locked on another choice and the
+proposed one was not certified since. It locks on what is certified, in time for the next leader to hear of it, if it has echoed
+nothing else in a later ballot. With q locks on a choice in one ballot it votes for it, once in its life.
+
+Let q members lock on A in ballot b. Then no C other than A is ever certified in a later ballot. Of the first such certificate in
+time, an honest member locked on A in b and echoed C. If it had echoed before, it could not lock; if it had locked before, it was
+locked on A still, and C was certified before, against that this is the first. Two choices certified in one ballot would need more
+than c_m members that echo twice. So all honest votes are for one choice, and nobody can split them; besides, 2q > m + c_m and one
+vote a life keep a second sum from being opened.
 """
 
 from __future__ import annotations
@@ -12,11 +18,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.committee.parameters import BALLOT_ROUNDS, CommitteeParameters, rounds_for
 from quietmean.protocols.packed_sharing.ballots import Mask, members_of
 
-# Rounds: noise, lists, the first proposal, its echoes, votes, sums. Ballot b is proposed in round 2b + 1.
+# Rounds: noise, lists, the first proposal. In a usual run its echoes, locks, votes and sums follow.
 NOISE, LISTS, FIRST_PROPOSAL, FIRST_ECHOES = 1, 2, 3, 4
+# Echoes of a ballot are made up to so many rounds after its proposal, as lists may have to be fetched; locks one round more.
+_ECHOED_WITHIN, _LOCKED_WITHIN = 2, 3
 
 # A ballot and the digest of a choice that is proposed in it.
 Proposed = tuple[int, bytes]
@@ -27,13 +35,17 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class VotingRules:
-    """``members`` (m) of whom ``colluding`` (c_m) lie at most; ``votes_needed`` (q), ``ballots`` (B), ``leaders`` in order."""
+    """``members`` (m) of whom ``colluding`` (c_m) lie at most; ``votes_needed`` (q), ``ballots`` (B), ``leaders`` in order.
+
+    ``ballot_rounds``: so many rounds lie between two proposals.
+    """
 
     members: int
     colluding: int
     votes_needed: int
     ballots: int
     leaders: tuple[int, ...]
+    ballot_rounds: int = BALLOT_ROUNDS
 
     @classmethod
     def of(cls, parameters: CommitteeParameters, leaders: tuple[int, ...]) -> VotingRules:
@@ -42,17 +54,21 @@ class VotingRules:
 
     @property
     def rounds(self) -> int:
-        return 2 * self.ballots + 5
+        return rounds_for(self.ballots, self.ballot_rounds)
 
     @property
     def last_voting_round(self) -> int:
         """The last round at whose end a vote is cast: it is sent in the next, and what it decides is opened in the one after."""
         return self.rounds - 2
 
+    def proposed_in(self, ballot: int) -> int:
+        """The round in which a ballot is proposed."""
+        return FIRST_PROPOSAL + self.ballot_rounds * (ballot - 1)
+
     def ballot(self, round_: int) -> int:
         """The ballot that is proposed in a round; 0 if there is none."""
-        ballot = (round_ - 1) // 2
-        return ballot if round_ % 2 and 1 <= ballot <= self.ballots else 0
+        ballot, rest = divmod(round_ - FIRST_PROPOSAL, self.ballot_rounds)
+        return ballot + 1 if not rest and 0 <= ballot < self.ballots else 0
 
     def leader(self, ballot: int) -> int:
         return self.leaders[(ballot - 1) % len(self.leaders)]
@@ -65,16 +81,18 @@ class VotingRules:
 
 @dataclass(frozen=True, slots=True)
 class VotingState:
-    """``proposals`` known, in the order in which they came; ``echoed``: own echoes. ``echoes`` and ``votes``: who is known to.
+    """``proposals`` known, in the order in which they came; ``echoed`` and ``locked``: what the member itself signed.
 
-    ``vote``: the own one, empty until it is cast, which never changes. ``proposal``: what it proposes in the round in progress.
-    ``decided``: the choice with q votes, empty until it is known.
+    ``echoes``, ``locks`` and ``votes``: who is known to. ``vote``: the own one, empty until it is cast, which never changes.
+    ``proposal``: what it proposes in the round in progress. ``decided``: the choice with q votes, empty until it is known.
     """
 
     round: int = LISTS
     proposals: tuple[Proposed, ...] = ()
     echoed: tuple[Proposed, ...] = ()
+    locked: tuple[Proposed, ...] = ()
     echoes: tuple[tuple[Proposed, bytes], ...] = ()
+    locks: tuple[tuple[Proposed, bytes], ...] = ()
     votes: tuple[tuple[bytes, bytes], ...] = ()
     vote: bytes = b""
     proposal: Proposed | None = None
@@ -83,13 +101,14 @@ class VotingState:
 
 @dataclass(frozen=True, slots=True)
 class HeardVotes:
-    """What arrived in a round, all of it signed: ``proposals`` of leaders, ``echoes`` by proposal, ``votes`` by choice.
+    """What arrived in a round, all signed: ``proposals`` of leaders, ``echoes`` and ``locks`` by proposal, ``votes`` by choice.
 
-    A vote only counts together with q echoes of its choice, which are among ``echoes``.
+    A vote only counts together with q locks on its choice, which are among ``locks``.
     """
 
     proposals: tuple[Proposed, ...] = ()
     echoes: Mapping[Proposed, Mask] = field(default_factory=dict)
+    locks: Mapping[Proposed, Mask] = field(default_factory=dict)
     votes: Mapping[bytes, Mask] = field(default_factory=dict)
 
 
@@ -109,14 +128,15 @@ class Voter:
             return replace(state, round=following, proposal=None)
         own = () if state.proposal is None else (state.proposal,)
         proposals = _with_proposals(state.proposals, [*own, *heard.proposals])
-        echoes = _merged(state.echoes, heard.echoes)
-        echoed = self._echoed(state, proposals, valid)
-        for proposed in echoed:
-            echoes[proposed] = echoes.get(proposed, 0) | 1 << self._member
-        votes = self._with_votes(dict(_unpacked(state.votes)), heard.votes, echoes)
+        echoes, locks = _merged(state.echoes, heard.echoes), _merged(state.locks, heard.locks)
+        echoed = self._echoed(state, proposals, echoes, valid)
+        self._add_own(echoes, echoed)
+        locked = self._locked(state, echoed, echoes, valid)
+        self._add_own(locks, locked)
+        votes = self._with_votes(dict(_unpacked(state.votes)), heard.votes, locks)
         vote = state.vote
         if not vote and state.round <= self._rules.last_voting_round:
-            vote = self._vote(votes, echoes, valid)
+            vote = self._vote(locks, valid)
             if vote:
                 votes[vote] = votes.get(vote, 0) | 1 << self._member
         decided = next((digest for digest, voters in votes.items() if voters.bit_count() >= self._rules.votes_needed), b"")
@@ -124,10 +144,12 @@ class Voter:
             round=following,
             proposals=proposals,
             echoed=echoed,
+            locked=locked,
             echoes=_packed(echoes),
+            locks=_packed(locks),
             votes=_packed(votes),
             vote=vote,
-            proposal=None if decided else self._proposal(following, votes, propose),
+            proposal=None if decided else self._proposal(following, echoes, valid, propose),
             decided=decided,
         )
 
@@ -135,63 +157,81 @@ class Voter:
         """The state after a round that the member missed: it proposes, learns and votes nothing."""
         return replace(state, round=state.round + 1, proposal=None)
 
-    def _echoed(self, state: VotingState, proposals: tuple[Proposed, ...], valid: Validity) -> tuple[Proposed, ...]:
-        """One a ballot: the first valid proposal. What is not valid yet may be later."""
+    def _add_own(self, told: dict[Proposed, Mask], signed: Iterable[Proposed]) -> None:
+        for proposed in signed:
+            told[proposed] = told.get(proposed, 0) | 1 << self._member
+
+    def _echoed(
+        self, state: VotingState, proposals: tuple[Proposed, ...], echoes: Mapping[Proposed, Mask], valid: Validity
+    ) -> tuple[Proposed, ...]:
+        """One a ballot: the first valid proposal that no lock is against. What is not valid yet may be so in a later round."""
         echoed = state.echoed
         for ballot, digest in proposals:
-            if all(ballot != other for other, _ in echoed) and valid(digest):
+            in_time = state.round <= self._rules.proposed_in(ballot) + _ECHOED_WITHIN
+            free = all(ballot != other for other, _ in echoed) and self._may_echo(state, ballot, digest, echoes)
+            if in_time and free and valid(digest):
                 echoed = (*echoed, (ballot, digest))
         return echoed
 
+    def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, Mask]) -> bool:
+        """Not against a lock, unless the choice was certified between that lock's ballot and this one."""
+        lock, locked = max(state.locked, default=(0, b""))
+        if not lock or locked == digest:
+            return True
+        return any(lock < other < ballot and certified == digest for other, certified in self._certified(echoes))
+
+    def _locked(
+        self, state: VotingState, echoed: tuple[Proposed, ...], echoes: Mapping[Proposed, Mask], valid: Validity
+    ) -> tuple[Proposed, ...]:
+        """On what is certified, as long as the next leader hears of it in time; never below another echo or lock."""
+        locked = state.locked
+        for ballot, digest in sorted(self._certified(echoes)):
+            in_time = state.round <= self._rules.proposed_in(ballot) + _LOCKED_WITHIN
+            lower = any(other > ballot and name != digest for other, name in (*echoed, *locked))
+            if in_time and not lower and (ballot, digest) not in locked and valid(digest):
+                locked = (*locked, (ballot, digest))
+        return locked
+
+    def _certified(self, told: Mapping[Proposed, Mask]) -> list[Proposed]:
+        return [proposed for proposed, members in told.items() if members.bit_count() >= self._rules.votes_needed]
+
     def _with_votes(
-        self, votes: dict[bytes, Mask], heard: Mapping[bytes, Mask], echoes: Mapping[Proposed, Mask]
+        self, votes: dict[bytes, Mask], heard: Mapping[bytes, Mask], locks: Mapping[Proposed, Mask]
     ) -> dict[bytes, Mask]:
-        """The first vote of each voter counts, and only one for a choice with q echoes."""
+        """The first vote of each voter counts, and only one for a choice with q locks."""
         voted = 0
         for voters in votes.values():
             voted |= voters
+        votable = {digest for _, digest in self._certified(locks)}
         for digest, voters in heard.items():
-            if voters & ~voted and self._best_ballot(digest, echoes):
+            if voters & ~voted and digest in votable:
                 votes[digest] = votes.get(digest, 0) | voters & ~voted
                 voted |= voters
         return votes
 
-    def _vote(self, votes: Mapping[bytes, Mask], echoes: Mapping[Proposed, Mask], valid: Validity) -> bytes:
-        """First for what somebody voted for, else for what has q echoes in the highest ballot."""
-        known = sorted(votes, key=lambda digest: (-votes[digest].bit_count(), -self._best_ballot(digest, echoes), digest))
-        others = sorted(
-            {digest for _, digest in echoes} - set(votes), key=lambda digest: (-self._best_ballot(digest, echoes), digest)
-        )
-        candidates = (digest for digest in (*known, *others) if self._best_ballot(digest, echoes))
-        return next((digest for digest in candidates if valid(digest)), b"")
+    def _vote(self, locks: Mapping[Proposed, Mask], valid: Validity) -> bytes:
+        """For what q members are locked on in one ballot: never two choices."""
+        return next((digest for _, digest in sorted(self._certified(locks), reverse=True) if valid(digest)), b"")
 
-    def _best_ballot(self, digest: bytes, echoes: Mapping[Proposed, Mask]) -> int:
-        """The highest ballot in which a choice has q echoes; 0 if there is none."""
-        return max(
-            (
-                ballot
-                for (ballot, echoed), members in echoes.items()
-                if echoed == digest and members.bit_count() >= self._rules.votes_needed
-            ),
-            default=0,
-        )
-
-    def _proposal(self, round_: int, votes: Mapping[bytes, Mask], propose: Callable[[], bytes | None]) -> Proposed | None:
-        """What it proposes in the coming round, if it leads a ballot there: what somebody voted for, else its own choice."""
+    def _proposal(
+        self, round_: int, echoes: Mapping[Proposed, Mask], valid: Validity, propose: Callable[[], bytes | None]
+    ) -> Proposed | None:
+        """What it proposes in the coming round, if it leads a ballot there: what is certified highest, else its own choice."""
         ballot = self._rules.leads(self._member, round_)
         if not ballot:
             return None
-        digest = max(votes, key=lambda one: (votes[one].bit_count(), one)) if votes else propose()
+        certified = max((proposed for proposed in self._certified(echoes) if valid(proposed[1])), default=None)
+        digest = propose() if certified is None else certified[1]
         return None if digest is None else (ballot, digest)
 
 
-def certificate(rules: VotingRules, state: VotingState, digest: bytes) -> tuple[int, tuple[int, ...]] | None:
-    """The highest ballot in which a choice has q echoes that are known, and q of the members whose these are."""
+def certificate(rules: VotingRules, told: Iterable[tuple[Proposed, bytes]], digest: bytes) -> tuple[int, tuple[int, ...]] | None:
+    """The highest ballot in which a choice has q echoes, or q locks, that are known, and q of the members whose these are."""
     best = max(
         (
-            (ballot, echoing)
-            for (ballot, echoed), echoing in _unpacked(state.echoes)
-            if echoed == digest and echoing.bit_count() >= rules.votes_needed
+            (ballot, members)
+            for (ballot, name), members in _unpacked(told)
+            if name == digest and members.bit_count() >= rules.votes_needed
         ),
         default=None,
     )
