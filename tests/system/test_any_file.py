@@ -31,6 +31,7 @@ LINES = {
     "seal": "seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed",
     "start": "start study.toml --roster roster.toml --key ada.key",
     "combine": f"combine {SEALED} south.contribution --receipt new.json",
+    "result": f"result {SEALED} south.contribution --receipt new.json",
     "data": "data ages.csv study.toml",
     "desk": "desk . --party south --data ages.csv --key south.key --policy policy.toml --owner-key owner.key",
     "approve": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "

@@ -33,7 +33,8 @@ check --store; check --ledger; join --program;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
 join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
 contribute --policy; contribute --approval;
-new --dictionary; combine STUDY; combine FILES; relay --certificate; relay --private-key;
+new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions;
+relay --certificate; relay --private-key;
 relay --admit; port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
 status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
 attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
@@ -58,6 +59,8 @@ WRITTEN = {
     "contribute --ledger": f"{CONTRIBUTE.replace('south', 'west')} --ledger PLACE",
     "combine --receipt": "combine by-file.sealed south.contribution --receipt PLACE",
     "combine --out": "combine by-file.sealed south.contribution --out PLACE",
+    "result --receipt": "result by-file.sealed south.contribution --receipt PLACE",
+    "result --out": "result by-file.sealed south.contribution --out PLACE",
     "certify --report": "certify other.receipt.json --report PLACE",
     "certify --table": "certify other.receipt.json --table PLACE.docx",
     "plan --out": "plan --parties 3 --protocol local-dp --out PLACE",

@@ -23,7 +23,7 @@ def command(
     name: str,
     key: Path = Path("quietmean.key"),
     address: str = "",
-    member: Annotated[bool, Parameter(negative="", show=False)] = False,
+    member: Annotated[bool, Parameter(negative="")] = False,
     store: Path | None = None,
     replaces: Path | None = None,
     save: Annotated[Path | None, Parameter(name="--out")] = None,

@@ -78,7 +78,9 @@ def command(
     belongs = {"study": plan.context, "session": sealed.digest, "names": names}
     pages = Pages.beside(path)
     beside = path.name.removesuffix(".json").removesuffix(".receipt")
-    result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=output_options.force)
+    result = Output(
+        path.with_name(f"{beside}.result.json"), "the result", own=partial(is_result_of, path), force=output_options.force
+    )
     outputs = [receipt_at(path, belongs), result, *pages.outputs(belongs)]
     require_apart(outputs)
     for planned in outputs:
@@ -130,7 +132,7 @@ def command(
     pages.write(sealed.study.name, outcome, tell=not json, **shown_to, **effort)
 
 
-def _is_of(receipt: Path, content: bytes) -> bool:
+def is_result_of(receipt: Path, content: bytes) -> bool:
     """Whether a file holds a result that names this receipt, which was looked at itself."""
     named = json_object(content).get("receipt")
     return isinstance(named, str) and Path(named).name == receipt.name

@@ -18,6 +18,7 @@ EXAMPLES = {
     "join": "quietmean join study.sealed --key north.key --data visits.csv",
     "contribute": "quietmean contribute study.sealed --key north.key --data visits.csv --out north.contribution",
     "combine": "quietmean combine study.sealed north.contribution south.contribution",
+    "result": "quietmean result study.sealed study-north.sums",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
     "port": "quietmean port --listen :7001 --runtime-dir /run/quietmean-port",
     "desk": "quietmean desk studies --party north",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli import join_session
+from quietmean.cli import join_member, join_session
 from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.answers import print_answers
 from quietmean.cli.console import (
@@ -53,6 +53,7 @@ def command(
     *,
     agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
     data: str | Path | None = None,
+    contributions: Path | None = None,
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
     session: Annotated[SessionOptions, Parameter(name="*", negative="")] = SessionOptions(),  # noqa: B008
     events: Annotated[bool | Path, Parameter(negative="")] = False,
@@ -70,6 +71,8 @@ def command(
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md). They never leave
         this machine. Of a session there are none: its program reads what it needs.
+    contributions
+        Of a member of a committee: the folder with the files that contributors handed in.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
     json
@@ -82,14 +85,24 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.sessions.files import SessionFiles, is_session, load_files
+    from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Person, Preparation, Show, take_part
 
+    sealed = None
     if not is_session(study):
-        data = needed_data("join", data)
+        sealed = sealed_with_committee(study)
+        if sealed is None:
+            data = needed_data("join", data)
+            if contributions is not None:
+                raise InputError("--contributions is for members of a committee, and this study has none: leave it out")
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
+        if sealed is not None:
+            _refuse_session_options(session)
+            join_member.take_part(study, sealed, agreed.key, data, contributions, site, shown, json)
+            return
         with shown.asking():
             files = load_files(study, agreed.roster, agreed.key, load_identity, site.store)
         if shown.stream is not None:

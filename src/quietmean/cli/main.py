@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "seal": ("seal", "Seal a study with the entries of its parties."),
         "start": ("start", "Start before the time, with those who are there."),
         "combine": ("combine", "Add up the contributions to a study by file."),
+        "result": ("result", "Check and show what a committee opened."),
     },
     "At a site": {
         "data": ("data", "What a study finds in a data file, for its owner."),

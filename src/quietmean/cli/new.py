@@ -139,7 +139,7 @@ def command(
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
     meeting: Annotated[MeetingOptions, Parameter(name="*", negative="")] = MeetingOptions(),
-    committee: Annotated[CommitteeOptions, Parameter(name="*", negative="", show=False)] = CommitteeOptions(),
+    committee: Annotated[CommitteeOptions, Parameter(name="*", negative="")] = CommitteeOptions(),
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,

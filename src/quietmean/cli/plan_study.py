@@ -90,13 +90,14 @@ def plan_study(
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.outcome.influence import StudyInfluence
     from quietmean.studies.party import agreed_files
+    from quietmean.studies.party.committee_words import CommitteeWords
 
     if parties is None or options.roster is not None or is_signed_document(path):
-        asked, members, _ = agreed_files(path, options.roster)
+        asked, members, sealed = agreed_files(path, options.roster)
         study = require_study(asked)
-        if parties not in (None, len(members)):
-            raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
-        count = len(members)
+        count = len(members) if sealed is None else len(sealed.entries)
+        if parties not in (None, count):
+            raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
     else:
         study, count = StudyTerms.load(path), parties
     if protocol is not None:
@@ -133,6 +134,9 @@ def plan_study(
         f"{target.delta:g}; plan {plan.digest[:12]}",
         markup=False,
     )
+    if study.committee is not None:
+        words = CommitteeWords(study.committee, None)
+        out.print(f"against {words.against}; {words.otherwise}; {words.liars}", markup=False)
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
     for sentence in [*sentences, *(one.sentence for one in needed)]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.assumptions import STANDING, Assumption, assumptions_json, named_adversary, neighbours
+from quietmean.core.assumptions import STANDING, Assumption, Key, assumptions_json, named_adversary, neighbours
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
@@ -63,7 +63,10 @@ class CertificateTerms:
 
     def assumptions(self, colluding: Assumption) -> tuple[Assumption, ...]:
         """All that a certificate takes for granted if who colludes is as stated: the one list that is shown anywhere."""
-        return colluding, *self.protocol, neighbours(self.sensitivity, self.relation), *self.conversion.notes
+        # A protocol in which parties have different roles says itself who may collude.
+        own = tuple(one for one in self.protocol if one.key == Key.COLLUDING)
+        others = tuple(one for one in self.protocol if one.key != Key.COLLUDING)
+        return *(own or (colluding,)), *others, neighbours(self.sensitivity, self.relation), *self.conversion.notes
 
     @property
     def definition(self) -> str:

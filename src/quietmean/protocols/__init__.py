@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
@@ -35,6 +35,13 @@ GROUP = "quietmean.protocols"
 
 # Folders that are no protocol among equals: what a protocol fills in, what several are made of, and a committee for others.
 _SHARED = ("committee", "mechanism", "push_sum")
+
+
+# Protocols that a study has by what else it says, never by name: only documents name them.
+_NOT_CHOSEN = {
+    "packed-sharing-committee": ("committee.mechanism", "CommitteeSharing"),
+    "committee-opening": ("committee.opening", "CommitteeOpening"),
+}
 
 
 @cache
@@ -74,6 +81,9 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 def get_protocol(name: str) -> type[Mechanism]:
     """The protocol of that name, or of that other name. Raises :class:`InputError` for an unknown one."""
+    if name in _NOT_CHOSEN:
+        module, kind_name = _NOT_CHOSEN[name]
+        return cast(type[Mechanism], getattr(importlib.import_module(f"{__name__}.{module}"), kind_name))
     aliases = _aliases()
     return registry()[aliases[name][0] if name in aliases else require_known("protocol", name, [*registry(), *aliases])]
 

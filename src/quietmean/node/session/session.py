@@ -195,7 +195,10 @@ class StudySession:
             return
         settings, plan = self._settings, self._settings.plan
         noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
-        machine = plan.machine(self._schedule, settings.party, settings.value, noise)
+        if settings.machine is None:
+            machine = plan.machine(self._schedule, settings.party, settings.value, noise)
+        else:
+            machine = settings.machine(settings.roster, noise)
         shares = plan.protocol.transfers_mass
         runner = PhaseRunner(
             self._context,

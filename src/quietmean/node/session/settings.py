@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
@@ -16,7 +17,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.outage import require_space
-from quietmean.core.party import PartyId
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
@@ -92,7 +93,8 @@ class NodeSettings:
     start, if not with all; ``agreed``: what each party revealed at the start, once it is over. ``links``: which keys protect what
     parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
     by these with each other one, once the start is over. ``weights``: which the parties may state before the start. ``passing``:
-    the store goes with its folder, and need not outlive a power cut. Raises
+    the store goes with its folder, and need not outlive a power cut. ``machine``: of a member of a committee, which has no value:
+    its machine among those of the roster, instead of the plan's. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
@@ -119,6 +121,7 @@ class NodeSettings:
     shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
     weights: StatedWeights | None = None
     passing: bool = False
+    machine: Callable[[Roster, NoiseSource], PartyMachine[Any]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         target = self.plan.target

@@ -161,10 +161,24 @@ def _info(session: CommitteeSession, kind: Dealt, dealer: bytes, weight: float, 
 # --- reading: all of it may be wrong -----------------------------------------------------------------------------------------
 
 
+def header_digest(content: bytes) -> bytes | None:
+    """The digest of the header of a file that is meant to be a contribution to a committee, whichever; None of another file."""
+    if not content.startswith(_MAGIC):
+        return None
+    begin = len(_MAGIC) + _LENGTH
+    return hashlib.sha256(content[begin : begin + int.from_bytes(content[len(_MAGIC) : begin], "little")]).digest()
+
+
 def front_bytes(session: CommitteeSession) -> int:
     """So many bytes of the front of a file hold all of its header and signature."""
     most = len(_LABEL) + len(session.session) + 8 + KEY_BYTES + 9 + DIGEST_BYTES * session.parameters.members + 32
     return len(_MAGIC) + _LENGTH + most + SIGNATURE_BYTES
+
+
+def largest_file(session: CommitteeSession) -> int:
+    """No file of a contribution is larger, in bytes."""
+    values = max(_SEED_BYTES, session.parameters.blocks * _WORD.itemsize)
+    return front_bytes(session) + session.parameters.members * (SEAL_BYTES + values + _MASK_BYTES)
 
 
 def file_bytes(session: CommitteeSession, dealer: bytes) -> int:

@@ -118,7 +118,11 @@ class CommitteeMachine:
     @property
     def content_limit(self) -> int:
         """The most bytes of any content."""
-        parameters = self._parameters
+        return self.most_content(self._parameters)
+
+    @staticmethod
+    def most_content(parameters: CommitteeParameters) -> int:
+        """The same of any member of a committee with these parameters."""
         listed = ENTRY.itemsize * (parameters.contributors + parameters.members) + 256
         choice = parameters.contributors // 8 + parameters.members * (DIGEST_BYTES + 4) + 512
         echoes = 320 * (parameters.members + parameters.ballots)

@@ -19,7 +19,7 @@ from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_signed
+from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, is_signed_document, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 
@@ -162,6 +162,13 @@ class Sealed:
             "conveners": list(self.conveners),
             "instance": self.instance,
         }
+
+
+def sealed_with_committee(path: Path) -> Sealed | None:
+    """The sealed study in a file, where it has a committee; None for anything else. Raises :class:`InputError` if it is not as
+    its convener signed it."""
+    sealed = Sealed.load(path) if is_signed_document(path) else None
+    return sealed if sealed is not None and has_committee(sealed.asked) else None
 
 
 def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:

@@ -328,6 +328,10 @@ class StudyTerms(TransportTerms, BaseModel):
         records = self.records if given is None else given
         return None if records is None else float(records)
 
+    def contributions_expected(self, parties: int) -> int:
+        """Of how many of the parties a contribution is counted on: of a committee's members only what they hand in besides."""
+        return parties if self.committee is None else max(parties - self.committee.members, 1)
+
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
         """The plan of :meth:`choice`."""
         return self.choice(parties, no_privacy=no_privacy).plan
@@ -337,9 +341,12 @@ class StudyTerms(TransportTerms, BaseModel):
 
         Raises :class:`InputError` for a protocol without privacy unless ``no_privacy`` asks for that.
         """
-        if self.committee is not None:
-            raise InputError("this version only writes studies with a committee, and takes no part in them")
         target = self.target(parties)
+        if self.committee is not None:
+            # What its plan needs takes long to import, and most studies do without.
+            from quietmean.protocols.committee.mechanism import CommitteeSharing
+
+            return Choice(self.placed(calibrate(target, CommitteeSharing())))
         if self.protocol == AUTO:
             choice = choose(target, self.options, self.workload.domain)
             choice = replace(choice, plan=self.placed(choice.plan))

@@ -132,7 +132,8 @@ class Consent:
         sealed = contract.sealed
         if sealed is None or self.keys is None:
             return {}
-        others = [entry.name for entry in sealed.entries if entry.name != self.keys.entry.name]
+        # Of a study with a committee its members: whoever else contributes may collude anyway.
+        others = [entry.name for entry in sealed.computing if entry.name != self.keys.entry.name]
         names = list(self.answer.compared)
         if ask and not names:
             names = self.questions.compared(fingerprint(sealed.digest).spoken, others)

@@ -9,9 +9,7 @@ refused by the ledger, by this site's register and by the keys, in which seed an
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,7 @@ import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release
-from quietmean.core.portability import locked, open_private
 from quietmean.core.readable import percent_text
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
@@ -34,13 +30,13 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, decode_base64
-from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
+from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
+from quietmean.studies.party.register import ONCE, Register, registers
 
 _IMPOSSIBLE = (
     "what {} released (digest {}) cannot be: no values within their bounds give it, with its weight and noise of the plan's size"
 )
-_ONCE = "each party contributes once: a correction is a new study, charged anew"
 # No schedule of such a protocol is drawn: any seed gives the same one.
 _NO_SEED = Seed.public("by file")
 # Called with the digest of what is in the file before it is kept anywhere else; it charges a ledger, or raises.
@@ -75,7 +71,17 @@ class Giver:
     plan: Plan
     identity: Identity
     keys: StudyKeys
-    register: Path = field(default_factory=lambda: configuration_folder() / "contributed")
+    register: Path = field(default_factory=registers)
+
+    @property
+    def study(self) -> str:
+        """What is charged, once."""
+        return charge_id(self.sealed, self.keys)
+
+    @property
+    def against(self) -> str:
+        """What its cost holds against, in words."""
+        return "whoever sees it and whoever else contributes"
 
     def contribute(self, encoded: Encoded, charge: Charge = lambda content: None) -> Signed:
         """This party's contribution, durable in ledger, register and keys, in this order, when it is returned.
@@ -88,11 +94,11 @@ class Giver:
         entry = self.sealed.require_own(self.keys)
         value = self.plan.admit(encoded.vector, encoded.weight)
         data = self._data_digest(value)
-        with self._alone():
+        with Register(self.register).alone():
             keys = StudyKeys.load(self.keys.path)
             if keys.given is not None:
                 if keys.given.data != data:
-                    raise InputError(f"this party contributed other data to this study, see {keys.path}: {_ONCE}")
+                    raise InputError(f"this party contributed other data to this study, see {keys.path}: {ONCE}")
                 return keys.given.contribution
             keys = keys.bind(self.sealed.digest).with_seed()
             release = self._release(keys, value, data)
@@ -105,7 +111,7 @@ class Giver:
 
     def _release(self, keys: StudyKeys, value: Admitted, data: str) -> Release:
         if keys.seed is None or keys.exchange is None:
-            raise InputError(f"the keys in {keys.path} are used up: {_ONCE}")
+            raise InputError(f"the keys in {keys.path} are used up: {ONCE}")
         session, name = self.sealed.digest, self.plan.protocol.name
         own = ExchangeKey(private=keys.exchange)
         public = [decode_base64(entry.exchange, 32, f"the exchange key of {entry.name}") for entry in self.sealed.entries]
@@ -120,6 +126,9 @@ class Giver:
             raise RuntimeError("a protocol by file released nothing")
         return release
 
+    def _register(self, study: str, content: bytes, name: str) -> None:
+        Register(self.register).put(study, content, name)
+
     def _spend(self, keys: StudyKeys, given: GivenContribution) -> None:
         keys.spent(given)
 
@@ -128,31 +137,6 @@ class Giver:
         key = self.identity.derive("by file")
         content = hashlib.sha256(encode_vector(value.vector)).digest()
         return key.derive("input", self.sealed.digest, content, value.weight.hex()).secret.hex()
-
-    def _register(self, study: str, content: bytes, name: str) -> None:
-        path = self.register / study
-        try:
-            registered = path.read_text().strip()
-        except FileNotFoundError:
-            write_private(path, f"{content.hex()}\n".encode())
-            return
-        except OSError as error:
-            raise InputError(
-                f"what this site contributed cannot be read in {path} ({error.strerror}): mend your rights"
-            ) from None
-        if registered != content.hex():
-            raise InputError(
-                f"{name} contributed something else to this study from this machine, see {path}; its keys were restored or "
-                f"copied: {_ONCE}"
-            )
-
-    def _alone(self) -> AbstractContextManager[int]:
-        """No other process of this user contributes meanwhile."""
-        try:
-            self.register.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return locked(open_private(self.register / "lock", os.O_RDWR | os.O_CREAT))
-        except OSError as error:
-            raise InputError(f"folder {self.register} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.assumptions import assumptions_json
+from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
@@ -24,6 +25,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
+from quietmean.studies.party.committee_words import CommitteeWords
 from quietmean.studies.party.files import Files
 
 _RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
@@ -63,8 +65,22 @@ class Contract(Agreement):
     @classmethod
     def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
         """For the party with this key of a sealed study, which connects to nobody."""
-        own = next(entry.name for entry in sealed.entries if entry.identity == identity.public_key)
-        return replace(cls.for_party(own, sealed, choice), contributes=True)
+        own = next((entry.name for entry in sealed.entries if entry.identity == identity.public_key), None)
+        if own is None:
+            raise InputError(f"the key {identity.public_key} is not in the sealed study: give the one with which you accepted")
+        contract = replace(cls.for_party(own, sealed, choice), contributes=True)
+        if contract.committee is None:
+            return contract
+        # Whoever hands in a file dials nobody.
+        return replace(contract, parties=tuple(replace(party, address=None) for party in contract.parties))
+
+    @property
+    def committee(self) -> CommitteeWords | None:
+        """Who opens the sum, of a study with a committee."""
+        if self.study.committee is None:
+            return None
+        members = None if self.sealed is None else tuple(entry.name for entry in self.sealed.computing)
+        return CommitteeWords(self.study.committee, members)
 
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], choice: Choice) -> Self:
@@ -197,6 +213,7 @@ class Contract(Agreement):
             "plan": plan.digest,
             **self._quorum_json(),
             **self._deadlines_json(),
+            **({} if self.committee is None else {"committee": self.committee.to_json()}),
             "assumptions": assumptions_json(plan.assumptions),
         }
 
@@ -230,11 +247,25 @@ class Contract(Agreement):
             "is about: what is known beforehand, and charged, holds whichever are read"
         )
 
+    def _against(self) -> str:
+        """Who may collude, and see the result."""
+        target = self.plan.target
+        if self.committee is not None:
+            return f"{self.committee.against}, and who sees the result"
+        return f"any {target.colluding} of the {target.parties} parties together, and who sees the result{self._read()}"
+
+    def _together(self) -> list[tuple[str, str]]:
+        """With whom it takes part, and if all of these collude."""
+        if self.committee is not None:
+            return [("if more collude", self.committee.otherwise), *self.committee.lines()]
+        at = f"at delta {self.plan.target.delta:g}"
+        others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
+        return [("if all others collude", others), (self._how(), _listed([str(party) for party in self.others]))]
+
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
         plan, target = self.plan, self.plan.target
-        at = f"at delta {target.delta:g}"
-        others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
+        collude, *together = self._together()
         expected = self.expected() or [self._unknown]
         cost = ("costs at most", self._cost())
         # What is not promised comes first.
@@ -246,13 +277,10 @@ class Contract(Agreement):
             ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}{self._rows()}, under {target.neighbouring}{self._counts()}"),
             *([] if first else [cost]),
-            (
-                "against",
-                f"any {target.colluding} of the {target.parties} parties together, and who sees the result{self._read()}",
-            ),
-            ("if all others collude", others),
+            ("against", self._against()),
+            collude,
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trusts}" + (f": {self.choice.why}" if self.choice.why else "")),
-            (self._how(), _listed([str(party) for party in self.others])),
+            *together,
             *(("starts", sentence) for sentence in self._start()),
             *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),

@@ -149,7 +149,7 @@ class PartyFiles:
         """The ML-KEM-768 keys of the entries, of a study with hybrid links."""
         if self.sealed is None or self.keys is None or self.asked.keyed_by != Links.HYBRID:
             return None
-        public = {party: base64.b64decode(entry.encapsulation) for party, entry in enumerate(self.sealed.entries)}
+        public = {party: base64.b64decode(entry.encapsulation) for party, entry in enumerate(self.sealed.computing)}
         return PairKeys(self.keys.encapsulation, public)
 
     def forget_opening_keys(self) -> None:
@@ -188,7 +188,7 @@ class PartyFiles:
         if url is None or not self.asked.by_folder:
             return None
         sealed, keys = self._require_mailboxes()
-        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
+        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.computing)}
         timetable = self.asked.required_deadlines.timetable(plans)
         return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
 

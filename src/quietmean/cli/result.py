@@ -1,0 +1,83 @@
+"""``quietmean result``: what a committee opened, by anybody who has the sealed study and the members' sums."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.opened import OpenedPages
+
+
+def command(
+    study: Path,
+    files: list[Path],
+    /,
+    *,
+    receipt: Path | None = None,
+    folder: Annotated[Path | None, Parameter(name="--out")] = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Check what the members of a committee opened, and certify it. It takes no key: whoever has the files can do it, and again.
+
+    Every signature is checked, and that enough members' sums fit together.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    files
+        What members published, NAME.sums of one or more of them.
+    receipt
+        Where to write the receipt; by default STUDY.receipt.json beside the study. Result and report are written beside it.
+    folder
+        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html; it is made if need be.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.core.errors import InputError, ProtocolFailure
+    from quietmean.planning.possible import ImpossibleResult
+    from quietmean.protocols.committee.result import check_result, merge_results, read_result
+    from quietmean.studies import save_impossible
+    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.agreement.signed import read_bounded
+    from quietmean.studies.outcome.opened_by_committee import OpenedStudy
+
+    begun = time.monotonic()
+    if folder is not None and receipt is not None:
+        raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
+    sealed = sealed_with_committee(study)
+    if sealed is None:
+        raise InputError(
+            f"{study} is no sealed study with a committee: contributions to others are added up by quietmean combine"
+        )
+    Distrusted().refuse(sealed.holders())
+    choice = sealed.study.choice(len(sealed.entries))
+    session = session_of(sealed, choice.plan)
+    stem = study.with_suffix("").name
+    path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
+    pages = OpenedPages(sealed, choice, path)
+    contents = {}
+    for file in files:
+        contents[file] = read_bounded(file, _MOST)
+        try:
+            read_result(session, contents[file])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+    checked = check_result(session, merge_results(session, contents.values()))
+    try:
+        opened = OpenedStudy.of(sealed, choice.plan, checked)
+    except ImpossibleResult as error:
+        save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest})
+        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    size = sum(map(len, contents.values()))
+    effort = {"messages": len(contents), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
+    pages.write(opened, effort, json)
+
+
+# A million contributions are named in 80 MB.
+_MOST = 1 << 28

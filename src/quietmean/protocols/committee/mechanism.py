@@ -1,0 +1,261 @@
+"""A committee's opening behind the common interface: what is planned, promised and certified of it.
+
+Its parties are the contributors. They send each one file, before anything is computed, so an execution has one round without
+messages; the members' own exchange is in :mod:`quietmean.node.committee`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Vector
+from quietmean.core.schema import Configured, parameter
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols import literature
+from quietmean.protocols.committee.accounting import predicted_error, promised, sum_variance
+from quietmean.protocols.committee.committee import Committee, Size
+from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
+from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
+from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.packed_sharing.spec import BALL, BOX
+from quietmean.protocols.target import Target
+from quietmean.protocols.weights import check_weight
+from quietmean.randomness import Seed
+from quietmean.transcript import Transcript, TranscriptBuilder
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
+_POSITIVE = "choose a finite number > 0"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CommitteeFields(Configured):
+    """The parameters of a committee but for how many contribute, which the plan's target says."""
+
+    members: int = parameter(help="members of the committee, who hold shares", at_least=1, remedy="choose 4 or more")
+    colluding: int = parameter(help="members that may collude", at_least=1, remedy="choose 1 or more")
+    gone: int = parameter(help="members that may be gone at any moment", at_least=1, remedy="choose 1 or more")
+    size: str = parameter(help="what is done about members that lie", choices=tuple(map(str, Size)))
+    minimum: int = parameter(help="contributions below which there is no result", at_least=1, remedy="choose 1 or more")
+    secrets: int = parameter(help="numbers of a value that share one polynomial", at_least=1, remedy="choose 1 or more")
+    ballots: int = parameter(help="leaders that may propose, one after the other", at_least=1, remedy="choose 1 or more")
+    region: str = parameter(help="where values lie", key="domain", choices=(BOX, BALL))
+    centre: float = parameter(help="what is taken off every coordinate", remedy="choose a finite number")
+    clip: float = parameter(help="the largest distance of a coordinate from the centre", above=0, remedy=_POSITIVE)
+    step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
+    sigma: float = parameter(help="standard deviation of each member's noise", above=0, remedy=_POSITIVE)
+    largest_weight: float = parameter(help="the largest public weight of a contribution", above=0, remedy=_POSITIVE)
+    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+
+    def parameters(self, contributors: int) -> CommitteeParameters:
+        """For so many contributors. Raises :class:`InputError` where they do not go together."""
+        values = {field.name: getattr(self, field.name) for field in fields(CommitteeFields)}
+        return CommitteeParameters(**values | {"size": Size(self.size)}, contributors=contributors)
+
+
+class CommitteeSharing(CommitteeFields, SelfCalibrating):
+    """Contributions in one message each, whose sum members of a committee open with noise of their own."""
+
+    name = "packed-sharing-committee"
+    sources = (literature.SHARING, literature.PACKED_SHARING)
+    keeps_target = True
+    summary = "each contributes one file, and a committee opens one noisy sum of its shares: near central accuracy, no server"
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other contributors with "
+        "the planned number of members, who do anything; an upper bound that holds before the start; assumes AES-256 as a source "
+        "of random numbers, and hybrid encryption to members"
+    )
+    trust = "at most the planned number of the committee's members collude; they may collude with all other contributors"
+    linear = False
+    batchable = False
+    releases_are_public = False
+    rounds = 1
+    unpromised_if_read = "a contribution is encrypted to members, and nobody else reads it"
+
+    @classmethod
+    def of(cls, parameters: CommitteeParameters) -> Self:
+        """With the parameters of a design."""
+        values = {field.name: getattr(parameters, field.name) for field in fields(CommitteeFields)}
+        return cls(**values | {"size": str(parameters.size)})
+
+    @classmethod
+    def planned(cls, target: Target, committee: Committee, domain: InputDomain | None = None) -> Design:
+        """For a target. Raises :class:`InputError` where none keeps it, or the sum has no room."""
+        parameters = _designed(target, committee, domain)
+        noise = predicted_error(parameters, target.responding)
+        known, dealt = committee.colluding, committee.dealings
+        certificate = (
+            f"by formula, for all other contributors with any {known} members that do anything, and whatever happens: the "
+            f"sum has the noise of {dealt} members, of which they do not know {dealt - known} (upper "
+            "bound), if AES-256 in counter mode is a source of noise and random points"
+        )
+        return Design(cls.of(parameters), noise, target.dropout_bias(target.responding), certificate)
+
+    def design(self, target: Target) -> Design:
+        if target.committee is None:
+            raise InputError("the target has no committee: say how many members it has")
+        return self.planned(target, target.committee)
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption(
+                Key.PASSIVE,
+                f"The adversary may be active: up to {self.colluding} of {self.members} members and all other contributors may "
+                "deviate and lie. They can leave contributions out, prevent a result, and falsify it by what they contribute and "
+                "by noise of their own, but not learn more than is stated.",
+            ),
+            Assumption(
+                Key.CHANNELS,
+                "A contribution is encrypted to each member (HPKE with ML-KEM-768 and X25519), and nobody else reads that part.",
+            ),
+            Assumption(
+                Key.LOGS,
+                "Nothing that members report of each other enters the figures, which hold for whatever they choose.",
+            ),
+            Assumption(
+                Key.SILENT,
+                "Whoever contributed is charged in full, counted or not: members held shares, and might have chosen it.",
+            ),
+            Assumption(
+                Key.COLLUDING,
+                f"At most {self.colluding} of the committee's {self.members} members collude, with any or all of the other "
+                "contributors; more members open every contribution.",
+            ),
+        )
+
+    def check_parties(self, parties: int) -> None:
+        super().check_parties(parties)
+        self.parameters(parties)
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball:
+        middle, reach = weight * self.centre, weight * self.clip
+        if self.region == BALL:
+            return Ball(size=target.dimension, radius=reach, centre=middle)
+        return Box(size=target.dimension, low=middle - reach, high=middle + reach)
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The ball or the box of the region, no wider than the sensitivity."""
+        if self.region == BALL:
+            return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
+        return super().input_domain(target)
+
+    def check_weight(self, weight: float) -> None:
+        check_weight(weight, self.largest_weight)
+
+    def noise_variance(self, target: Target) -> float:
+        return predicted_error(self.parameters(target.parties), target.responding)
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """Itself where the domain lies in its region, else on a grid for the box around the domain."""
+        if self.value_region(target).contains(domain) or target.committee is None:
+            return self
+        return type(self).of(_designed(target, target.committee, domain))
+
+    @property
+    def noise_of_sum(self) -> float:
+        """The standard deviation of the noise in the opened sum."""
+        return float(np.sqrt((self.members - self.gone) * self.sigma**2))
+
+    # --- what happens: who is counted is in the trace ---
+
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return self._schedule(parties)
+
+    def fixed_schedule(self, parties: int) -> Schedule:
+        return self._schedule(parties)
+
+    @staticmethod
+    def _schedule(parties: int) -> Schedule:
+        return Schedule.from_lists([[[] for _ in range(parties)]], parties)
+
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
+        """Raises TypeError: contributors send one file, and members have no value."""
+        raise TypeError("the parties of a committee's opening have no machine")
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        return trace.finished
+
+    @property
+    def weight_is_known(self) -> bool:
+        """Whose contributions are in the sum is agreed on."""
+        return True
+
+    @property
+    def rounding_step(self) -> float:
+        return self.step
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        counted = self.contributors(schedule, trace)
+        if not counted.any():
+            return np.inf
+        parameters = self.parameters(schedule.parties)
+        return sum_variance(parameters, int(counted.sum())) / float(weights[counted].sum()) ** 2
+
+    # --- privacy ---
+
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """One sum, whose noise is nobody's among the contributors."""
+        builder = TranscriptBuilder(schedule.parties)
+        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
+        if counted:
+            noise = {builder.add_noise([], self.noise_of_sum, NoiseGroup.INDEPENDENT): 1.0}
+            builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
+        return builder.build()
+
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        return transcript
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        from quietmean.protocols.committee.loss import CommitteeLossConversion
+
+        return CommitteeLossConversion(self.parameters(schedule.parties))
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return promised(self.parameters(parties), sensitivity)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        cost = promised(self.parameters(schedule.parties), sensitivity)
+        return CoalitionBound(np.full(schedule.parties, cost.mu), "noise of members that no contributor knows")
+
+    # --- what is sent ---
+
+    def mixing_messages(self, parties: int) -> float:
+        """One file of each."""
+        return 1.0
+
+    def message_bytes(self, parties: int, dimension: int) -> float:
+        """Of one file: of each member a seed or a share, masks and keys, and 200 bytes."""
+        shares = (self.members - self.colluding) * 4 * -(-dimension // self.secrets)
+        return 200 + shares + 32 * self.colluding + self.members * (SEAL_BYTES + DIGEST_BYTES + 4 * REPETITIONS)
+
+
+# Of records that a contributor may have, where nothing is stated: the largest of these for which there is room.
+_USUAL_WEIGHTS = (2.0**15, 2.0**12, 2.0**9, 2.0**6, 1.0)
+
+
+def _designed(target: Target, committee: Committee, domain: InputDomain | None = None) -> CommitteeParameters:
+    """On the finest grid, for the box around ``domain``; by default for a box as wide as the sensitivity."""
+    place: dict[str, Any] = {}
+    if domain is not None:
+        place = {"centre": (domain.low + domain.high) / 2, "clip": (domain.high - domain.low) / 2}
+    stated = 1.0 if target.unit == PrivacyUnit.PARTY and committee.largest_weight is None else committee.largest_weight
+    weights = _USUAL_WEIGHTS if stated is None else (stated,)
+    for weight in weights[:-1]:
+        with suppress(InputError):
+            return design(target, committee, largest_weight=weight, **place)
+    return design(target, committee, largest_weight=weights[-1], **place)

@@ -1,0 +1,102 @@
+"""What a committee opened, as a study's result: whose contributions are in it, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.plan import Plan
+from quietmean.planning.possible import ReleasedSum
+from quietmean.protocols.committee.result import Checked
+from quietmean.randomness import Seed
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
+
+# No schedule of it is drawn: any seed gives the same one.
+_NO_SEED = Seed.public("opened by a committee")
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedStudy:
+    """``digests``: of the headers of the contributions that count, hexadecimal, by name. ``left_out``: (name, why) of those that
+    came and do not count, as far as is known here; ``missing``: names of whom nothing is in it. ``wrong``: members whose sums
+    were wrong; ``sums``: how many members' sums it is from."""
+
+    outcome: StudyOutcome
+    digests: Mapping[str, str]
+    left_out: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+    wrong: tuple[str, ...]
+    sums: int
+
+    @classmethod
+    def of(cls, sealed: Sealed, plan: Plan, checked: Checked, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
+        """``checked``: the result that holds. ``left_out``: as the members told.
+
+        Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.
+        """
+        places = {entry.identity: place for place, entry in enumerate(sealed.entries)}
+        names = [entry.name for entry in sealed.entries]
+        counted = {places[key]: digest.hex() for digest, key, _ in checked.counted}
+        weights = np.ones(len(names))
+        for _, key, weight in checked.counted:
+            weights[places[key]] = weight
+        without = frozenset(range(len(names))) - counted.keys()
+        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+        execution = plan.execution(_NO_SEED, everyone, weights).without(without)
+        outcome = conclude_possible(plan, sealed.study.workload, execution, ReleasedSum(checked.total, checked.weight))
+        told = {name for name, _ in left_out}
+        members = {entry.name for entry in sealed.computing}
+        missing = [names[place] for place in sorted(without) if names[place] not in told | members]
+        return cls(
+            outcome,
+            {names[place]: digest for place, digest in sorted(counted.items())},
+            tuple(left_out),
+            tuple(missing),
+            tuple(sealed.computing[member].name for member in checked.wrong),
+            checked.sums,
+        )
+
+    @property
+    def headline(self) -> str:
+        """How many contributions are in it, and by name whose are not."""
+        without = [name for name, _ in self.left_out if name] + list(self.missing)
+        rest = f"; NOT in it: {', '.join(without)}" if without else ""
+        return f"{len(self.digests)} contributions are in this result, opened from the sums of {self.sums} members{rest}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What stands beside the answers."""
+        target = self.outcome.target
+        colluding = None if target.committee is None else target.committee.colluding
+        return {
+            "headline": self.headline,
+            "contributions": {
+                "counted": len(self.digests),
+                "digests": dict(self.digests),
+                "left_out": [{"name": name, "why": why} for name, why in self.left_out],
+                "missing": list(self.missing),
+            },
+            "privacy": {
+                "epsilon_a_priori": self.outcome.epsilon_a_priori,
+                "delta": target.delta,
+                "colluding_members": colluding,
+                "contributors_colluding": "all others",
+            },
+            "members": {"sums": self.sums, "wrong": list(self.wrong)},
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """In sentences, for people."""
+        notes = [f"the sum of {name} was wrong and is corrected: that member, or its machine, lies" for name in self.wrong]
+        notes += [f"left out {name}: {why}" for name, why in self.left_out]
+        if (committee := self.outcome.target.committee) is not None:
+            notes.append(
+                f"if members lie, up to {committee.colluding} of them can have left contributions out, and moved each number by "
+                "up to 8 standard deviations of their noise each, besides the interval"
+            )
+        return notes

@@ -1,0 +1,62 @@
+"""How a party hands in its one file: to whoever adds files up, or to the members of a committee."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Protocol
+
+from quietmean.core.errors import InputError
+from quietmean.node.net import Identity, Purpose
+from quietmean.planning import Plan
+from quietmean.protocols.committee.contribution import header_digest
+from quietmean.statistics import Encoded
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import signed_in
+from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.party.by_file import Charge, Giver, require_by_file
+from quietmean.studies.party.committee_file import CommitteeContributor
+
+
+class Contributed(Protocol):
+    """What was handed in."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal."""
+
+    def to_file(self) -> bytes: ...
+
+
+class Contributor(Protocol):
+    """A party that hands in one file. ``study``: what is charged, once; ``against``: what its cost holds against, in words."""
+
+    @property
+    def study(self) -> str: ...
+
+    @property
+    def against(self) -> str: ...
+
+    def contribute(self, encoded: Encoded, charge: Charge = ...) -> Contributed:
+        """Raises :class:`InputError` for other data than before."""
+
+
+def contributor_of(sealed: Sealed, plan: Plan, identity: Identity, keys: StudyKeys) -> Contributor:
+    """Raises :class:`InputError` for a study to which nobody hands in a file, and for one that takes none any more."""
+    terms = sealed.study.committee
+    if terms is None:
+        require_by_file(plan)
+        return Giver(sealed, plan, identity, keys)
+    contributor = CommitteeContributor(sealed, plan, identity, keys)
+    if not contributor.has_contributed:
+        terms.require_open(datetime.now(UTC))
+    return contributor
+
+
+def contribution_digest(content: bytes) -> str | None:
+    """The digest of a contribution, of either kind; None of another file."""
+    if (digest := header_digest(content)) is not None:
+        return digest.hex()
+    with suppress(InputError):
+        return signed_in(Purpose.CONTRIBUTION, content).digest
+    return None

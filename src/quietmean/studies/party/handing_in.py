@@ -1,0 +1,97 @@
+"""One party hands in its file: policy, contract and yes, then its data, the charge, and what it contributes, durable here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.core.site_options import ConsentOptions
+from quietmean.ledger import Account
+from quietmean.node.net import Identity
+from quietmean.planning import Plan
+from quietmean.protocols.target import budget_warnings
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.data import Records, Source
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.party.approval import Consent, ConsentInAdvance
+from quietmean.studies.party.audit import Event, LogHead
+from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.contributing import Contributed, Contributor, contributor_of
+from quietmean.studies.party.payment import Payer, account_of, payer_for
+from quietmean.studies.party.policy import Policy
+from quietmean.studies.party.preparing import Person, auditor_for, charge_of
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a party handed in: its ``contribution``, which may leave now; ``ledger`` and ``account`` where something was charged;
+    ``head``: how far the site's audit log has come."""
+
+    name: str
+    plan: Plan
+    contributor: Contributor
+    contribution: Contributed
+    ledger: Path | None
+    account: Account | None
+    head: LogHead
+
+
+def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) -> str:
+    """The party's name. Raises :class:`InputError` for keys that were made for another identity."""
+    if keys.entry.identity != identity.public_key:
+        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew")
+    return sealed.require_own(keys).name
+
+
+def hand_in(
+    sealed: Sealed, identity: Identity, keys: StudyKeys, data: Source, data_name: str, site: ConsentOptions, person: Person
+) -> Handed:
+    """The same data give the same contribution again. It is charged in full, once. ``data_name``: what the ledger calls the data.
+
+    Raises :class:`InputError` for a policy or a budget that does not allow it, without a yes, for data that do not fit, for other
+    data than before, and where contributions come too late.
+    """
+    study, rules = sealed.study, Policy.load(site.policy)
+    payer = payer_for(rules, study.unit, data_name, site, person.note)
+    choice = study.choice(len(sealed.entries))
+    plan = choice.plan
+    contributor = contributor_of(sealed, plan, identity, keys)
+    contract = Contract.by_file(sealed, identity, choice)
+    auditor = auditor_for(rules, identity, contract)
+    with auditor.refusals():
+        rules.refuse(contract)
+    public = study.public_records(study.contributions_expected(len(sealed.entries)))
+    if public is not None:
+        Forecast(study, plan, public).require_hope()
+    data_set = account_of(payer, data_name, site)
+    in_advance = ConsentInAdvance.of(site)
+    consent = Consent(rules, in_advance, person.questions, person.warn, account=data_set, keys=keys, auditor=auditor)
+    approved = consent.to(contract)
+    notes: list[str] = []
+    records = Records(data, study.workload.columns, notes.append, study.rows)
+    with auditor.refusals():
+        rules.refuse_records(len(records), study.count, study.unit)
+    study.require_records(len(records))
+    encoded = study.workload.encode(records, step=plan.value_step)
+    person.tell_owner(encoded, notes)
+    paying: Payer | None = None if payer is None else payer.of(records.in_order)
+    accounts: list[Account] = []
+    auditor.use(approved["approval"].get("approvals", ()), contributor.study)
+
+    def charge(content: bytes) -> None:
+        if paying is not None:
+            accounts.append(paying.reserve_file(study.name, plan, contributor.study, content))
+            auditor.write(Event.CHARGED, charge_of(plan, paying))
+
+    contribution = contributor.contribute(encoded, charge)
+    head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})
+    # Nothing reads the private values any more.
+    encoded.vector.fill(0.0)
+    records.wipe()
+    for sentence in budget_warnings(plan.target):
+        person.warn(sentence)
+    charged = accounts[0] if accounts else None
+    ledger = None if paying is None or charged is None else paying.ledger
+    return Handed(keys.entry.name, plan, contributor, contribution, ledger, charged, head)

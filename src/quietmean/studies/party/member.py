@@ -1,0 +1,262 @@
+"""A member of a committee takes part: it waits for the end of contributions, takes what came, and opens one sum with others."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError, NotYet, ProtocolFailure
+from quietmean.core.folders import configuration_folder
+from quietmean.core.party import NoiseSource
+from quietmean.core.readable import by_this_clock
+from quietmean.core.site_options import SiteOptions
+from quietmean.node import Brought, NodeResult, NodeSettings, Roster, StartTerms, run_party
+from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer
+from quietmean.node.monitor import status_path
+from quietmean.node.net import listening_place
+from quietmean.planning import Plan
+from quietmean.protocols import Target
+from quietmean.protocols.committee.member import CommitteeMachine
+from quietmean.protocols.committee.opening import AmongThoseThere, CommitteeOpening
+from quietmean.protocols.committee.result import Checked, check_result, read_result, sign_end
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee.state import CommitteeState
+from quietmean.studies.agreement.committee import CommitteeTerms
+from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.deadlines import in_words
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study_keys import StudyKeys, write_private
+from quietmean.studies.party.files import Files, Show
+from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
+from quietmean.studies.party.payment import execution_id
+from quietmean.studies.party.register import Register
+
+# Members need not be there at the same moment: so long they wait for enough of them (s).
+_START_TIMEOUT = 3600.0
+_TICK = 60.0
+# Of the time until the first deadline of a study through a folder, in which all are waited for.
+_PART_OF_THE_WAIT = 0.2
+
+
+class _LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a member knows of contributions that do not count: (name or file, why)."""
+
+    left_out: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class MemberFiles:
+    """The files of one member of a sealed study. ``plan``: for all who may contribute."""
+
+    files: Files
+    plan: Plan
+    options: SiteOptions
+
+    @property
+    def sealed(self) -> Sealed:
+        if self.files.sealed is None:
+            raise InputError("a study with a committee has to be sealed: use invite, accept and seal")
+        return self.files.sealed
+
+    @property
+    def terms(self) -> CommitteeTerms:
+        terms = self.sealed.study.committee
+        if terms is None:
+            raise InputError("this study has no committee: leave --contributions out")
+        return terms
+
+    @cached_property
+    def session(self) -> CommitteeSession:
+        return session_of(self.sealed, self.plan)
+
+    @property
+    def store(self) -> Path:
+        return self.files.store(self.options.store)
+
+    def beside(self, ending: str) -> Path:
+        """A file of this member beside its store."""
+        return self.store.with_name(f"{self.store.name.removesuffix('.store')}{ending}")
+
+    @property
+    def sums(self) -> Path:
+        """What this member published: the choice, the sums that it knows."""
+        return self.beside(".sums")
+
+    @property
+    def held(self) -> Path:
+        return self.beside(".held")
+
+    @property
+    def register_key(self) -> str:
+        identity = self.files.identity.public_key
+        return digest({"format": "quietmean-member-1", "session": self.sealed.digest, "identity": identity})
+
+
+@dataclass(frozen=True)
+class OpenedAtMember:
+    """What a member has at the end: the result of its node, the opened sum, and (name, why) of contributions left out."""
+
+    result: NodeResult
+    checked: Checked
+    left_out: tuple[tuple[str, str], ...]
+
+
+async def until_listed(terms: CommitteeTerms, say: Callable[[str], None], *, once: bool) -> None:
+    """Wait until the time for contributions is over, by this machine's clock. Raises :class:`NotYet` with ``once``."""
+    said = False
+    while (left := terms.lists_at - time.time()) > 0:
+        if once:
+            raise NotYet(f"contributions come until {in_words(terms.contribute_by)}: start this member again after that")
+        if not said:
+            say(f"waiting for contributions until {in_words(terms.contribute_by)} ({by_this_clock(datetime.now(UTC))})")
+            said = True
+        await asyncio.sleep(min(left, _TICK))
+
+
+async def open_with_others(
+    own: MemberFiles, folder: Path, show: Show, usual_folder: str | None, say: Callable[[str], None] = lambda text: None
+) -> OpenedAtMember:
+    """Take what came into ``folder``, and open one sum with the other members; continued where it stopped.
+
+    Whatever the end, shares and mailbox key are deleted. Raises :class:`InputError` before anything is told to others, and
+    :class:`ProtocolFailure` where there is no result.
+    """
+    over = own.sums.exists()
+    if not over:
+        # A wrong path is said at once, not after hours.
+        contributions_in(folder)
+        await until_listed(own.terms, say, once=own.options.once)
+        _hold(own, folder)
+    settings = _settings(own, show, usual_folder)
+    _register(own, settings)
+    try:
+        result = await run_party(settings)
+    except ProtocolFailure:
+        _forget(own)
+        raise
+    opened = _opened(own, result)
+    _forget(own)
+    return opened
+
+
+def _register(own: MemberFiles, settings: NodeSettings) -> None:
+    """A member has one store in a session: another one would deal other noise, and could vote again.
+
+    Raises :class:`InputError` for a store that is not the one with which this member began.
+    """
+    register, began_with = Register(configuration_folder() / "member"), bytes.fromhex(execution_id(settings))
+    with register.alone():
+        before = register.get(own.register_key)
+        if before not in (None, began_with):
+            raise InputError(
+                f"{own.files.name} began this study with another store than {own.store}, which is new, restored or copied: it "
+                "takes no part any more, the others go on without it"
+            )
+        register.put(own.register_key, began_with, own.files.name)
+
+
+def _hold(own: MemberFiles, folder: Path) -> None:
+    if MemberHoldings.load(own.held, own.session) is None:
+        MemberHoldings.take(own.held, own.session, own.files.party, _opener(own), folder, own.terms.lists_at)
+
+
+def _opener(own: MemberFiles) -> MailboxOpener:
+    keys = own.files.keys
+    if keys is None or keys.mailbox is None:
+        raise InputError(f"{own.files.name} has no mailbox key for this study any more: it has ended for this member")
+    return MailboxOpener(keys.mailbox)
+
+
+def _settings(own: MemberFiles, show: Show, usual_folder: str | None) -> NodeSettings:
+    """Of this member's node, which starts with as many as are sure to be there."""
+    files, study, committee = own.files, own.sealed.study, own.terms.committee
+    plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
+    zeros = {size: Brought(plan, plan.admit(np.zeros(plan.target.dimension))) for size, plan in plans.items()}
+    plan = plans.pop(committee.members)
+    brought = zeros.pop(committee.members)
+    files.require_folder(own.options, usual_folder)
+    by_folder = study.deadlines is not None
+    start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
+    if study.deadlines is not None:
+        start_timeout = study.deadlines.first.timestamp() - own.terms.lists_at
+        wait = _PART_OF_THE_WAIT * start_timeout
+    return NodeSettings(
+        identity=files.identity,
+        roster=files.roster,
+        plan=plan,
+        value=brought.value,
+        store=own.store,
+        round_timeout=study.round_timeout if study.deadlines is None else study.deadlines.interval,
+        start_timeout=start_timeout,
+        status=status_path(own.store),
+        report=show.report,
+        observe=show.observe,
+        listen=None if by_folder else listening_place(own.options),
+        folder=files.folder(own.options.folder or usual_folder, [plan, *plans.values()], once=own.options.once),
+        start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, zeros),
+        links=study.keyed_by,
+        pairs=files.pair_keys(),
+        machine=lambda roster, noise: _machine(own, roster, noise),
+    )
+
+
+def _plan(own: MemberFiles, members: int) -> Plan:
+    """What so many members agree on before they begin."""
+    opening, target = CommitteeOpening.of_session(own.session.parameters), own.plan.target
+    among = Target(members, target.epsilon, target.delta, target.dimension, 1.0, own.terms.colluding, unit=PrivacyUnit.PARTY)
+    return Plan(among, opening, context={**own.sealed.study.context(), "plan": own.plan.digest})
+
+
+def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource) -> AmongThoseThere:
+    holdings = MemberHoldings.load(own.held, own.session)
+    if holdings is None:
+        raise InputError(f"file {own.held} with what this member took of the contributions is gone: it takes no part any more")
+    machine = CommitteeMachine(
+        own.session,
+        own.files.party,
+        IdentitySigner(own.files.identity),
+        MailboxSealer(),
+        _opener(own),
+        holdings,
+        noise,
+    )
+    places = [own.session.member(entry.public_key) for entry in roster.entries]
+    return AmongThoseThere(machine, places, lambda state: _keep(own, holdings, state))
+
+
+def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> None:
+    """The result and what is known of who is not in it, before the state that has it."""
+    names = {entry.identity: entry.name for entry in own.sealed.entries}
+    left_out = {names.get(key, file): why for key, file, why in holdings.left_out}
+    left_out |= {names.get(key, key): why for key, why in state.left_out}
+    checked = check_result(own.session, read_result(own.session, state.result.content))
+    counted = {names[key] for _, key, _ in checked.counted}
+    told = tuple((name, why) for name, why in left_out.items() if name not in counted)
+    write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(told)))
+    write_private(own.sums, state.result.content)
+
+
+def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
+    checked = check_result(own.session, read_result(own.session, own.sums.read_bytes()))
+    told = msgspec.json.decode(own.beside(".left-out.json").read_bytes(), type=_LeftOut)
+    return OpenedAtMember(result, checked, told.left_out)
+
+
+def _forget(own: MemberFiles) -> None:
+    """Delete shares and the mailbox key, and say so, signed."""
+    delete_held(own.held)
+    if own.files.keys is not None:
+        StudyKeys.load(own.files.keys.path).without_opening()
+    signed = sign_end(own.session, IdentitySigner(own.files.identity))
+    write_private(own.beside(".end"), base64.b64encode(signed) + b"\n")

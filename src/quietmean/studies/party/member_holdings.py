@@ -1,0 +1,212 @@
+"""What a member takes of the contributions in a folder, once, when their time is over: its parts, in a file beside its store.
+
+Whatever happens to the folder afterwards, the member lists and adds up what it took. The file is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.outage import outage_of
+from quietmean.core.portability import replace_durably
+from quietmean.protocols.committee.contribution import (
+    ContributionError,
+    Dealt,
+    Header,
+    Part,
+    excerpt,
+    front_bytes,
+    largest_file,
+    open_excerpt,
+    read_header,
+)
+from quietmean.protocols.committee.holdings import Held
+from quietmean.protocols.committee.keys import Opener
+from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.session import CommitteeSession
+
+_MAGIC = b"qmheld1\n"
+_PIECE = 1 << 20
+
+
+class _Front(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``left_out``: of each file that was not taken, the contributor's key if it is known, its name, and why."""
+
+    session: str
+    count: int
+    left_out: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class MemberHoldings:
+    """One member's parts in the file ``path``, to be gone through as often as need be. ``left_out``: see above."""
+
+    path: Path
+    session: CommitteeSession = field(repr=False)
+    left_out: tuple[tuple[str, str, str], ...]
+    count: int
+    offset: int
+
+    @classmethod
+    def load(cls, path: Path, session: CommitteeSession) -> MemberHoldings | None:
+        """What was taken before; None if nothing was. Raises :class:`InputError` for a file that is not whole."""
+        try:
+            with path.open("rb") as file:
+                start = file.read(len(_MAGIC) + 8)
+                size = int.from_bytes(start[len(_MAGIC) :], "little")
+                if start[: len(_MAGIC)] != _MAGIC or size > path.stat().st_size:
+                    raise _changed(path)
+                front = msgspec.json.decode(file.read(size), type=_Front)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            raise _changed(path) from None
+        taken = cls(path, session, front.left_out, front.count, len(start) + size)
+        whole = (
+            front.session == session.session.hex() and path.stat().st_size == taken.offset + front.count * taken._record.itemsize
+        )
+        if not whole:
+            raise _changed(path)
+        return taken
+
+    @classmethod
+    def take(
+        cls, path: Path, session: CommitteeSession, member: int, opener: Opener, folder: Path, until: float
+    ) -> MemberHoldings:
+        """Take this member's parts of all that is in ``folder`` now; durable when this returns.
+
+        ``until``: what was written later, in seconds since 1970, comes too late. Raises :class:`InputError` for a folder that
+        cannot be read, or in which nothing is for this study, and :class:`Outage` where there is no room: nothing was taken then.
+        """
+        left_out: list[tuple[str, str, str]] = []
+        held: dict[bytes, bytes] = {}
+        first: dict[bytes, tuple[bytes, str]] = {}
+        for file in contributions_in(folder):
+            dealer = ""
+            try:
+                header, raw = _read(session, file, until)
+                dealer = header.contributor
+                part = open_excerpt(session, header, excerpt(session, raw, member), member, opener)
+            except ContributionError as error:
+                left_out.append((dealer, file.name, str(error)))
+                continue
+            digest, before = first.setdefault(header.dealer, (header.digest, file.name))
+            if digest == header.digest:
+                held[header.dealer] = _packed(session, header, part)
+            else:
+                why = f"its contributor made another one, {before}, and one counts"
+                left_out.append((dealer, file.name, why))
+        if not held:
+            raise InputError(
+                f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
+                "opened, see that the right folder is there, and start again"
+            )
+        front = msgspec.json.encode(_Front(session.session.hex(), len(held), tuple(left_out)))
+        content = b"".join((_MAGIC, len(front).to_bytes(8, "little"), front, *held.values()))
+        try:
+            replace_durably(path, content)
+        except OSError as error:
+            if (outage := outage_of(error, path)) is not None:
+                raise outage from None
+            raise InputError(f"file {path} cannot be written ({error.strerror}): name a writable place with --store") from None
+        taken = cls.load(path, session)
+        if taken is None:
+            raise _changed(path)
+        return taken
+
+    @property
+    def _record(self) -> np.dtype[np.void]:
+        return _record_of(self.session)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Held]:
+        if not self.count:
+            return
+        records = np.memmap(self.path, dtype=self._record, mode="r", offset=self.offset, shape=(self.count,))
+        for record in records:
+            part = Part(np.array(record["values"]), np.array(record["masks"]))
+            yield Held(record["digest"].tobytes(), record["dealer"].tobytes(), float(record["weight"]), part)
+
+    def delete(self) -> None:
+        """Overwrite and delete the file."""
+        delete_held(self.path)
+
+
+def delete_held(path: Path) -> None:
+    """Overwrite and delete what a member took, if it is there."""
+    try:
+        with path.open("r+b") as file:
+            for _ in range(0, os.fstat(file.fileno()).st_size, _PIECE):
+                file.write(bytes(_PIECE))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+    except FileNotFoundError:
+        return
+
+
+def contributions_in(folder: Path) -> list[Path]:
+    """The files in a folder, in the order of their names. Raises :class:`InputError` where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    except OSError as error:
+        raise InputError(
+            f"folder {folder} with contributions cannot be read ({error.strerror}): see that it is there and mounted, and start "
+            "again; nothing was listed or opened"
+        ) from None
+    return [folder / name for name in names]
+
+
+def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, bytes]:
+    try:
+        status = file.stat()
+        if status.st_size > largest_file(session):
+            raise ContributionError("it is larger than any contribution to this study")
+        with file.open("rb") as opened:
+            front = opened.read(front_bytes(session))
+            header = read_header(session, front)
+            raw = front + opened.read()
+    except OSError as error:
+        raise ContributionError(f"it cannot be read ({error.strerror})") from None
+    if header.kind != Dealt.VALUE:
+        raise ContributionError("it is a member's noise, not a contribution")
+    if status.st_mtime > until:
+        raise ContributionError("it came too late")
+    return header, raw
+
+
+def _record_of(session: CommitteeSession) -> np.dtype[np.void]:
+    blocks = session.parameters.blocks
+    return np.dtype(
+        [
+            ("digest", "u1", 32),
+            ("dealer", "u1", 32),
+            ("weight", "<f8"),
+            ("values", "<u4", (blocks,)),
+            ("masks", "<u4", (REPETITIONS,)),
+        ]
+    )
+
+
+def _packed(session: CommitteeSession, header: Header, part: Part) -> bytes:
+    values = np.asarray(part.values, dtype="<u4").tobytes() + np.asarray(part.masks, dtype="<u4").tobytes()
+    packed = header.digest + header.dealer + np.float64(header.weight).tobytes() + values
+    if len(packed) != _record_of(session).itemsize:
+        raise RuntimeError("a part of another size than the study's")
+    return packed
+
+
+def _changed(path: Path) -> InputError:
+    return InputError(
+        f"file {path} is not what this member took of the contributions: it was changed, and this member takes no part any more"
+    )

@@ -1,0 +1,57 @@
+"""What a site handed in to studies that it contributes to once, apart from keys and ledger: a copy of either does not undo it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.core.folders import configuration_folder
+from quietmean.core.portability import locked, open_private
+from quietmean.studies.agreement.study_keys import write_private
+
+ONCE = "each party contributes once: a correction is a new study, charged anew"
+
+
+def registers() -> Path:
+    """The folder of this user."""
+    return configuration_folder() / "contributed"
+
+
+@dataclass(frozen=True)
+class Register:
+    """A folder of this user: for each study, the digest of what was handed in."""
+
+    folder: Path = field(default_factory=registers)
+
+    def alone(self) -> AbstractContextManager[int]:
+        """No other process of this user hands anything in meanwhile."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return locked(open_private(self.folder / "lock", os.O_RDWR | os.O_CREAT))
+        except OSError as error:
+            raise InputError(f"folder {self.folder} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
+
+    def get(self, study: str) -> bytes | None:
+        """The digest for a study; None where nothing was handed in. Raises :class:`InputError` if it cannot be read."""
+        path = self.folder / study
+        try:
+            return bytes.fromhex(path.read_text().strip())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it was changed"
+            raise InputError(f"what this site contributed cannot be read in {path} ({reason}): mend your rights") from None
+
+    def put(self, study: str, content: bytes, name: str) -> None:
+        """Durable when this returns. Raises :class:`InputError` where something else was handed in."""
+        registered = self.get(study)
+        if registered is None:
+            write_private(self.folder / study, f"{content.hex()}\n".encode())
+        elif registered != content:
+            raise InputError(
+                f"{name} contributed something else to this study from this machine, see {self.folder / study}; its keys were "
+                f"restored or copied: {ONCE}"
+            )
