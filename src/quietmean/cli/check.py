@@ -93,11 +93,16 @@ def command(
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
-            findings.append(_listen(files, session, node))
+            by_folder = files.asked.by_folder
+            findings.append(_folder(rules) if by_folder else _listen(files, session, node))
             for finding in findings:
                 if not finding.passed:
                     err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
-            asyncio.run(session.run(wait))
+            if by_folder:
+                # Nobody is dialled: each looks into the folder in its own time.
+                session.standings.clear()
+            else:
+                asyncio.run(session.run(wait))
     passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
     if json:
         about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": members.digest}
@@ -194,6 +199,19 @@ def _store_text(settings: NodeSettings) -> str:
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         raise InputError(f"store {store} cannot be made: choose a writable place with --store")
     return f"{store} will be new"
+
+
+def _folder(rules: Policy) -> Finding:
+    """Whether the folder that the site's policy names can be used from here."""
+    from quietmean.node.folder import parse_folder
+
+    if rules.folder is None:
+        return Finding("folder", True, "to be named by join --folder PATH, or once by the policy of this site, which says none")
+    try:
+        parse_folder(rules.folder)
+    except InputError as error:
+        return Finding("folder", False, str(error))
+    return Finding("folder", True, f"{rules.folder} is one that can be used")
 
 
 def _listen(files: PartyFiles, session: CheckSession, options: NodeOptions) -> Finding:

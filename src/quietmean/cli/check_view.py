@@ -120,7 +120,8 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> 
         mark = "ok" if finding.passed else "NOT OK"
         out.print(f"{finding.name}: {mark}, {printable(finding.text)}", markup=False, style=None if finding.passed else "red")
     out.print()
-    out.print(_table(roster, standings))
+    if standings:
+        out.print(_table(roster, standings))
     for line in session.refusals.lines():
         out.print(f"refused {printable(line)}", markup=False)
     for line in _clock_warnings(roster, standings):
@@ -128,6 +129,8 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> 
     missing = [roster.name(standing.party) for standing in standings if not standing.ready]
     here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
     others = f"not ready: {', '.join(missing)}" if missing else "all others are ready"
+    if not standings:
+        others = "the others are not asked: their messages are files, which come when they come"
     out.print()
     out.print(f"{printable(others)}{here}", markup=False)
 
