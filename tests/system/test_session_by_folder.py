@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.core.errors import NotYet
+from quietmean.core.errors import NotStarted, NotYet
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
@@ -370,3 +370,30 @@ def test_what_a_site_has_to_say_is_one_sentence_before_anything_is_sent() -> Non
     with pytest.raises(qm.InputError, match="which has passed"), part("north"):
         pass
     assert list(Path("share").iterdir()) == []
+
+
+def test_two_have_all_rounds_where_the_third_never_comes() -> None:
+    """Who is in is settled in the folder, for all rounds; who comes afterwards reads there that it is not."""
+    write_policy(largest_epsilon=25.0, least_colluding=0, budget={"epsilon": 25.0, "delta": 1e-4}, unattended=True)
+    soon = datetime.now(UTC) + timedelta(seconds=4)
+    agree(first=200.0, rounds=2, colluding=0, minimum=2, start_by=soon.isoformat())
+
+    async def one(name: str) -> list[tuple[int, set[str]]]:
+        seen = []
+        async with part(name) as rounds:
+            assert rounds.absent == ("east",)
+            while not rounds.over:
+                release = await rounds.mean(VECTORS[name])
+                seen.append((release.round, set(release.counted)))
+        return seen
+
+    async def both() -> Any:
+        async with asyncio.timeout(100.0):
+            return await asyncio.gather(one("north"), one("south"))
+
+    north, south = asyncio.run(both())
+    assert north == south == [(1, {"north", "south"}), (2, {"north", "south"})]
+    with pytest.raises(NotStarted, match="started without this party"), part("east"):
+        pass
+    assert account("east").charged.mu == 0.0
+    assert receipt("north")["start"]["not_in_at_start"] == ["east"]
