@@ -398,6 +398,8 @@ def test_a_study_is_started_and_watched_from_the_pages(
         identities[name].save(tmp_path / f"{name}.key", b"node pass" if name == "south" else b"")
     write_policy(Path("policy.toml"), budget={"epsilon": 5.0, "delta": 1e-5})
     form = {"start-account": "wards", "start-passphrase": "wrong", "start-words": fingerprint(sealed.digest).spoken}
+    # Signed by somebody whom the policy does not name: it is no answer, and in nobody's way.
+    (tmp_path / "ages-south.approval").write_text("signed by somebody")
     with running("--data", "wards.csv", "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:
         browser = Browser(desk.port)
         assert browser.enter(desk.token) == 303

@@ -18,6 +18,7 @@ from quietmean.desk.site_folder import SiteFolder
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.party import Policy
 
 # Of what a process has said, so much of its end is shown.
 _LAST_BYTES = 4000
@@ -80,8 +81,9 @@ class Starter:
         if self.runs(part) or (part in self.site.nodes() and self.site.runs(part)):
             raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
         sealed = self.site.sealed(name)
-        approval = self.site.approval(name)
-        signed = ["--approval", approval.name] if approval.exists() else []
+        approval, policy = self.site.approval(name), Policy.load(self.here.policy)
+        # Where the policy names nobody who signs, a signature is no answer to it.
+        signed = ["--approval", approval.name] if policy.rules.approvers and approval.exists() else []
         command = [sys.executable, "-m", "quietmean", *_way(sealed, self.site.party), name, *self.here.options()]
         command += ["--account", account, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
