@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
+    from quietmean.api.contributing import contribute
     from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.sessions import joined, session
     from quietmean.api.sites import Site
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking, rank
     from quietmean.protocols import Target
     from quietmean.protocols.central_dp import CentralDP
+    from quietmean.protocols.committee import Committee
     from quietmean.protocols.consensus import Consensus
     from quietmean.protocols.cordp_dme import CorDPDME
     from quietmean.protocols.execution import Execution
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GOPA",
     "CentralDP",
+    "Committee",
     "Consensus",
     "CorDPDME",
     "Execution",
@@ -77,6 +80,7 @@ __all__ = [
     "ajoin",
     "certify",
     "contract",
+    "contribute",
     "join",
     "joined",
     "node",
@@ -90,6 +94,7 @@ __all__ = [
 _PLACES = {
     "GOPA": "protocols.gopa",
     "CentralDP": "protocols.central_dp",
+    "Committee": "protocols.committee",
     "Consensus": "protocols.consensus",
     "CorDPDME": "protocols.cordp_dme",
     "Execution": "protocols.execution",
@@ -114,6 +119,7 @@ _PLACES = {
     "ajoin": "api.joining",
     "certify": "api",
     "contract": "api.joining",
+    "contribute": "api.contributing",
     "join": "api.joining",
     "joined": "api.sessions",
     "node": "api",

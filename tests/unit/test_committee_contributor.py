@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.node.committee import MailboxOpener
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.contribution import excerpt, open_excerpt, read_header
+from quietmean.randomness import SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.outcome.forecast import Forecast
@@ -177,3 +180,37 @@ def test_the_plan_is_read_again_and_its_noise_is_the_members(world: CommitteeStu
     sharing = session_of(world.sealed, plan).parameters
     noise = Forecast(world.sealed.study, plan, 7.0).noise
     assert noise == pytest.approx(np.sqrt(3 * sharing.sigma**2 + 7 * sharing.step**2 / 6), rel=1e-4)
+
+
+def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    here = CommitteeStudy(tmp_path)
+    table, out = tmp_path / "c1.csv", tmp_path / "c1.contribution"
+    table.write_text("pay\n400\n")
+    given: dict[str, Any] = {"data": table, "out": out, "accept": here.sealed.digest, "compared": here.members}
+    with pytest.warns(UserWarning, match=r"account 'c1-party' .* is made"):
+        handed = qm.contribute(here.path, here.key("c1"), **given)
+    assert out.read_bytes() == handed.contribution.to_file()
+    assert handed.account is not None
+    # Charged once, however often the same is handed in.
+    again = qm.contribute(here.path, here.key("c1"), **given)
+    assert again.account is not None
+    assert (again.contribution.digest, again.account.entries) == (handed.contribution.digest, handed.account.entries)
+    table.write_text("pay\n401\n")
+    with pytest.raises(InputError, match="contributed other data"):
+        qm.contribute(here.path, here.key("c1"), **given)
+    with pytest.raises(InputError, match="its members take part with quietmean join --contributions"):
+        qm.join(here.path, key=here.key("m1"), data=table, no_ledger=True, accept=here.sealed.digest)
+
+
+def test_a_plan_with_a_committee_from_python() -> None:
+    plan = qm.plan(parties=200, epsilon=1.0, delta=1e-6, committee=qm.Committee(members=5, colluding=1, gone=1))
+    assert plan.epsilon_a_priori <= 1.0
+    # Four members' noise, of which three count: a third more variance than a curator's.
+    curator = qm.plan(parties=200, epsilon=1.0, delta=1e-6, protocol="central-dp")
+    assert 1.25 < plan.prediction["mse_noise"] / curator.prediction["mse_noise"] < 1.45
+    with pytest.raises(InputError, match="leave it out"):
+        qm.plan(parties=200, epsilon=1.0, delta=1e-6, colluding=2, committee=qm.Committee(members=5))
+    with pytest.raises(InputError, match="send one file each"):
+        plan.machine(plan.schedule(Seed.public("no machine")), 0, plan.admit(np.zeros(1)), SecureNoise(Seed.public("none")))

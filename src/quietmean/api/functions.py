@@ -17,10 +17,13 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.automatic import AUTO, choose
+from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Certificate
 from quietmean.protocols import Mechanism
+from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot
@@ -38,7 +41,8 @@ def plan(
     epsilon: float | None = None,
     delta: float,
     nats: float | None = None,
-    colluding: float = 0.1,
+    colluding: float | None = None,
+    committee: Committee | None = None,
     eavesdropping: Eavesdropping | None = None,
     dropouts: float = 0.0,
     dimension: int = 1,
@@ -50,11 +54,13 @@ def plan(
     """The calibrated plan of a protocol, given configured or by name; "auto" takes packed secret sharing where its conditions
     hold, else the protocol of least predicted error among equals.
 
-    ``colluding`` is a count, or a fraction below 1. ``eavesdropping``: the adversary also reads messages between honest parties,
-    each with that chance, or "all-after-first". ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
-    when one protected unit is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies
-    between 0 and sensitivity / sqrt(dimension), except for protocols that state another one. A study moves any vector into the
-    domain. ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
+    ``colluding`` is a count, or a fraction below 1, by default 0.1. ``committee``: its members open the sum of what the
+    ``parties`` contribute in one message each, and may collude in as many as it says with all other contributors.
+    ``eavesdropping``: the adversary also reads messages between honest parties, each with that chance, or
+    "all-after-first". ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change when one protected unit
+    is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies between 0 and
+    sensitivity / sqrt(dimension), except for protocols that state another one. A study moves any vector into the domain.
+    ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
     ``no_privacy`` asks for a protocol without privacy. Raises :class:`InputError` for an impossible target, and warns of
     one that promises next to nothing.
     """
@@ -70,14 +76,28 @@ def plan(
         nats=nats,
         dimension=dimension,
         sensitivity=sensitivity,
-        colluding=colluding_count(parties, colluding),
+        colluding=_colluding(parties, colluding, committee),
         dropouts=dropouts,
         eavesdropping=eavesdropping,
+        committee=committee,
     )
-    best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best
+    if committee is not None:
+        if protocol != AUTO:
+            raise InputError("a committee has a protocol of its own: leave protocol out")
+        best = calibrate(target, CommitteeSharing())
+    else:
+        best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best
     for sentence in budget_warnings(target):
         warnings.warn(sentence, stacklevel=2)
     return best if domain is None else best.with_domain(domain)
+
+
+def _colluding(parties: int, given: float | None, committee: Committee | None) -> int:
+    if committee is None:
+        return colluding_count(parties, 0.1 if given is None else given)
+    if given is not None:
+        raise InputError("colluding says nothing beside a committee, which says how many of its members may: leave it out")
+    return committee.colluding
 
 
 @refuses_unknown_keywords

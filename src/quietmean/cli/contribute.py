@@ -99,6 +99,7 @@ def write_contribution(
     from quietmean.studies.agreement.any_study import has_committee
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Person, Show, file_name, own_keys
+    from quietmean.studies.party.contributing import is_contribution
     from quietmean.studies.party.handing_in import hand_in, own_place
 
     keys = own_keys(sealed, key, store)
@@ -109,7 +110,7 @@ def write_contribution(
     path = given or Path(f"{file_name(name)}.contribution")
     if has_committee(sealed.asked):
         make_folder(path.parent)
-    output(path, "the contribution", own=partial(_is_contribution, None))
+    output(path, "the contribution", own=partial(is_contribution, None))
 
     def tell(encoded: Encoded, notes: Sequence[str]) -> None:
         tell_owner([encoded])
@@ -117,14 +118,6 @@ def write_contribution(
 
     person = Person(AtTerminal(), warn, warn, tell, Show(lambda event: None))
     handed = hand_in(sealed, identity, keys, data, account_name(data), site, person)
-    own = output(path, "the contribution", own=partial(_is_contribution, handed.contribution.digest))
+    own = output(path, "the contribution", own=partial(is_contribution, handed.contribution.digest))
     own.write(handed.contribution.to_file())
     return handed, path
-
-
-def _is_contribution(digest: str | None, content: bytes) -> bool:
-    """Whether a file holds a contribution, or the one with this digest."""
-    from quietmean.studies.party.contributing import contribution_digest
-
-    found = contribution_digest(content)
-    return found is not None and digest in (None, found)

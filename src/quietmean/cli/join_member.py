@@ -65,7 +65,10 @@ def take_part(
         end = asyncio.run(open_with_others(member, contributions, show, rules.folder, shown.say))
     except ProtocolFailure as error:
         ended(auditor, {}, result=False, reason="the committee opened nothing here")
-        raise ProtocolFailure(f"{error}; contributions stay charged, and this member takes no part in this study again") from None
+        raise ProtocolFailure(
+            f"{error}; contributions stay charged, and this member takes no part in this study again: if others have the result, "
+            "one file NAME.sums of theirs shows it, with quietmean result"
+        ) from None
     ended(auditor, {}, result=True)
     try:
         opened = OpenedStudy.of(sealed, choice.plan, end.checked, end.left_out)

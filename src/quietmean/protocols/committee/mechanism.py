@@ -19,7 +19,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Vector
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
@@ -30,6 +30,7 @@ from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
+from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
@@ -182,8 +183,17 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         return Schedule.from_lists([[[] for _ in range(parties)]], parties)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """Raises TypeError: contributors send one file, and members have no value."""
-        raise TypeError("the parties of a committee's opening have no machine")
+        """Raises :class:`InputError`: contributors send one file, and members have no value."""
+        raise InputError(
+            "contributors to a committee send one file each, and its members open the sum: take part with quietmean contribute "
+            "and quietmean join --contributions FOLDER"
+        )
+
+    def batch(
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+    ) -> Releases:
+        """Raises :class:`InputError`: rehearse it in one process with :mod:`quietmean.simulation.committee`."""
+        raise InputError("a plan with a committee is not simulated by this command: its error is in the plan")
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return trace.finished

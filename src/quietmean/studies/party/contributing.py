@@ -60,3 +60,9 @@ def contribution_digest(content: bytes) -> str | None:
     with suppress(InputError):
         return signed_in(Purpose.CONTRIBUTION, content).digest
     return None
+
+
+def is_contribution(digest: str | None, content: bytes) -> bool:
+    """Whether a file holds a contribution, or the one with this digest."""
+    there = contribution_digest(content)
+    return there is not None and digest in (None, there)

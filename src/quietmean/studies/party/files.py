@@ -243,6 +243,11 @@ class Files(PartyFiles):
         without privacy unless ``no_privacy`` agrees to that.
         """
         study, parties = self.study, len(self.roster)
+        if study.committee is not None:
+            raise InputError(
+                f"{study.name!r} has a committee: its members take part with quietmean join --contributions FOLDER, and "
+                "everybody else with quietmean contribute"
+            )
         if path is None:
             return study.choice(parties, no_privacy=no_privacy)
         plan = Plan.from_json(read_json(path))

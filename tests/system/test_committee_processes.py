@@ -1,0 +1,104 @@
+"""A day of a committee with real processes: one member killed for good while the sum is opened, one killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.register import Register
+from support.committee_study import CommitteeStudy, soon
+
+MEMBERS = ("m1", "m2", "m3", "m4", "m5")
+PAY = {f"c{place}": 80.0 * place for place in range(1, 13)}
+# So long a test waits for what should come (s).
+PATIENCE = 240.0
+
+
+class Processes:
+    """Members as processes of the command line, each with folders of its own."""
+
+    def __init__(self, study: CommitteeStudy, box: Path) -> None:
+        self.study, self.box = study, box
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        folder = self.study.folder
+        own = {"XDG_CONFIG_HOME": str(folder / f"conf {name}"), "XDG_DATA_HOME": str(folder / f"data {name}")}
+        line = ["join", str(self.study.path), "--key", str(self.study.key(name)), "--contributions", str(self.box), "--json"]
+        with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("ab") as err:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "quietmean", *line], stdout=out, stderr=err, env=os.environ | own
+            )
+
+    def until(self, name: str, text: str) -> None:
+        """Until a member says so."""
+        said, end = self.study.folder / f"{name}.err", time.monotonic() + PATIENCE
+        while text not in (told := said.read_text()):
+            assert time.monotonic() < end, told
+            time.sleep(0.02)
+
+    def kill(self, name: str) -> None:
+        self.running[name].send_signal(signal.SIGKILL)
+        assert self.running.pop(name).wait(PATIENCE) == -signal.SIGKILL
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, process in self.running.items():
+            code = process.wait(PATIENCE)
+            assert code == 0, (name, (self.study.folder / f"{name}.err").read_text())
+            found[name] = json.loads((self.study.folder / f"{name}.out").read_text())
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["agreement", "mixing"])
+def test_one_member_is_killed_for_good_and_one_is_started_again(
+    tmp_path: Path, free_ports: Callable[[int], list[int]], at: str
+) -> None:
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(MEMBERS, free_ports(5), strict=True)}
+    fields = {"epsilon": 10.0, "round_timeout": 8.0}
+    committee = {"contribute_by": soon(35), "grace": 1.0, "minimum": 3}
+    names = tuple(PAY)
+    study = CommitteeStudy(tmp_path, fields, committee, MEMBERS, names, addresses)
+    box = tmp_path / "box"
+    box.mkdir()
+    # Two never come, and one sends garbage.
+    for name in names[:-3]:
+        register = Register(tmp_path / f"register of {name}")
+        contributor = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)
+        encoded = study.sealed.study.workload.encode(np.array([[PAY[name]]]), step=study.plan.value_step)
+        (box / f"{name}.contribution").write_bytes(contributor.contribute(encoded).to_file())
+        os.utime(box / f"{name}.contribution", (0, 0))
+    (box / f"{names[-1]}.contribution").write_bytes(b"garbage")
+    members = Processes(study, box)
+    try:
+        for name in MEMBERS:
+            members.start(name)
+        members.until("m4", at)
+        members.kill("m4")
+        members.kill("m5")
+        members.start("m4")
+        results = members.results()
+    finally:
+        for process in members.running.values():
+            process.kill()
+            process.wait()
+    assert len({document["estimate"] for document in results.values()}) == 1
+    for document in results.values():
+        assert document["contributions"]["counted"] == len(names) - 3
+        assert set(document["contributions"]["digests"]) == set(names[:-3])
+        assert [one["why"] for one in document["contributions"]["left_out"]] == ["it is no contribution to a committee"]
+        assert document["contributions"]["missing"] == [entry.name for entry in study.sealed.entries if entry.name in names[-3:]]
+        truth = np.mean([PAY[name] for name in names[:-3]])
+        assert abs(document["estimate"] - truth) < 8 * document["standard_error"]
