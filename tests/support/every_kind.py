@@ -65,6 +65,8 @@ def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter]) 
 
 
 def _values(parameter: Parameter) -> list[str | list[str] | None]:
+    if parameter.name == "of":
+        return ["mean(weight)", "crosstab(sex, smoker)"]
     if parameter.name == "formula":
         return [f"{outcome} ~ {' + '.join(others)}" for outcome in NAMES for others in _several(outcome)]
     if parameter.default == ():

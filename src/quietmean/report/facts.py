@@ -176,6 +176,7 @@ _OF_KINDS: dict[str, Callable[[Mapping[str, Any]], Facts]] = {
     "hazard-ratio": _extent,
     "cumulative-incidence": _hidden,
     "site-effects": _site_effects,
+    "meta-analysis": _site_effects,
     "mean": _heterogeneity,
     "proportion": _heterogeneity,
     "group-means": _heterogeneity,

@@ -29,6 +29,7 @@ _MOST_ROWS = 30
 # Terms of groups that are no means.
 COMPARED = ("difference", "smd", "auc", "rate-ratio", "rate-difference", "standardised")
 # The common means of sites: all of them the same, or differing.
+_OF_SITES = ("site-effects", "meta-analysis")
 _FIXED, _RANDOM = "fixed", "random"
 
 
@@ -37,7 +38,7 @@ def forest(answer: Answer) -> tuple[Figure, str] | None:
     estimates, kind = answer.estimates, answer.statistic.name
     kept = [index for index, term in enumerate(estimates.terms) if term not in COMPARED and term != "(Intercept)"]
     kept = [index for index in kept if math.isfinite(estimates.value[index]) and math.isfinite(estimates.standard_error[index])]
-    slopes, ratios = "regression" in kind, kind == "hazard-ratio"
+    slopes, ratios = "regression" in kind, kind == "hazard-ratio" or bool(estimates.summary.get("ratio"))
     # What noise hides has an interval and no point.
     hidden = np.array([term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)[kept]
     noise, wide, value = estimates.of_noise[kept], wider_ends(estimates)[kept], np.where(hidden, np.nan, estimates.value[kept])
@@ -109,15 +110,16 @@ def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
     As the estimate has them: one over the variance of a site's mean, with the noise, and between sites.
     """
     estimates, between = answer.estimates, answer.estimates.summary.get("tau_squared")
-    if answer.statistic.name != "site-effects" or not isinstance(between, int | float) or not 0 <= between < LARGEST:
+    if answer.statistic.name not in _OF_SITES or not isinstance(between, int | float) or not 0 <= between < LARGEST:
         return []
     if not {_FIXED, _RANDOM} <= {estimates.terms[index] for index in kept}:
         return []
-    errors = (
-        (estimates.interval_population if estimates.interval_population is not None else estimates.of_noise)[kept]
-        @ [-1.0, 1.0]
-        / (2 * Z)
-    )
+    ends = (estimates.interval_population if estimates.interval_population is not None else estimates.of_noise)[kept]
+    if estimates.summary.get("ratio"):
+        # Ratios are combined on their logarithms.
+        with np.errstate(all="ignore"):
+            ends = np.log(ends)
+    errors = ends @ [-1.0, 1.0] / (2 * Z)
     sites = [estimates.terms[index] not in (_FIXED, _RANDOM) for index in kept]
     parts = [
         1 / (error**2 + between) if is_site and error**2 + between > SMALLEST else 0.0
@@ -138,9 +140,9 @@ def _weights_at_right(axes: Axes, weights: Sequence[float | None]) -> None:
 def _below_forest(answer: Answer, slopes: bool, ratios: bool, weighted: bool) -> str:
     if slopes:
         return "slope in its standard errors; 0: no effect"
-    if ratios:
+    if ratios and not weighted:
         return "hazard ratio; 1: no difference"
-    name = str(getattr(answer.statistic, "column", ""))
+    name = str(getattr(answer.statistic, "column", answer.estimates.summary.get("of", "")))
     if answer.statistic.name == "rates":
         per, time = float(getattr(answer.statistic, "per", 1.0)), getattr(answer.statistic, "time", "time")
         return f"events per unit of {time}" if per == 1.0 else f"events per {plain(per)} {time}"

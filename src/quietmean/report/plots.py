@@ -360,6 +360,8 @@ _DRAWN: dict[str, Callable[[Answer], tuple[Figure, str] | None]] = {
     "group-means": forest,
     "proportion": forest,
     "site-effects": forest,
+    "meta-analysis": forest,
+    "kruskal-wallis": forest,
     "rates": forest,
     "hazard-ratio": forest,
     "restricted-mean": forest,

@@ -312,7 +312,7 @@ def _site_effects(answer: StatedAnswer) -> str:
         return ""
     part = answer.summary.get("i_squared")
     differ = f"; I² = {fixed(100 * float(part), 0)} %{answer.p('Q')}" if isinstance(part, int | float) else ""
-    return f"The common mean of all sites like these is {answer.value('random')}{differ}"
+    return f"What all sites like these have in common is {answer.value('random')}{differ}"
 
 
 _SAYS: dict[str, Callable[[StatedAnswer], str]] = {
@@ -341,4 +341,5 @@ _SAYS: dict[str, Callable[[StatedAnswer], str]] = {
     "restricted-mean": _restricted_mean,
     "cumulative-incidence": _incidence,
     "site-effects": _site_effects,
+    "meta-analysis": _site_effects,
 }

@@ -19,6 +19,7 @@ from quietmean.statistics.statistic import Statistic
 GROUP = "quietmean.statistics"
 # A comma, or what stands between quotes or innermost brackets.
 _COMMA = re.compile(r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*"|`[^`]*`|\((?:'[^']*'|"[^"]*"|[^()'"])*\)|,""")
+_NAME = re.compile(r"[\w-]+")
 _TEXT = re.compile(r"\s*([a-z0-9-]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -56,7 +57,8 @@ def read_text(text: str) -> dict[str, Any]:
     places = list(kind.by_place)
     for part in filter(None, (part.strip() for part in _parts(match[2]))):
         name, equals, value = (word.strip() for word in part.partition("="))
-        if not equals:
+        # A statistic within another one has names of its own.
+        if not equals or not _NAME.fullmatch(name):
             if kind.takes_all and len(places) <= 1:
                 raw.setdefault(kind.by_place[-1], []).append(part)
                 places = []

@@ -1,0 +1,241 @@
+"""Meta-analysis: any estimate at each site, and what sites have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter, parameters_of, require_known
+from quietmean.randomness import BitStream, Seed
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Moments, PrefixTable
+from quietmean.statistics.features.crossed import Crossed
+from quietmean.statistics.fields import ROBUST
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate
+from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
+
+Array = NDArray[np.float64]
+FIXED, RANDOM = "fixed", "random"
+# The level at which Cochran's test says that sites differ.
+_DIFFERENT, _ROUNDING = 0.05, 1e-12
+# Of more quantities at a site not all directions of the noise are followed, but so many; steps are in its deviations.
+_MOST_DIRECTIONS, _DRAWN, _STEP = 48, 12, 0.05
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MetaAnalysis(Statistic):
+    """An estimate of another statistic at each site, a level of ``by``; what sites have in common is ``fixed``, weighted by the
+    inverse of their variances, and ``random``, of all sites like these (:mod:`~quietmean.statistics.random_effects`).
+
+    ``of`` is a statistic as on the command line, ``crosstab(arm, died)``; ``term`` that of its answer which is combined, by
+    default its first one. Ratios are combined on their logarithms. A site counts with the noise of the whole study in its
+    variance, and one in which the noise hides the estimate is left out. The test ``Q`` is Cochran's. Models have the errors of
+    their assumptions.
+    """
+
+    name = "meta-analysis"
+    summary = "any estimate at each site, heterogeneity, and what sites have in common"
+    by_place = ("of", "by")
+
+    of: str = parameter(help="the statistic, as crosstab(arm, died)")
+    by: str = parameter(help="the column whose levels are the sites")
+    term: str | None = parameter(None, help="the term of its answer, by default the first of those asked for")
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    @cached_property
+    def _inner(self) -> Statistic:
+        """The statistic of each site. Raises :class:`InputError` for none, or one that is of sites itself."""
+        # The registry knows this kind, too.
+        from quietmean.statistics.registry import parse_statistic, read_text
+
+        raw = read_text(self.of)
+        kind = raw["kind"]
+        if ROBUST in raw:
+            raw[ROBUST] = False
+        inner = parse_statistic(raw)
+        if isinstance(inner, MetaAnalysis) or getattr(inner, "cluster", None) is not None or inner.where:
+            raise InputError(f"{self.text} is of {kind}, which cannot be asked of each site: leave cluster and where out of it")
+        return inner
+
+    @property
+    def known_expectations(self) -> tuple[str, ...]:
+        return self._inner.known_expectations
+
+    def suppose(self, made: Supposed) -> None:
+        self._inner.suppose(made)
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        inner, sites = self._inner, columns.category(self.by)
+        named = {value for name, value in inner.asked().items() if isinstance(value, str) and name in parameters_of(type(inner))}
+        if self.by in named:
+            raise InputError(f"{self.text} names {self.by!r} twice: the column of the sites is no other")
+        return tuple(self._at_sites(feature, sites) for feature in inner.features(columns))
+
+    def _at_sites(self, feature: Feature, sites: Column) -> Feature:
+        """The same feature of each site, one after the other: a replaced record leaves one site and enters another."""
+        if isinstance(feature, CellIndicators):
+            return CellIndicators((Axis(sites), *feature.axes))
+        if isinstance(feature, PrefixTable) and feature.by is None:
+            return replace(feature, by=Axis(sites))
+        grouped = isinstance(feature, ColumnBlock) or (isinstance(feature, Moments) and not feature.higher)
+        if isinstance(feature, ColumnBlock | Moments) and grouped and not isinstance(feature.by, Crossed):
+            return replace(feature, by=sites if feature.by is None else Crossed(sites, feature.by))
+        raise InputError(f"{self.text} is of a statistic that cannot be asked of each site: choose another one")
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        sites = columns.category(self.by)
+        views = [self._at_site(released, columns, place) for place in range(len(sites.categories))]
+        each = [self._inner.decode(view, columns) for view in views]
+        term = self._term(each[0])
+        index = each[0].terms.index(term)
+        low, high = float(each[0].low[index]), float(each[0].high[index])
+        is_ratio = low == 0 and math.isinf(high)
+        known = [_estimate(one, index, is_ratio) for one in each]
+        limits = (0.0, math.inf) if is_ratio else (low, high)
+        rows = [_row(name, site, limits, is_ratio) for name, site in zip(sites.categories, known, strict=True)]
+        text = "the noise hides its estimate: left out of what sites have in common"
+        flags = [Flag("sites-seen", SEEN)]
+        flags += [
+            Flag.shared("group-left-out", f"site {name}", text, (name,))
+            for name, site in zip(sites.categories, known, strict=True)
+            if not site.known
+        ]
+        about = {"of": term or self._inner.text, "ratio": is_ratio}
+        used = [place for place, site in enumerate(known) if site.known]
+        if len(used) < 2:
+            flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
+            rows += [Row.unknown(name, limits) for name in (FIXED, RANDOM)]
+            return assembled(rows, flags=tuple(flags), headline=(RANDOM,), summary=about, method=METHOD)
+        moved = [
+            _moved(views[place], known[place], lambda view: _estimate(self._inner.decode(view, columns), index, is_ratio))
+            for place in used
+        ]
+        pooled_rows, tests, more, own_flags = _pooled([known[place] for place in used], moved, limits, is_ratio)
+        return assembled(
+            [*rows, *pooled_rows],
+            tests=tests,
+            summary=about | more,
+            flags=(*flags, *own_flags),
+            headline=(RANDOM,),
+            method=f"{each[0].method} at each site; inverse variances with the noise in them; {METHOD}",
+        )
+
+    def _at_site(self, released: Released, columns: Columns, place: int) -> Released:
+        """What is released of one site, as the inner statistic reads it."""
+        sites, places, whole = columns.category(self.by), {}, None
+        for feature in self._inner.features(columns):
+            every = released.places[self._at_sites(feature, sites)]
+            count = len(sites.categories) + (not isinstance(feature, ColumnBlock | Moments))
+            size = len(every) // count
+            places[feature] = every[place * size : (place + 1) * size]
+            if isinstance(feature, CellIndicators) and whole is None:
+                whole = np.zeros(len(released.quantities))
+                whole[places[feature]] = 1.0
+        return replace(released, places=places, whole=released.whole if whole is None else whole)
+
+    def _term(self, estimates: Estimates) -> str:
+        if self.term is not None:
+            return require_known("term", self.term, estimates.terms)
+        return estimates.headline[0] if estimates.headline else estimates.terms[0]
+
+
+def _estimate(estimates: Estimates, index: int, is_ratio: bool) -> SiteEstimate:
+    """A term of one site; the logarithm of a ratio."""
+    value, noise = float(estimates.value[index]), float(estimates.standard_error[index])
+    both = math.nan if estimates.population is None else float(estimates.population[index])
+    if not math.isfinite(value + noise + both) or (is_ratio and value <= 0):
+        return UNKNOWN_SITE
+    width = float(estimates.high[index] - estimates.low[index])
+    # Of a variance that is no more than rounding nothing can be said.
+    if not both**2 > _ROUNDING * (width if math.isfinite(width) else value) ** 2:
+        return UNKNOWN_SITE
+    unit = value if is_ratio else 1.0
+    return SiteEstimate(math.log(value) if is_ratio else value, (noise / unit) ** 2, max(both**2 - noise**2, 0.0) / unit**2)
+
+
+def _row(name: str, site: SiteEstimate, limits: Interval, is_ratio: bool) -> Row:
+    if not site.known:
+        return Row.unknown(name, limits)
+    if is_ratio:
+        return Row.ratio(name, site.value, site.noise, site.sampling)
+    return Row.normal(name, site.value, site.noise, site.sampling, limits)
+
+
+def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEstimate]) -> Array:
+    """The covariance (2, 2) of what noise does to a site's estimate and to its variance of sampling, which is part of its weight.
+
+    From differences along the noise: along all its directions, or of long tables along some that are drawn as the noise is.
+    """
+    exact = np.array([[site.noise, 0.0], [0.0, 0.0]])
+    places = np.unique(np.concatenate(list(view.places.values())))
+    values, vectors = np.linalg.eigh(view.deviations[np.ix_(places, places)])
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    if not site.noise > 0:
+        return exact
+    directions = root.T
+    if len(places) > _MOST_DIRECTIONS:
+        stream = BitStream(Seed.public("meta-analysis", len(places)))
+        directions = stream.standard_normal((_DRAWN, len(places))) @ root.T / math.sqrt(_DRAWN)
+    slopes = []
+    for direction in directions:
+        ends = []
+        for sign in (1.0, -1.0):
+            quantities = view.quantities.copy()
+            quantities[places] += sign * _STEP * direction
+            moved = at(replace(view, quantities=quantities))
+            ends.append(np.array([moved.value, moved.sampling]) if moved.known else np.array([site.value, site.sampling]))
+        slopes.append((ends[0] - ends[1]) / (2 * _STEP))
+    covariance = np.array(slopes).T @ np.array(slopes)
+    # What it does to the estimate is known exactly.
+    return covariance * (site.noise / covariance[0, 0]) if covariance[0, 0] > 0 else exact
+
+
+def _pooled(
+    sites: list[SiteEstimate], moved: list[Array], limits: Interval, is_ratio: bool
+) -> tuple[list[Row], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
+    """The common values, Cochran's test, and heterogeneity; ``moved``: what noise does to each site."""
+    values, noises, sampling = (np.array([getattr(site, name) for site in sites]) for name in ("value", "noise", "sampling"))
+    pooled = Pooled.of(values, noises + sampling)
+
+    def both(quantities: Array) -> Array:
+        own, its = quantities.reshape(2, -1)
+        again = Pooled.of(own, noises + np.maximum(its, 0.0))
+        return np.array([again.fixed, again.random])
+
+    own = [
+        sum(spread(slope.reshape(2, -1)[:, place], covariance) for place, covariance in enumerate(moved))
+        for slope in slopes_of(both, np.concatenate([values, sampling]))
+    ]
+    rows = []
+    common = (
+        (FIXED, pooled.fixed, pooled.fixed_variance, own[0], math.inf),
+        (RANDOM, pooled.random, pooled.random_variance, own[1], pooled.degrees),
+    )
+    for name, value, variance, noise, degrees in common:
+        rest = max(variance - noise, 0.0)
+        row = Row.ratio(name, value, noise, rest, degrees) if is_ratio else Row.normal(name, value, noise, rest, limits, degrees)
+        rows.append(row if is_ratio or not limits[0] < 0 < limits[1] else row.tested(degrees))
+    flags = []
+    if pooled.test.p_value < _DIFFERENT:
+        text = "sites differ by more than chance: the fixed value is one of these sites only, and its interval of no others"
+        flags.append(Flag("heterogeneous", text, (FIXED,)))
+    more = {"tau_squared": pooled.between, "i_squared": pooled.i_squared, "sites": len(sites)}
+    return rows, {"Q": pooled.test}, more, flags
+
+
+STATISTIC = MetaAnalysis
