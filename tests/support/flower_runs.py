@@ -47,7 +47,7 @@ class FlowerRun:
     """One app on one SuperLink. ``seen``: all pages that its database had at any time that was looked, and lines of its log."""
 
     def __init__(self, root: Path, python: Path, away: dict[int, int]) -> None:
-        self.root, self._bin = root, python.absolute().parent
+        self.root, self.programs = root, python.absolute().parent
         self.app = root / "app"
         shutil.copytree(APP, self.app, ignore=shutil.ignore_patterns("__pycache__"))
         client = self.app / "quiet" / "client.py"
@@ -57,7 +57,7 @@ class FlowerRun:
         self.seen: set[bytes] = set()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._environment = os.environ | {
-            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(_ROOT / "src"),
             "FLWR_HOME": str(root / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -118,7 +118,7 @@ class FlowerRun:
         with (self.root / f"{label}.out").open("wb") as out:
             # A group of its own, with which whatever it started ends.
             process = subprocess.Popen(
-                [self._bin / program, *arguments], env=self._environment, stdout=out, stderr=out, start_new_session=True
+                [self.programs / program, *arguments], env=self._environment, stdout=out, stderr=out, start_new_session=True
             )
             self._running[label] = process
             try:
@@ -137,7 +137,7 @@ class FlowerRun:
             f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n{options}'
         )
         (self.root / "flwr" / "config.toml").write_text(config)
-        command: list[str | Path] = [self._bin / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
+        command: list[str | Path] = [self.programs / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
         until = time.monotonic() + timeout
         with (self.root / "run.out").open("wb") as out:
             process = subprocess.Popen(command, env=self._environment, stdout=out, stderr=out)

@@ -94,10 +94,18 @@ def test_an_app_whose_clients_do_not_come_or_may_not_says_so(tmp_path: Path, dat
 
 
 def test_a_link_that_ends_at_its_start_is_noticed_at_once(tmp_path: Path, data: Vector) -> None:
-    flower, _, _, settings = made(tmp_path, data)
+    flower, _, homes, settings = made(tmp_path, data)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in flower.programs.iterdir():
+        if program.name != "flower-supernode":
+            (programs / program.name).symlink_to(program)
+    (programs / "flower-supernode").write_text("#!/bin/sh\necho no such key\nexit 3\n")
+    (programs / "flower-supernode").chmod(0o700)
+    flower.programs = programs
     begun = time.monotonic()
-    with pytest.raises(AssertionError, match="node-missing ended with"):
-        flower.deploy([Path(f'{tmp_path}/missing" = "')], 900, settings)
+    with pytest.raises(AssertionError, match="node-0 ended with 3: no such key"):
+        flower.deploy(homes[:1], 900, settings)
     assert time.monotonic() - begun < 120
 
 
