@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +32,19 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     base = tmp_path_factory.getbasetemp() / f"home-{next(_HOMES)}"
     monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(base / "config"))
+    monkeypatch.setattr(subprocess, "Popen", OwnUser)
+
+
+class OwnUser(subprocess.Popen[Any]):
+    """Who has a key of another name is another user, with a ledger of its own: as parties on machines of their own have."""
+
+    def __init__(self, args: Any, *more: Any, **given: Any) -> None:
+        words = list(args) if isinstance(args, list | tuple) else []
+        environment = dict(given.get("env") or os.environ)
+        if "--key" in words[:-1] and environment.get("XDG_DATA_HOME"):
+            user = Path(str(words[words.index("--key") + 1])).stem
+            given["env"] = environment | {"XDG_DATA_HOME": str(Path(environment["XDG_DATA_HOME"]) / user)}
+        super().__init__(args, *more, **given)
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -84,7 +84,7 @@ def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pyt
     assert "same input columns" not in refused(arguments(consortium, "ada"), capsys, 3)
     other = ["--account", "bob", "--store", str(consortium / "other.store")]
     error = refused(arguments(consortium, "ada", *other), capsys, 3)
-    assert "account 'bob': the same input columns were charged to 'ada', too" in error
+    assert "account 'bob': the same input columns or people were charged to 'ada', too" in error
     main(["ledger", "--ledger", str(consortium / "ledger"), "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [account["same_inputs"] for account in document["accounts"]] == [["bob"], ["ada"]]

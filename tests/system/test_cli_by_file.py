@@ -86,7 +86,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert "gave no address" in refused(["join", "study.sealed", "--key", "south.key", "--data", "south.csv"], capsys)
     without_ledger = give.split(" --ledger")[0] + f" --accept {digest}"
     for name in PARTIES[:1] + PARTIES[2:4]:
-        told(without_ledger.replace("south", name), capsys)
+        # All of them are one user here.
+        told(f"{without_ledger} --new-account south".replace("south", name), capsys)
     for _ in range(2):
         shown = told(combine.replace("*.contribution", " ".join(map(str, sorted(Path().glob("*.contribution"))))), capsys)
         assert shown.startswith("4 of 5 parties are in this result; NOT in it: inland")
@@ -131,7 +132,7 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
     assert keys.read_bytes() == before
     assert Path("south.csv").read_text().startswith("age")
     main([*GIVE, "--accept", digest])
-    north = [part.replace("south", "north") for part in GIVE]
+    north = [*(part.replace("south", "north") for part in GIVE), "--new-account", "north"]
     assert "exists already" in refused([*north, "--accept", digest, "--out", "south.contribution"], capsys)
     main([*north, "--accept", digest])
 

@@ -141,7 +141,7 @@ def test_a_client_that_may_not_take_part_says_so_and_nothing_else(
     # The others' mean says who is not in, and goes on once the site allows it.
     relay = site.relay()
     assert NOT_IN in relay.reasons
-    site.says(account="others")
+    site.says(account=None, new_account="others")
     site.rules()
     relay.meet([FIRST_NODE])
     assert relay.mean(1).weight == PARTIES

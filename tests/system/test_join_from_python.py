@@ -45,7 +45,7 @@ def frame(place: int) -> pd.DataFrame:
 
 async def one(place: int, **more: Any) -> StudyResult:
     name = NAMES[place]
-    given = {"account": name, "ledger": None, **more}
+    given = {"ledger": None, **({} if "account" in more else {"new_account": name}), **more}
     return await qm.ajoin(STUDY, "roster.toml", f"{name}.key", data=frame(place), **given)
 
 

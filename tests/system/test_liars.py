@@ -90,7 +90,7 @@ def all_join(
     async def one(place: int) -> StudyResult:
         own = NAMES[place]
         agreed = qm.contract(asked, "roster.toml", f"{own}.key")
-        return await qm.ajoin(asked, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, account=own)
+        return await qm.ajoin(asked, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, new_account=own)
 
     async def all_three() -> list[StudyResult | BaseException]:
         return await asyncio.gather(*(one(place) for place in range(3)), return_exceptions=True)
@@ -300,7 +300,9 @@ def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
         agreed = qm.contract(short, "roster.toml", f"{own}.key")
         # The liar has no rules.
         rules_of: dict[str, Any] = {"policy": policy} if place < 2 else {}
-        return await qm.ajoin(short, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, account=own, **rules_of)
+        return await qm.ajoin(
+            short, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, new_account=own, **rules_of
+        )
 
     async def two() -> list[StudyResult | BaseException]:
         liar = asyncio.create_task(one(2))

@@ -52,7 +52,7 @@ def test_nothing_of_a_mapping_leaves_the_site(
                 "roster.toml",
                 f"{name}.key",
                 data=f"{name}.csv",
-                account=name,
+                new_account=name,
                 ledger=None,
                 accept=digest,
                 report=events.append,

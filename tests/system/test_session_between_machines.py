@@ -101,7 +101,7 @@ def _quiet() -> Iterator[None]:
 def part(name: str, terms: dict[str, Any] = TERMS, **more: Any) -> qm.session:
     agreed: Any = (sealed(terms), None) if SEALS else (terms, "roster.toml")
     asked, roster = agreed
-    return qm.session(asked, roster, f"{name}.key", **{"account": name, "yes": True, **more})
+    return qm.session(asked, roster, f"{name}.key", **{"new_account": None if "account" in more else name, "yes": True, **more})
 
 
 def account(name: str) -> Account:
@@ -390,7 +390,7 @@ PROGRAM = """
 import sys, json, warnings, numpy as np, quietmean as qm
 warnings.simplefilter("ignore")
 terms, roster, name = json.loads(sys.argv[1]), *sys.argv[2:]
-with qm.session(terms, roster or None, f"{name}.key", account=name, yes=True) as rounds:
+with qm.session(terms, roster or None, f"{name}.key", new_account=name, yes=True) as rounds:
     while not rounds.over:
         mean = rounds.mean(np.full(rounds.contract.study.dimension, 0.1))
         print(json.dumps([mean.round, mean.counted, mean.missed]), flush=True)

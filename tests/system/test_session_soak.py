@@ -41,7 +41,7 @@ import quietmean as qm
 from quietmean.core.errors import ProtocolFailure
 warnings.simplefilter("ignore")
 terms, name = json.loads(sys.argv[1]), sys.argv[2]
-with qm.session(terms, "roster.toml", f"{name}.key", account=name) as rounds:
+with qm.session(terms, "roster.toml", f"{name}.key", new_account=name) as rounds:
     while not rounds.over:
         try:
             mean = rounds.mean(np.full(terms["dimension"], 0.01))

@@ -261,13 +261,31 @@ def test_a_group_pays_for_each_of_its_members(ledger: Ledger) -> None:
     assert ledger.account("whole").frozen is not None
 
 
-def test_add_remove_counts_twice_on_a_replacement_account_and_not_back(ledger: Ledger) -> None:
+def test_add_remove_counts_twice_on_a_replacement_account_and_one_account_carries_both(ledger: Ledger) -> None:
     entry = ledger.reserve("wards", "s1", Charge(0.05), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
     assert (entry.mu, entry.factor) == (Charge(0.05).of_group(2).mu, 2)
     ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
     ledger.reserve("census", "s2", Charge(0.05), name="b", when=NOON, relation=Neighbouring.ADD_REMOVE)
-    with pytest.raises(InputError, match="protects against replacement, account 'census' counts add-remove"):
+    ledger.settle("s2", Charge(0.04), when=NOON)
+    ledger.check("census", "s3", Charge(0.05), name="c")
+    assert ledger.account("census").relation == Neighbouring.ADD_REMOVE
+    for _ in range(2):
         ledger.reserve("census", "s3", Charge(0.05), name="c", when=NOON)
+    account = ledger.account("census")
+    assert account.relation == Neighbouring.REPLACEMENT
+    assert [(one.factor, one.mu) for one in account.entries] == [(2, Charge(0.04).of_group(2).mu), (1, 0.05)]
+    # What the first one costs after all is counted twice, too.
+    assert ledger.settle("s2", Charge(0.045), when=NOON).mu == Charge(0.045).of_group(2).mu
+
+
+def test_what_was_charged_twice_must_have_room(ledger: Ledger) -> None:
+    ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
+    ledger.reserve("census", "s1", Charge(0.15), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    with pytest.raises(InputError, match=r"account 'census' has epsilon 0\.0000 left"):
+        ledger.reserve("census", "s2", Charge(0.01), name="b", when=NOON)
+    # Nothing was changed by that.
+    assert ledger.account("census").relation == Neighbouring.ADD_REMOVE
+    ledger.reserve("census", "s3", Charge(0.01), name="c", when=NOON, relation=Neighbouring.ADD_REMOVE)
 
 
 def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
@@ -433,9 +451,9 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
 def test_unknown_schema_is_refused(path: Path) -> None:
     Ledger.open(path, create=True).close()
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 3")
+    database.execute("PRAGMA user_version = 4")
     database.close()
-    with pytest.raises(InputError, match="schema version 3, this version of quietmean knows 2"):
+    with pytest.raises(InputError, match="schema version 4, this version of quietmean knows 3"):
         Ledger.open(path)
 
 

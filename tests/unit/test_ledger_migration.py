@@ -16,6 +16,7 @@ import pytest
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import RESERVED, SPENT, Inputs, Ledger, Refund
+from quietmean.ledger.database import SCHEMA
 from quietmean.privacy import Charge, mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -48,7 +49,7 @@ def test_totals_entries_and_history_stay(path: Path) -> None:
     for _ in range(2):
         with Ledger.open(path) as ledger:
             accounts = {account.name: account for account in ledger.accounts()}
-        assert version(path) == 2
+        assert version(path) == SCHEMA
         for name, totals in TOTALS.items():
             account = accounts[name]
             assert (account.charged_mu, account.remaining_mu, account.charged_epsilon, account.overspent) == totals
@@ -134,6 +135,6 @@ def test_a_crash_on_the_way_leaves_version_1(path: Path) -> None:
             break
         except Crash:
             connection.close()
-        assert version(path) in (1, 2)
+        assert version(path) in (1, SCHEMA)
     with Ledger.open(path) as ledger:
         assert {account.name: account.charged_mu for account in ledger.accounts()} == {name: t[0] for name, t in TOTALS.items()}

@@ -39,6 +39,8 @@ class SiteKeywords(TypedDict, total=False):
     ledger: str | Path | None
     no_ledger: bool
     account: str | None
+    new_account: str | None
+    new_people: bool
     group: int | None
     listen: str | None
     listen_through: str | Path | None
@@ -68,6 +70,8 @@ def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | P
         ledger=path_of(given.get("ledger")),
         no_ledger=given.get("no_ledger", False),
         account=given.get("account"),
+        new_account=given.get("new_account"),
+        new_people=given.get("new_people", False),
         group=given.get("group"),
         accept=accept.digest if isinstance(accept, Contract) else accept,
         yes=given.get("yes", False),
@@ -153,7 +157,7 @@ async def joined(
 
     def make_ready() -> Prepared:
         files = make_files()
-        account = _account(data, options.account, options.no_ledger)
+        account = _account(data, options.account or options.new_account, options.no_ledger)
         preparation = Preparation(files, options, account, silent_person(report))
         asked = preparation.agree(plan_of(files))
         ready = preparation.prepare(data)

@@ -122,7 +122,7 @@ def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, pa
             raise InputError("--records is for a session, and this is a study of statistics: leave it out")
     elif data is not None:
         raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
-    elif paying.account is None and not paying.no_ledger:
+    elif paying.account is None and paying.new_account is None and not paying.no_ledger:
         raise InputError("a session does not say which data set it is of: give --account, or --no-ledger")
     return data
 
@@ -163,6 +163,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     """What can be found out without the others."""
     from quietmean.studies.data import location_of
     from quietmean.studies.party import brought
+    from quietmean.studies.party.people import People
 
     plan = contract.plan
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
@@ -186,7 +187,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
         findings.append(Finding("expected", False, str(error)))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
-    payer = None if payer is None else payer.of(records.in_order)
+    payer = None if payer is None else payer.of(records.in_order, People(records, data, files.home, warn))
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "the study fits; before it")]
 
 

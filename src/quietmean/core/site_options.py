@@ -18,11 +18,16 @@ class PaymentOptions:
     ----------
     ledger
         The ledger that is charged before the first message leaves, and that refuses a study which its budget does not allow; by
-        default the policy's, or this user's own, where an account is made at the first study of a data set.
+        default the policy's, or this user's own, where the first account is made at the first study.
     no_ledger
         Charge nothing: for rehearsals, and where something else keeps account.
     account
-        The ledger's account for these data; by default the name of the data file without its ending.
+        The ledger's account for the people of these data, in whatever file; by default the name of that file without its ending.
+    new_account
+        Make an account of this name: these people are in none of the ledger's accounts. Without it no second one is made.
+    new_people
+        With --account: these are people who are in no study of that account so far, as in a weekly export of new patients. They
+        get a budget of their own beside it, where no identifier of theirs is known there.
     group
         Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
         for an account that counts per party.
@@ -33,6 +38,8 @@ class PaymentOptions:
     ledger: Path | None = None
     no_ledger: bool = False
     account: str | None = None
+    new_account: str | None = None
+    new_people: bool = False
     group: int | None = None
     policy: Path | None = None
 

@@ -19,6 +19,7 @@ class _SiteFile(BaseModel):
     ledger: Path | None = None
     no_ledger: bool = False
     account: str | None = None
+    new_account: str | None = None
     group: int | None = None
     policy: Path | None = None
     accept: str | None = None
@@ -43,6 +44,7 @@ def site_options(path: Path) -> SiteOptions:
         ledger=here(stated.ledger),
         no_ledger=stated.no_ledger,
         account=stated.account,
+        new_account=stated.new_account,
         group=stated.group,
         policy=here(stated.policy),
         accept=stated.accept,

@@ -15,7 +15,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
-SCHEMA = 2
+SCHEMA = 3
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
 _APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
@@ -54,6 +54,12 @@ _STEPS = (
         """CREATE TABLE input (study TEXT NOT NULL REFERENCES entry (study), digest BLOB NOT NULL,
                                 PRIMARY KEY (study, digest)) WITHOUT ROWID""",
         "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    ),
+    # Accounts of version 2 know their data by columns in their order alone, and keep that.
+    (
+        """CREATE TABLE people (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
+                                 level INTEGER NOT NULL, count INTEGER NOT NULL, members BLOB NOT NULL,
+                                 PRIMARY KEY (account, kind, key))""",
     ),
 )
 

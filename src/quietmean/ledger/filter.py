@@ -14,7 +14,7 @@ from typing import Required, TypedDict
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
-from quietmean.ledger.account import RESERVED, SPENT, Account, Freeze, LedgerEntry, Refund, left_text
+from quietmean.ledger.account import RESERVED, SPENT, Account, Budget, Freeze, LedgerEntry, Refund, left_text
 from quietmean.privacy.charge import Charge, require_members
 
 # What a unit has in it.
@@ -109,6 +109,50 @@ def _for_account(charge: Charge, factor: int) -> Charge:
     if factor == 1 or not charge.bounded:
         return charge
     return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)
+
+
+def for_relation(account: Account, relation: Neighbouring) -> Account:
+    """The account where studies under that relation can be charged: one account carries both, for its people are the same.
+
+    What was charged under add-remove costs twice as much under replacement. An account whose charges cannot be doubled stays.
+    """
+    charges = [charge for one in account.entries for charge in (one.reserved, one.charged, one.certified) if charge is not None]
+    doubled = account.relation == Neighbouring.ADD_REMOVE and relation == Neighbouring.REPLACEMENT
+    if not doubled or any(charge.beta for charge in charges):
+        return account
+    entries = tuple(
+        replace(
+            entry,
+            factor=2 * entry.factor,
+            reserved=_for_account(entry.reserved, 2),
+            charged=_for_account(entry.charged, 2),
+            certified=None if entry.certified is None else _for_account(entry.certified, 2),
+        )
+        for entry in account.entries
+    )
+    return replace(account, relation=relation, entries=entries)
+
+
+def check_change(
+    account: Account, budget: Budget, unit: PrivacyUnit | None, relation: Neighbouring | None, data_set: str | None
+) -> None:
+    """Raises :class:`InputError` for a change of what never changes, and for a budget below what is charged."""
+    if unit not in (None, account.unit):
+        raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}: make another account for that")
+    if relation not in (None, account.relation):
+        raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}: make another account for that")
+    if data_set not in (None, account.data_set):
+        raise InputError(
+            f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
+        )
+    # A budget that is exceeded already may be raised by less than it lacks.
+    enough = budget.allows_mu(account.charges) or budget.mu >= account.budget.mu
+    additive = budget.allows_additive(account.charges) or not account.budget.allows_additive(account.charges)
+    if not (enough and additive):
+        raise InputError(
+            f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
+            f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}: choose at least that"
+        )
 
 
 def _factor(account: Account, request: SpendingRequest) -> int:

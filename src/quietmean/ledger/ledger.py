@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import epsilon_text
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
 from quietmean.ledger.filter import SpendingRequest, StatedSpending
 from quietmean.ledger.inputs import NO_INPUTS, Inputs
+from quietmean.ledger.known_people import accounts_with, remember, sketches_of
+from quietmean.ledger.people import Sketch
 from quietmean.privacy.charge import Charge
 
 Array = NDArray[np.float64]
@@ -96,7 +97,7 @@ class Ledger:
                 self._make(name, data_set or name, *kind, refund or Refund.SETTLED)
             else:
                 existing = self._account(name)
-                _check_change(existing, budget, unit, relation, data_set)
+                rules.check_change(existing, budget, unit, relation, data_set)
                 if refund is not None:
                     self._database.change("UPDATE account SET refund = ? WHERE name = ?", str(refund), name)
             last = self._database.row(
@@ -145,7 +146,8 @@ class Ledger:
             return self._account(name)
 
     def same_inputs(self, name: str, inputs: Inputs = NO_INPUTS) -> tuple[str, ...]:
-        """The other accounts that were charged with a column that ``name`` was charged with, too, or with one of ``inputs``.
+        """The other accounts that were charged with a column that ``name`` was charged with, too, or with one of ``inputs``;
+        or with some of its people.
 
         Two accounts for the same data are two budgets: together they allow more
         than either says.
@@ -156,7 +158,10 @@ class Ledger:
             others = self._database.rows(
                 "SELECT entry.account, input.digest FROM input JOIN entry USING (study) WHERE entry.account <> ?", name
             )
-            return tuple(sorted({account for account, digest in others if digest in mine}))
+            same = {account for account, digest in others if digest in mine}
+            for known in sketches_of(self._database, name):
+                same |= {*accounts_with(self._database, known)} - {name}
+            return tuple(sorted(same))
 
     def accounts_of(self, inputs: Inputs) -> tuple[str, ...]:
         """The accounts that were charged with one of these columns."""
@@ -164,6 +169,34 @@ class Ledger:
             mine = set(self._digests(inputs))
             charged = self._database.rows("SELECT entry.account, input.digest FROM input JOIN entry USING (study)")
             return tuple(sorted({account for account, digest in charged if digest in mine}))
+
+    def accounts_with(self, people: Sketch) -> tuple[str, ...]:
+        """The accounts that were charged with studies of some of these people: of 1 % of the smaller data set, 3 at least."""
+        with self._database.transaction("DEFERRED"):
+            return accounts_with(self._database, people)
+
+    def people_of(self, name: str) -> tuple[Sketch, ...]:
+        """What is known of an account's people; of each kind, and with each key."""
+        with self._database.transaction("DEFERRED"):
+            return sketches_of(self._database, name)
+
+    def account_of(self, study: str) -> str | None:
+        """The account that a study is charged to, if it is."""
+        with self._database.transaction("DEFERRED"):
+            entry = self._entry(study)
+            return None if entry is None else entry.account
+
+    def claim(self, name: str, text: str) -> None:
+        """Remember what a person said of an account when it was made."""
+        with self._database.transaction("IMMEDIATE"):
+            self._required_account(name)
+            self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"claim {name}", text.encode())
+
+    def claims(self, name: str) -> str:
+        """What a person said of the account when it was made, if anything."""
+        with self._database.transaction("DEFERRED"):
+            row = self._database.row("SELECT value FROM fact WHERE name = ?", f"claim {name}")
+            return "" if row is None else bytes(row[0]).decode()
 
     # --- studies -----------------------------------------------------------------------------------------------------
 
@@ -175,6 +208,7 @@ class Ledger:
         *,
         when: datetime,
         inputs: Inputs = NO_INPUTS,
+        people: Sketch | None = None,
         **stated: Unpack[StatedSpending],
     ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
@@ -182,7 +216,10 @@ class Ledger:
         ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
         units change together, for an account that counts per party, or a person who has so many records. ``refund``: false if the
         study gives nothing back. ``data_set``: which one it is about; checked if given. ``reason``: why no bound is known, for an
-        infinite mu. ``inputs``: the columns that it uses, of which keyed digests are kept.
+        infinite mu. ``inputs``: the columns that it uses, of which keyed digests are kept; ``people``: whose data they are.
+
+        An account that counts add-remove takes a study of replacement, too: it counts that from then on, and what was charged to
+        it before as two each.
 
         A second call for the same study charges nothing, with one exception: if it is not settled yet and ``charge`` is higher
         than before in some column, its entry is raised. Raises :class:`InputError` if the budget does not allow it; if mu is
@@ -193,12 +230,14 @@ class Ledger:
         request = SpendingRequest(study=study, charge=charge, **stated)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            payer, existing = self._required_account(account), self._entry(study)
+            payer, existing = self._for_relation(self._required_account(account), request.relation), self._entry(study)
             entry = rules.reserved(payer, existing, request, stamp, self._command(account))
             if entry is not existing:
                 self._save(entry)
             for digest in self._digests(inputs):
                 self._database.change("INSERT OR IGNORE INTO input VALUES (?, ?)", study, digest)
+            if people is not None:
+                remember(self._database, account, people)
             return entry
 
     def bind(self, study: str, content: bytes) -> None:
@@ -248,7 +287,8 @@ class Ledger:
         """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
         request = SpendingRequest(study=study, charge=charge, **stated)
         with self._database.transaction("DEFERRED"):
-            rules.reserved(self._required_account(account), self._entry(study), request, "", self._command(account))
+            payer = rules.for_relation(self._required_account(account), request.relation)
+            rules.reserved(payer, self._entry(study), request, "", self._command(account))
 
     def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
@@ -293,6 +333,15 @@ class Ledger:
             tuple(Freeze(*row) for row in freezes),
         )
 
+    def _for_relation(self, account: Account, relation: Neighbouring) -> Account:
+        """The account, in a form that takes studies under that relation; on disk, too."""
+        changed = rules.for_relation(account, relation)
+        if changed is not account:
+            self._database.change("UPDATE account SET relation = ? WHERE name = ?", str(changed.relation), account.name)
+            for entry in changed.entries:
+                self._save(entry)
+        return changed
+
     def _required_account(self, name: str) -> Account:
         if self._row_of(name) is None:
             accounts = (
@@ -332,7 +381,7 @@ class Ledger:
         changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
         self._database.change(
             f"""INSERT INTO entry ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT (study) DO UPDATE SET
+                ON CONFLICT (study) DO UPDATE SET factor = excluded.factor,
                 reserved_mu = excluded.reserved_mu, reserved_beta = excluded.reserved_beta, reserved_tv = excluded.reserved_tv,
                 mu = excluded.mu, beta = excluded.beta, tv = excluded.tv, certified_mu = excluded.certified_mu,
                 certified_beta = excluded.certified_beta, certified_tv = excluded.certified_tv, status = excluded.status,
@@ -352,27 +401,6 @@ class Ledger:
 
 
 _DIGESTS_OF = "SELECT input.digest FROM input JOIN entry USING (study) WHERE entry.account = ?"
-
-
-def _check_change(
-    account: Account, budget: Budget, unit: PrivacyUnit | None, relation: Neighbouring | None, data_set: str | None
-) -> None:
-    if unit not in (None, account.unit):
-        raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}: make another account for that")
-    if relation not in (None, account.relation):
-        raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}: make another account for that")
-    if data_set not in (None, account.data_set):
-        raise InputError(
-            f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
-        )
-    # A budget that is exceeded already may be raised by less than it lacks.
-    enough = budget.allows_mu(account.charges) or budget.mu >= account.budget.mu
-    additive = budget.allows_additive(account.charges) or not account.budget.allows_additive(account.charges)
-    if not (enough and additive):
-        raise InputError(
-            f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
-            f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}: choose at least that"
-        )
 
 
 def _entry_of(row: Any) -> LedgerEntry:

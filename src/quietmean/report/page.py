@@ -65,6 +65,7 @@ def render(report: StudyReport) -> str:
         facts=_facts(report),
         guarantee=report.privacy.guarantee,
         assumptions=_assumptions(report),
+        counted=in_words_of(report.unit, "records", report.rows),
         influence=report.influence,
     )
 

@@ -43,7 +43,7 @@ class PaidPart:
 
 def require_account(options: PaymentOptions) -> None:
     """Raises :class:`InputError` where nothing says which data set the vectors are of."""
-    if options.account is None and not options.no_ledger:
+    if options.account is None and options.new_account is None and not options.no_ledger:
         raise InputError(
             "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
         )

@@ -165,6 +165,16 @@ def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody, b
     return table_of_frame(source, {*wanted, *besides})
 
 
+def read_all_columns(source: Source, wanted: Collection[str]) -> Pieces:
+    """All columns, as they are called here, of the table with the ``wanted`` ones. Raises :class:`InputError` as those do."""
+    source = source.data if isinstance(source, FrameOfPersons) else source
+    if not isinstance(source, Path | str):
+        return table_of_frame(source, wanted)
+    location = Location.of(source)
+    names = next(iter(read_at(location, wanted))).names
+    return read_file(location, {name for name in names if name}, _nobody)
+
+
 def read_at(location: Location, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
     """The same of a file or database with settings; the ``wanted`` columns are called as in the study, whatever they are here."""
     called = location.mapping.names(wanted)

@@ -63,6 +63,14 @@ class Records:
         return iter(self.in_order) if self._of_person is None else self._grouped(self._of_person)
 
     @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def source(self) -> Source:
+        return self._source
+
+    @property
     def in_order(self) -> RowsInOrder:
         """All rows in the order of the source, whatever the unit is."""
         return RowsInOrder(self)

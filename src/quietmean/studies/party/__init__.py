@@ -1,5 +1,6 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
+from quietmean.studies.party.accounts import twins_text
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, relays_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
@@ -7,7 +8,7 @@ from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
-from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for, twins_text
+from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import (
     PartyPreparation,

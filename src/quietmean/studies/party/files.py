@@ -77,6 +77,8 @@ class PartyFiles:
     stem: Path
     sealed: Sealed | None = None
     keys: StudyKeys | None = None
+    # Where its identity key is.
+    home: Path = Path()
     # What the owner of the data should know about their cells, and nobody else.
     owner_notes: list[str] = field(default_factory=list, compare=False, repr=False)
 
@@ -99,7 +101,8 @@ class PartyFiles:
             )
         # A program may change its folder between two rounds.
         stem = study.parent.absolute() / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
-        return cls(asked=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys)
+        home = key.parent.absolute()
+        return cls(asked=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys, home=home)
 
     @classmethod
     def of(cls, asked: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
@@ -111,7 +114,7 @@ class PartyFiles:
         identity = unlock(key)
         party = members.find(identity)
         stem = Path(f"{file_name(asked.name)}-{file_name(members.name(party))}").absolute()
-        return cls(asked=asked, roster=members, identity=identity, party=party, stem=stem)
+        return cls(asked=asked, roster=members, identity=identity, party=party, stem=stem, home=key.parent.absolute())
 
     @classmethod
     def _require(cls, asked: AnyStudy) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quietmean.core.errors import InputError
@@ -20,6 +20,7 @@ from quietmean.studies.party.audit import Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, Contributor, contributor_of
 from quietmean.studies.party.payment import Payer, account_of, payer_for
+from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import Person, auditor_for, charge_of
 
@@ -76,14 +77,16 @@ def hand_in(
     study.require_records(len(records))
     encoded = study.workload.encode(records, step=plan.value_step)
     person.tell_owner(encoded, notes)
-    paying: Payer | None = None if payer is None else payer.of(records.in_order)
+    # The folder of the keys for this study: that of the identity key, unless a store has one of its own.
+    people = People(records, data, keys.path.parent.absolute(), person.note)
+    paying: Payer | None = None if payer is None else payer.of(records.in_order, people)
     accounts: list[Account] = []
     auditor.use(approved["approval"].get("approvals", ()), contributor.study)
 
     def charge(content: bytes) -> None:
         if paying is not None:
             accounts.append(paying.reserve_file(study.name, plan, contributor.study, content))
-            auditor.write(Event.CHARGED, charge_of(plan, paying))
+            auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
 
     contribution = contributor.contribute(encoded, charge)
     head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})

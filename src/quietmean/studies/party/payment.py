@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,8 @@ from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome.outcome import StudyOutcome
+from quietmean.studies.party.accounts import Accounts
+from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
 
 
@@ -36,14 +38,19 @@ class Payer:
     account: str
     group: int | None = None
     inputs: Inputs = field(default=NO_INPUTS, repr=False)
-    # The account is made at its first study, with this budget; None: it must be there.
+    # Whose data they are; None where nothing was read.
+    people: People | None = field(default=None, repr=False)
+    # The first account of a ledger is made at its first study, with this budget; None: it must be there.
     opening: PolicyBudget | None = None
+    # A person says that these people are in no account of the ledger; or that they are new ones beside those of the account.
+    new: bool = False
+    beside: bool = False
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
-    def of(self, records: Iterable[NDArray[np.float64]]) -> Payer:
-        """For a study of these records, pieces of shape (records, columns)."""
-        return replace(self, inputs=Inputs(records))
+    def of(self, records: Iterable[NDArray[np.float64]], people: People | None = None) -> Payer:
+        """For a study of these records, pieces of shape (records, columns), and of these people."""
+        return replace(self, inputs=Inputs(records), people=people)
 
     def reserve(
         self, name: str, plan: Plan, execution: Callable[[], str], charge: Charge | None = None, refund: bool | None = None
@@ -58,9 +65,9 @@ class Payer:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
-            charged = ChargedStudy(self.ledger, self.account, execution())
-            self._charge(book, name, plan, charged.study, plan.refunds if refund is None else refund, charge)
-        return charged
+            study = execution()
+            account = self._charge(book, name, plan, study, plan.refunds if refund is None else refund, charge)
+        return ChargedStudy(self.ledger, account, study)
 
     def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
         """Charge the plan for a contribution by file, once and for good. ``content``: the digest of what is in the file.
@@ -69,15 +76,20 @@ class Payer:
         """
         _refuse_nats(name, plan)
         with self._book() as book:
-            self._charge(book, name, plan, study, refund=False)
+            account = self._charge(book, name, plan, study, refund=False)
             book.bind(study, content)
-            return book.account(self.account)
+            return book.account(account)
 
-    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None) -> None:
-        target = plan.target
-        made = self._make_account(book, plan)
+    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None) -> str:
+        """The account that is charged."""
+        target, accounts = plan.target, Accounts(book, self.ledger, self.account, self.inputs, self.people)
+        account, made = self.account, ""
+        if self.beside:
+            account, made = accounts.beside(study)
+        elif not accounts.there:
+            made = self._make_account(accounts, plan)
         book.reserve(
-            self.account,
+            account,
             study,
             charge or plan.charge,
             name=name,
@@ -88,10 +100,12 @@ class Payer:
             refund=refund,
             reason=_reason(plan),
             inputs=self.inputs,
+            people=accounts.sketch_for(account),
         )
         if made:
             self.tell(f"{made} is made in {self.ledger}")
-        self._warn(book)
+        accounts.warn(account, self.tell)
+        return account
 
     def _book(self) -> Ledger:
         if self.opening is None:
@@ -102,21 +116,14 @@ class Payer:
             raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
         return Ledger.open(self.ledger, create=True)
 
-    def _make_account(self, book: Ledger, plan: Plan) -> str:
-        """The account in words, if it had to be made for its first study."""
-        if self.opening is None or any(each.name == self.account for each in book.accounts()):
+    def _make_account(self, accounts: Accounts, plan: Plan) -> str:
+        """The account in words, if it had to be made. Raises :class:`InputError` for a second one that nobody named as new."""
+        if self.opening is None:
             return ""
-        budget, target = self.opening, plan.target
-        self._refuse_another_name(book, target.unit)
-        book.set_budget(
-            self.account,
-            budget.epsilon,
-            budget.delta,
-            when=datetime.now(UTC),
-            unit=target.unit,
-            relation=target.neighbouring,
-        )
-        return _new(self.account, budget, target.unit)
+        if not self.new:
+            accounts.require_first()
+        accounts.make(self.opening, plan.target.unit)
+        return _new(self.account, self.opening, plan.target.unit)
 
     def new_account(self, plan: Plan, charge: Charge | None = None) -> str | None:
         """What would be made for the plan, in words; None where the account is there. Nothing is made. ``charge``: see
@@ -129,9 +136,11 @@ class Payer:
             return None
         if self.ledger.exists():
             with Ledger.open(self.ledger) as book:
-                if any(each.name == self.account for each in book.accounts()):
+                accounts = Accounts(book, self.ledger, self.account, self.inputs, self.people)
+                if accounts.there:
                     return None
-                self._refuse_another_name(book, plan.target.unit)
+                if not self.new:
+                    accounts.require_first()
         if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([charge or plan.charge]):
             epsilon = plan.epsilon_a_priori if charge is None else charge.epsilon(plan.target.delta)
             raise InputError(
@@ -139,16 +148,6 @@ class Payer:
                 f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
             )
         return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
-
-    def _refuse_another_name(self, book: Ledger, unit: PrivacyUnit) -> None:
-        """A file with another name is not another data set: no new account, with a new budget, is made for it."""
-        same = [name for name in book.accounts_of(self.inputs) if book.account(name).unit == unit]
-        if same:
-            raise InputError(
-                f"no account {self.account!r} is made in {self.ledger}: the same input columns were charged to account "
-                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}, or make another account "
-                "for other data with quietmean ledger --account NAME --budget"
-            )
 
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
@@ -166,12 +165,8 @@ class Payer:
                 members=self.group,
                 reason=_reason(settings.plan),
             )
-            self._warn(book)
+            Accounts(book, self.ledger, self.account, self.inputs, self.people).warn(self.account, self.tell)
             return book.account(self.account)
-
-    def _warn(self, book: Ledger) -> None:
-        if twins := book.same_inputs(self.account, self.inputs):
-            self.tell(f"account {self.account!r}: {twins_text(twins)}")
 
 
 @dataclass(frozen=True)
@@ -259,14 +254,6 @@ def execution_of(study: str, nonce: bytes) -> str:
     return digest({"format": "quietmean-charge-1", "study": study, "nonce": nonce.hex()})
 
 
-def twins_text(twins: Sequence[str]) -> str:
-    names = ", ".join(repr(name) for name in twins)
-    return (
-        f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
-        "allow more than either says; charge all studies of a data set to one account"
-    )
-
-
 def payer_for(
     policy: Policy,
     unit: PrivacyUnit,
@@ -278,8 +265,9 @@ def payer_for(
 
     None where nothing is to be charged.
 
-    In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's they are made at
-    the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
+    In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's the first one is
+    made at the first study. A second one is made only where ``new_account`` names it. Raises :class:`InputError` where the
+    policy wants every study charged, and for options that contradict each other.
     """
     budget, ledger, account, group = policy.budget, options.ledger, options.account, options.group
     if group is not None:
@@ -287,20 +275,36 @@ def payer_for(
     if options.no_ledger:
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
-        if ledger is not None or account is not None or group is not None:
-            given = "--ledger" if ledger is not None else "--account" if account is not None else "--group"
+        chosen = {"--ledger": ledger, "--account": account, "--new-account": options.new_account, "--group": group}
+        given = next((name for name, value in chosen.items() if value is not None), None)
+        if given is not None:
             raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
         return None
-    suffix = "" if unit == PrivacyUnit.RECORD else f"-{unit}"
-    if ledger is not None and ledger.exists():
-        # Before anything is said yes to: it is a ledger.
-        Ledger.open(ledger).close()
-    if ledger is not None and budget is None:
-        return Payer(ledger, account or data_name, group, tell=tell)
+    if account is not None and options.new_account is not None:
+        raise InputError("--account stands beside --new-account: give the one for people who are in an account, else the other")
+    if options.new_people and account is None:
+        raise InputError("--new-people stands without --account: name the account beside whose people these are new")
     folder = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
-    return Payer(folder, account or f"{data_name}{suffix}", group, opening=budget or PolicyBudget(), tell=tell)
+    names: set[str] = set()
+    if folder.exists():
+        # Before anything is said yes to: it is a ledger.
+        with Ledger.open(folder) as book:
+            names = {each.name for each in book.accounts()}
+    new, usual = options.new_account, data_name if unit.within_party else f"{data_name}-{unit}"
+    # What hides a whole party hides each of its records: an account of these people takes it.
+    usual = data_name if usual not in names and data_name in names else usual
+    opening = PolicyBudget() if budget is None and (ledger is None or new is not None) else budget
+    return Payer(
+        folder,
+        new or account or (usual if ledger is None or budget is not None else data_name),
+        group,
+        opening=opening,
+        new=new is not None,
+        beside=options.new_people,
+        tell=tell,
+    )
 
 
 def account_of(payer: Payer | None, data_name: str, options: PaymentOptions) -> str:
     """What the ledger calls the data; also where nothing is charged, for the audit log and for approvals."""
-    return options.account or data_name if payer is None else payer.account
+    return options.account or options.new_account or data_name if payer is None else payer.account

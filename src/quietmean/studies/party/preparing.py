@@ -34,6 +34,7 @@ from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, Show
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
+from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
 Array = NDArray[np.float64]
@@ -96,6 +97,8 @@ class PartyPreparation:
 
     def __init__(self, files: OwnFiles, options: SiteOptions, data_name: str, person: Person) -> None:
         self._own, self._options, self._person = files, options, person
+        # Where its identity key is.
+        self._home = Path()
         self._policy = Policy.load(options.policy)
         self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
         self._account = account_of(self.payer, data_name, options)
@@ -150,10 +153,13 @@ class PartyPreparation:
             self._auditor.use(approvals, execution())
         if self.payer is None:
             return None
-        payer = self.payer if inputs is None else self.payer.of(inputs.in_order)
+        payer = self.payer if inputs is None else self.payer.of(inputs.in_order, self._people(inputs))
         charged = payer.reserve(self._own.asked.name, plan, execution, charge, refund)
-        self._auditor.write(Event.CHARGED, charge_of(plan, payer, epsilon))
+        self._auditor.write(Event.CHARGED, charge_of(plan, replace(payer, account=charged.account), epsilon))
         return charged
+
+    def _people(self, records: Records) -> People:
+        return People(records, records.source, self._home, self._person.note)
 
 
 class Preparation(PartyPreparation):
@@ -161,7 +167,7 @@ class Preparation(PartyPreparation):
 
     def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
         super().__init__(files, options, data_name, person)
-        self._files = files
+        self._files, self._home = files, files.home
 
     def agree(self, choice: Choice) -> Contract:
         """The yes to a study in which parties connect, by this plan.

@@ -1,0 +1,90 @@
+"""Whose data a study is of, for the ledger: a sketch of a site's persons, or of its rows where it does not say whose they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from quietmean.core.errors import InputError
+from quietmean.core.portability import open_private
+from quietmean.ledger.people import DISTINCT_ROWS, PERSONS, ROWS, Sketch
+from quietmean.randomness import Seed
+from quietmean.studies.data import Records, Source
+from quietmean.studies.data.whole_rows import whole_rows
+
+# In the folder of the identity key, for all parties there.
+KEY_NAME: Final = "people.key"
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """``folder``: where the key is; ``tell``: for sentences that do not depend on the data."""
+
+    records: Records = field(repr=False)
+    source: Source = field(repr=False)
+    folder: Path
+    tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
+
+    @property
+    def named(self) -> bool:
+        """Does the site say whose its rows are?"""
+        return self.records.persons is not None
+
+    @cached_property
+    def sketch(self) -> Sketch | None:
+        """By the identifiers, else by whole rows; None where nothing tells data sets apart."""
+        persons = self.records.persons
+        key = self._key
+        if key is None:
+            return None
+        if persons is not None:
+            return Sketch.of(persons, PERSONS, key)
+        rows, all_rows = whole_rows(self.source, self.records.columns)
+        return Sketch.of(rows, ROWS, key) if len(rows) >= DISTINCT_ROWS * all_rows > 0 else None
+
+    @cached_property
+    def _key(self) -> bytes | None:
+        try:
+            return people_key(self.folder)
+        except InputError as error:
+            self.tell(f"nobody is recognised in the ledger: {error}")
+            return None
+
+
+def people_key(folder: Path) -> bytes:
+    """The secret under which sketches of people are made, from its file in the folder; made there at the first time.
+
+    Raises :class:`InputError` where it cannot be read or made.
+    """
+    path = folder / KEY_NAME
+    try:
+        if not path.exists():
+            _make(path)
+        key = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read or made ({error.strerror}): let the folder of the key be writable") from None
+    if len(key) != _KEY_BYTES:
+        raise InputError(f"{path} is no key for people: restore it, or move it away")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all: another process may be making it, too."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    handle = open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        os.write(handle, Seed.from_os().secret)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()
