@@ -10,7 +10,7 @@ from typing import Any
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual, wrong_field
-from quietmean.protocols.committee.committee import Committee
+from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 

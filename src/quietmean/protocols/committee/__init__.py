@@ -4,6 +4,6 @@ Packed secret sharing (Franklin and Yung 1992) among m members whose noise hides
 registered protocol: its parties, the members, have no values of their own.
 """
 
-from quietmean.protocols.committee.committee import Committee, Size
+from quietmean.protocols.committee_size import Committee, Size
 
 __all__ = ["Committee", "Size"]

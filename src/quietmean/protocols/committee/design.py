@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from quietmean.core.errors import InputError
 from quietmean.protocols.committee.accounting import charge
-from quietmean.protocols.committee.committee import Committee
 from quietmean.protocols.committee.parameters import (
     NOISE_REACH,
     REPETITIONS,
@@ -15,6 +14,7 @@ from quietmean.protocols.committee.parameters import (
     ballots_for,
     most_secrets,
 )
+from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
 from quietmean.protocols.packed_sharing.grid import COARSE, largest_that_holds, least_mu, on_grid, wanted_fineness
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, LARGE_PRIME, PackedSharingParameters

@@ -24,10 +24,10 @@ from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.committee.accounting import predicted_error, promised, sum_variance
-from quietmean.protocols.committee.committee import Committee, Size
 from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
+from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
 from quietmean.protocols.releases import Releases

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.protocols.committee.committee import Committee, Size
+from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.packed_sharing.ballots import ballots_needed
 from quietmean.protocols.packed_sharing.packing import Packing
 from quietmean.protocols.packed_sharing.spec import (

@@ -32,6 +32,7 @@ def least_mu(target: Target, points: float) -> float:
     """The mu that the target leaves to the sum once all draws are paid for.
 
     ``points``: the total variation distance of all random points from uniform ones. Each of the target's parties draws noise.
+    Raises :class:`InputError` where these use up delta.
     """
     from quietmean.privacy import mu_of_budget
     from quietmean.privacy.dominating import discrete_charge

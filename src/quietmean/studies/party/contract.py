@@ -64,7 +64,7 @@ class Contract(Agreement):
 
     @classmethod
     def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
-        """For the party with this key of a sealed study, which connects to nobody."""
+        """For the party with this key of a sealed study, which connects to nobody. Raises :class:`InputError` for another key."""
         own = next((entry.name for entry in sealed.entries if entry.identity == identity.public_key), None)
         if own is None:
             raise InputError(f"the key {identity.public_key} is not in the sealed study: give the one with which you accepted")

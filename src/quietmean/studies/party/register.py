@@ -27,7 +27,7 @@ class Register:
     folder: Path = field(default_factory=registers)
 
     def alone(self) -> AbstractContextManager[int]:
-        """No other process of this user hands anything in meanwhile."""
+        """No other process of this user hands anything in meanwhile. Raises :class:`InputError` for an unusable folder."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return locked(open_private(self.folder / "lock", os.O_RDWR | os.O_CREAT))
