@@ -13,7 +13,7 @@ from property.test_statistic_kinds import COLUMNS, EXAMPLES, people, statistic
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
-from quietmean.statistics.conditions import Condition
+from quietmean.statistics.conditions import RowCondition
 from quietmean.testing import check_statistic
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ DAY, BP, YEARS, STAGE, GRADE, TREATED = ROWS.T
 )
 def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
     workload = Workload(DATED, (parse_statistic(read_text(f"mean(age, where={text})")),), PrivacyUnit.RECORD)
-    np.testing.assert_array_equal(Condition(text).holds(DATED, workload.inside(ROWS)), holds)
+    np.testing.assert_array_equal(RowCondition(text).holds(DATED, workload.inside(ROWS)), holds)
 
 
 @pytest.mark.parametrize(

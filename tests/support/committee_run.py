@@ -10,7 +10,7 @@ from quietmean.core.codec import dump_state, load_state
 from quietmean.core.party import Message, Step
 from quietmean.protocols.committee.holdings import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine
-from quietmean.protocols.committee.result import Checked, check_result, read_result
+from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.randomness import Seed
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise
@@ -95,12 +95,12 @@ class CommitteeRun:
                         delivered[sender].add(receiver)
         return inbox, delivered
 
-    def checked(self, member: int) -> Checked | None:
+    def checked(self, member: int) -> CheckedResult | None:
         """The result of a member, as anybody checks it."""
         raw = self.states[member].result.content
         return check_result(self.world.session, read_result(self.world.session, raw)) if raw else None
 
-    def results(self) -> list[Checked | None]:
+    def results(self) -> list[CheckedResult | None]:
         return [self.checked(member) for member in self.members]
 
     def counted(self) -> set[frozenset[str]]:

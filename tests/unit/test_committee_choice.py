@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.protocols.committee import Committee, choice, contribution, lists, member
 from quietmean.protocols.committee.checks import challenge, check_numbers
-from quietmean.protocols.committee.choice import Choice, chosen_bytes, resolve
+from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, resolve
 from quietmean.protocols.committee.contribution import ContributionError, open_excerpt, read_header
 from quietmean.protocols.committee.evidence import Evidence
 from quietmean.protocols.committee.holdings import Held
@@ -52,7 +52,7 @@ def test_a_leader_chooses_what_every_voter_finds_valid(run: CommitteeRun) -> Non
     assert len(resolved.noise) == WORLD.parameters.dealings == 5
 
 
-def choices_beside(valid: Choice) -> dict[str, Choice]:
+def choices_beside(valid: OpeningChoice) -> dict[str, OpeningChoice]:
     """What must not pass, one change each."""
     changed = msgspec.structs.replace
     return {

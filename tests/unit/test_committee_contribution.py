@@ -14,7 +14,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.checks import challenge, check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.contribution import (
     ContributionError,
-    Dealt,
+    DealtParts,
     Part,
     excerpt,
     make_contribution,
@@ -94,7 +94,7 @@ def test_the_digest_covers_what_is_signed_and_nothing_else() -> None:
     header = read_header(WORLD.session, FILE)
     assert header.digest == hashlib.sha256(FILE[12 : header.size - 64]).digest()
     assert header.contributor == WORLD.contributor(0).public_key
-    assert (header.kind, header.weight) == (Dealt.VALUE, 1.0)
+    assert (header.kind, header.weight) == (DealtParts.VALUE, 1.0)
 
 
 def copied(raw: bytes) -> bytes:

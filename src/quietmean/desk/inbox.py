@@ -31,7 +31,7 @@ _PAGES = {State.RUNNING: "node", State.STOPPED: "node", State.DONE: "result"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedStudy:
     """A sealed study in the folder. ``name``: of its file; ``convener``: the party that sealed it, or its key.
 
     ``decide_by``: after it the study starts without this site, None where it waits for all. ``why``: of one that is unreadable.
@@ -52,7 +52,7 @@ class Asked:
         return page, self.name if page == "study" else self.part
 
 
-def inbox(site: SiteFolder) -> list[Asked]:
+def inbox(site: SiteFolder) -> list[AskedStudy]:
     """All studies of the folder: those that wait for an answer first, by their last moment; then by name."""
     asked = [_asked(site, name) for name in site.studies()]
     last = datetime.max.replace(tzinfo=UTC)
@@ -78,13 +78,13 @@ def part_name(study: str, party: str | None) -> str:
     return f"{Path(study).stem}-{party}"
 
 
-def _asked(site: SiteFolder, name: str) -> Asked:
+def _asked(site: SiteFolder, name: str) -> AskedStudy:
     try:
         sealed = site.sealed(name)
     except InputError as error:
-        return Asked(name, State.UNREADABLE, why=str(error))
+        return AskedStudy(name, State.UNREADABLE, why=str(error))
     last, part = decide_by(sealed.asked), part_name(name, site.party)
-    return Asked(name, _state(site, name, part, last), sealed.asked.name, convener_of(sealed), last, part)
+    return AskedStudy(name, _state(site, name, part, last), sealed.asked.name, convener_of(sealed), last, part)
 
 
 def _state(site: SiteFolder, name: str, part: str, last: datetime | None) -> State:

@@ -16,7 +16,7 @@ _MARGIN = 2.0
 
 
 @dataclass(frozen=True)
-class Line:
+class PictureLine:
     """Places in percent of the width: ``at`` the estimate, ``noise`` and ``population`` the ends of its 95 % intervals."""
 
     label: str
@@ -30,7 +30,7 @@ class Picture:
     """``ends``: what the scale's two ends are, as text. ``zero``: where 0 lies, if it is on the scale."""
 
     name: str
-    lines: Sequence[Line]
+    lines: Sequence[PictureLine]
     ends: tuple[str, str]
     zero: float | None
 
@@ -61,7 +61,7 @@ def _picture(terms: Sequence[Term]) -> Picture | None:
         return (place(ends[0]), place(ends[1])) if all(map(math.isfinite, ends)) else None
 
     lines = [
-        Line(term.label or term.term or term.name, place(term.estimate), interval(term.noise), interval(term.population))
+        PictureLine(term.label or term.term or term.name, place(term.estimate), interval(term.noise), interval(term.population))
         for term in terms
     ]
     return Picture(terms[0].name, lines, (_number(low), _number(high)), place(0.0) if low < 0 < high else None)

@@ -19,7 +19,7 @@ from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.holdings import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.committee.result import Checked, check_result, read_result
+from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.randomness import SecureNoise, Seed
@@ -33,7 +33,7 @@ class Rehearsal:
     all: contributing, taking what was contributed, and the members' session.
     """
 
-    checked: Checked
+    checked: CheckedResult
     result: bytes = field(repr=False)
     left_out: tuple[tuple[int, str], ...]
     contribution_bytes: int

@@ -34,7 +34,7 @@ _NEGATED = (ast.NotEq, ast.NotIn)
 
 
 @dataclass(frozen=True)
-class Condition(Expression):
+class RowCondition(Expression):
     """Comparisons of numbers, dates and levels, joined by ``and``, ``or``, ``not``; levels and dates stand between quotes.
 
     ``==``, ``!=``, ``in (...)`` and ``not in (...)`` are for numbers and levels, ``<``, ``<=``, ``>``, ``>=`` for numbers and

@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
+from quietmean.statistics.nested import StatisticReader, install
 from quietmean.statistics.statistic import Statistic
 
 GROUP = "quietmean.statistics"
@@ -82,3 +83,6 @@ def _parts(text: str) -> list[str]:
 def _data(kind: type[Statistic], key: str, text: str) -> Any:
     """JSON data for a field. An unknown field is kept as text and reported later, together with the known fields."""
     return next((one.data(text) for one in parameters_of(kind).values() if one.key == key), text)
+
+
+install(StatisticReader(read_text, parse_statistic))

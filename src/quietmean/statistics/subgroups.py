@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
-from quietmean.statistics.conditions import Condition
+from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.statistic import (
     TOTAL,
@@ -36,7 +36,7 @@ class Within(Feature):
     """A feature of the records in which a condition holds; any other is encoded as one in which nothing is present."""
 
     inner: Feature
-    condition: Condition
+    condition: RowCondition
     declared: tuple[Column, ...]
 
     @property
@@ -116,7 +116,7 @@ class Within(Feature):
 class Inside(Feature):
     """1 for a record in which a condition holds, else 0."""
 
-    condition: Condition
+    condition: RowCondition
     declared: tuple[Column, ...]
     size = 1
     sensitivity = 1.0
@@ -131,15 +131,15 @@ class Inside(Feature):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedOf:
     """A statistic of declared columns, as a study asks for it: of all records, or of those in which its condition holds."""
 
     statistic: Statistic
     columns: Columns
 
     @property
-    def condition(self) -> Condition | None:
-        return Condition(self.statistic.where) if self.statistic.where else None
+    def condition(self) -> RowCondition | None:
+        return RowCondition(self.statistic.where) if self.statistic.where else None
 
     @property
     def seen(self) -> Columns:

@@ -71,7 +71,7 @@ class Expression:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The columns in it, in their order."""
+        """The columns in it, in their order. Raises :class:`InputError` where there is none."""
         names = self.named_in(self._tree)
         if not names:
             raise InputError(f"{self.what} {self.text!r} has no column in it: {self.form}")
@@ -98,7 +98,7 @@ class Expression:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 tree = ast.parse("".join(parts).strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except (SyntaxError, ValueError, RuntimeError, MemoryError):
             raise InputError(f"{self.what} {self.text!r} cannot be read: {self.form}") from None
         self._check(tree)
         return tree

@@ -22,7 +22,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
-from quietmean.statistics.subgroups import Asked
+from quietmean.statistics.subgroups import AskedOf
 
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
@@ -171,9 +171,9 @@ class Workload:
         """The columns, with the unit that is protected."""
         return Columns(self.columns, self.unit)
 
-    def asked(self, statistic: Statistic) -> Asked:
+    def asked(self, statistic: Statistic) -> AskedOf:
         """A statistic of the declared columns."""
-        return Asked(statistic, self.declared)
+        return AskedOf(statistic, self.declared)
 
     @cached_property
     def shares(self) -> dict[Feature, float]:

@@ -25,7 +25,7 @@ from quietmean.protocols.packed_sharing.field import Residues
 _LABEL = "quietmean committee choice 1"
 
 
-class Choice(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class OpeningChoice(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """``members`` (M) and ``noise`` (V): numbers of members in rising order. ``lists``: digests of M's lists, in that order.
 
     ``chosen``: SHA-256 of U, see :func:`chosen_bytes`; ``marks``: which entries of the first list these are, a bit each.
@@ -58,7 +58,7 @@ def chosen_bytes(chosen: Entries) -> bytes:
 class Resolved:
     """A choice that is valid by the lists it names. ``chosen``: U; ``noise``: V; check numbers of both, shape (|M|, n, 6)."""
 
-    choice: Choice
+    choice: OpeningChoice
     digest: bytes
     chosen: Entries = field(repr=False)
     noise: Entries = field(repr=False)
@@ -66,7 +66,7 @@ class Resolved:
     noise_numbers: Residues = field(repr=False)
 
 
-def is_possible(parameters: CommitteeParameters, choice: Choice) -> bool:
+def is_possible(parameters: CommitteeParameters, choice: OpeningChoice) -> bool:
     """Whether numbers are in range and there are enough of them; what needs no list."""
     members, noise = choice.members, choice.noise
     ordered = all(
@@ -79,7 +79,7 @@ def is_possible(parameters: CommitteeParameters, choice: Choice) -> bool:
     return ordered and sized and enough and len(noise) == parameters.dealings
 
 
-def resolve(session: CommitteeSession, choice: Choice, lists: Mapping[bytes, CheckList]) -> Resolved | None:
+def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[bytes, CheckList]) -> Resolved | None:
     """The choice, once every condition on it holds by the ``lists``, by digest; None for one that is not valid.
 
     Raises KeyError for a list that is missing.
@@ -137,10 +137,10 @@ def _marked(marks: bytes, count: int) -> NDArray[np.int64] | None:
     return None if bits[count:].any() else np.nonzero(bits[:count])[0]
 
 
-def make_choice(session: CommitteeSession, lists: Sequence[CheckList], noise: int, chosen: Entries) -> Choice:
+def make_choice(session: CommitteeSession, lists: Sequence[CheckList], noise: int, chosen: Entries) -> OpeningChoice:
     """The choice of entries of the first of M's ``lists``, in the order of members, and of the dealers ``noise``, a mask."""
     marks = np.isin(lists[0].values["dealer"], chosen["dealer"])
-    return Choice(
+    return OpeningChoice(
         members=tuple(one.member for one in lists),
         noise=members_of(noise),
         lists=tuple(one.digest for one in lists),

@@ -51,7 +51,7 @@ class ContributionError(InputError):
     """A file that counts for nothing; the sentence says why."""
 
 
-class Dealt(StrEnum):
+class DealtParts(StrEnum):
     """What a file deals."""
 
     VALUE = "value"
@@ -72,7 +72,7 @@ class Header:
     """``digest``: what lists and results name it by; ``dealer``: the raw identity key. The signature is that of the dealer."""
 
     digest: bytes
-    kind: Dealt
+    kind: DealtParts
     dealer: bytes
     weight: float
     ciphertexts: tuple[bytes, ...] = field(repr=False)
@@ -102,7 +102,7 @@ def make_contribution(
     """
     dealer = raw_key(signer.public_key)
     _check_admission(session, dealer, weight)
-    return _make(session, signer, sealer, Dealt.VALUE, dealer, numbers, weight, seed, Seed.from_os)
+    return _make(session, signer, sealer, DealtParts.VALUE, dealer, numbers, weight, seed, Seed.from_os)
 
 
 def make_noise(
@@ -114,14 +114,14 @@ def make_noise(
     fresh: Callable[[], Seed] = Seed.from_os,
 ) -> bytes:
     """The file of a member's noise, shape (d,): once in its life, durable before any part of it is sent."""
-    return _make(session, signer, sealer, Dealt.NOISE, raw_key(signer.public_key), noise, 0.0, seed, fresh)
+    return _make(session, signer, sealer, DealtParts.NOISE, raw_key(signer.public_key), noise, 0.0, seed, fresh)
 
 
 def _make(
     session: CommitteeSession,
     signer: Signer,
     sealer: Sealer,
-    kind: Dealt,
+    kind: DealtParts,
     dealer: bytes,
     numbers: Units,
     weight: float,
@@ -152,7 +152,7 @@ def _deal_masks(session: CommitteeSession, secret: Seed) -> Elements:
     return values_on_polynomials(parameters.packing, drawn.reshape(parameters.threshold, REPETITIONS))
 
 
-def _info(session: CommitteeSession, kind: Dealt, dealer: bytes, weight: float, member: int) -> bytes:
+def _info(session: CommitteeSession, kind: DealtParts, dealer: bytes, weight: float, member: int) -> bytes:
     """What a ciphertext is bound to: nobody else's opens under another name, weight or session, or for another member."""
     fields = [_LABEL, session.session, str(kind), dealer, weight, session.raw_members[member]]
     return msgspec.msgpack.encode(fields)
@@ -201,14 +201,14 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
     header = _read_body(session, raw[begin:end])
     if header.session != session.session:
         raise ContributionError("it is for another study")
-    if header.kind == Dealt.VALUE:
+    if header.kind == DealtParts.VALUE:
         _check_admission(session, header.dealer, header.weight)
-    elif header.kind != Dealt.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
+    elif header.kind != DealtParts.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
         raise ContributionError("it is no contribution to this study")
     if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:size]):
         raise ContributionError("it is not as its contributor signed it: it was changed on the way")
     digests = tuple(header.ciphertexts[at : at + DIGEST_BYTES] for at in range(0, len(header.ciphertexts), DIGEST_BYTES))
-    return Header(hashlib.sha256(raw[begin:end]).digest(), Dealt(header.kind), header.dealer, header.weight, digests, size)
+    return Header(hashlib.sha256(raw[begin:end]).digest(), DealtParts(header.kind), header.dealer, header.weight, digests, size)
 
 
 def _read_body(session: CommitteeSession, body: bytes) -> _Header:

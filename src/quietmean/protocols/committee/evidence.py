@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from quietmean.core.codec import StableBytes
-from quietmean.protocols.committee.choice import Choice, Resolved, is_possible, resolve
+from quietmean.protocols.committee.choice import OpeningChoice, Resolved, is_possible, resolve
 from quietmean.protocols.committee.keys import key_line
 from quietmean.protocols.committee.lists import CheckList, keys_of, list_digest, read_list
 from quietmean.protocols.committee.messages import (
+    ChoiceProposal,
+    ChoiceVote,
     Echo,
-    Proposal,
-    Statement,
-    Vote,
+    SignedStatement,
     is_echoed,
     is_proposed,
     is_summed,
@@ -58,7 +58,7 @@ class Evidence:
 
     def take(self, state: CommitteeState, arrived: Mapping[int, bytes]) -> Taken:
         """The end of a later round: statements by sender. What cannot be read counts as not arrived."""
-        statements: dict[int, Statement] = {}
+        statements: dict[int, SignedStatement] = {}
         for sender, raw in arrived.items():
             try:
                 statements[sender] = read_statement(raw)
@@ -103,7 +103,7 @@ class Evidence:
         state = replace(state, lists=state.lists | {digest: StableBytes(raw)})
         return _named(state, read.member, "signed two different lists") if others else state
 
-    def _with_proposal(self, state: CommitteeState, proposal: Proposal) -> tuple[CommitteeState, list[Proposed]]:
+    def _with_proposal(self, state: CommitteeState, proposal: ChoiceProposal) -> tuple[CommitteeState, list[Proposed]]:
         if not is_possible(self._session.parameters, proposal.choice):
             return state, []
         digest = proposal.choice.digest(self._session.session)
@@ -127,7 +127,7 @@ class Evidence:
         state = replace(state, echoes=(*state.echoes, one))
         return (_named(state, one.member, f"backed two proposals in ballot {one.ballot}") if same else state), True
 
-    def _with_vote(self, state: CommitteeState, one: Vote) -> tuple[CommitteeState, bytes]:
+    def _with_vote(self, state: CommitteeState, one: ChoiceVote) -> tuple[CommitteeState, bytes]:
         """The first vote of each member counts."""
         digest = one.choice.digest(self._session.session)
         known = state.votes.get(one.member)
@@ -139,7 +139,7 @@ class Evidence:
             return _named(state, one.member, "voted twice"), b""
         return replace(state, votes=state.votes | {one.member: one}, choices=state.choices | {digest: one.choice}), digest
 
-    def _with_sum(self, state: CommitteeState, sender: int, statement: Statement) -> CommitteeState:
+    def _with_sum(self, state: CommitteeState, sender: int, statement: SignedStatement) -> CommitteeState:
         """The first sum of each member counts; once it is known what was decided, the first over that."""
         one, decided = statement.sum, state.voting.decided
         if one is None or one.member != sender:
@@ -188,7 +188,7 @@ class Evidence:
         lacking = [digest for choice in state.choices.values() for digest in self._lacks(state, choice)]
         return tuple(dict.fromkeys(lacking))[:_MOST_WANTED]
 
-    def _lacks(self, state: CommitteeState, choice: Choice) -> list[bytes]:
+    def _lacks(self, state: CommitteeState, choice: OpeningChoice) -> list[bytes]:
         return [digest for digest in choice.lists if digest not in state.lists]
 
     def left_out(self, state: CommitteeState, counted: set[bytes]) -> tuple[tuple[str, str], ...]:

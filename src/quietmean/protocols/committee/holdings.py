@@ -8,7 +8,7 @@ from typing import Protocol
 
 from quietmean.protocols.committee.contribution import (
     ContributionError,
-    Dealt,
+    DealtParts,
     Header,
     Part,
     excerpt_of,
@@ -59,7 +59,7 @@ class HeldInMemory:
         return before.digest == held.digest
 
     def _opened(self, header: Header, raw: bytes) -> Held:
-        if header.kind != Dealt.VALUE:
+        if header.kind != DealtParts.VALUE:
             raise ContributionError("it is a member's noise, not a contribution")
         own = excerpt_of(self._session, header, raw, self._member)
         part = open_excerpt(self._session, header, own, self._member, self._opener)

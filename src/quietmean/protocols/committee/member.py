@@ -17,7 +17,7 @@ from quietmean.core.party import Message, NoiseSource, Release, Step
 from quietmean.protocols.committee.checks import check_numbers, expected_numbers
 from quietmean.protocols.committee.contribution import (
     ContributionError,
-    Dealt,
+    DealtParts,
     excerpt,
     make_noise,
     open_excerpt,
@@ -27,7 +27,7 @@ from quietmean.protocols.committee.evidence import Evidence, Taken
 from quietmean.protocols.committee.holdings import Held, Holdings
 from quietmean.protocols.committee.keys import DIGEST_BYTES, Opener, Sealer, Signer
 from quietmean.protocols.committee.lists import ENTRY, entries_of, keys_of, list_digest, write_list
-from quietmean.protocols.committee.messages import Echo, Statement, echo, propose, sign_sum, vote, write_statement
+from quietmean.protocols.committee.messages import Echo, SignedStatement, echo, propose, sign_sum, vote, write_statement
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import ResultError, check_result, read_result, result_of
 from quietmean.protocols.committee.selection import select
@@ -152,7 +152,7 @@ class CommitteeMachine:
         """A member's noise dealing; None for anything else."""
         try:
             header = read_header(self._session, content)
-            if header.kind != Dealt.NOISE or header.dealer != self._session.raw_members[dealer]:
+            if header.kind != DealtParts.NOISE or header.dealer != self._session.raw_members[dealer]:
                 return None
             part = open_excerpt(self._session, header, content, self._member, self._opener)
         except ContributionError:
@@ -293,14 +293,14 @@ class CommitteeMachine:
         if state.round == LISTS:
             return Step(state, (self._message(self._others, LISTS, state.own_list.content),))
         if state.has_result:
-            told = write_statement(Statement(result=state.result.content)) if state.undelivered else b""
+            told = write_statement(SignedStatement(result=state.result.content)) if state.undelivered else b""
             return Step(state, (self._message(state.undelivered, state.round, told),) if told else ())
         statement = self._statement(state)
         if state.round < FIRST_ECHOES and not statement.proposals:
             return Step(state)
         return Step(state, self._told_to_all(state, statement))
 
-    def _statement(self, state: CommitteeState) -> Statement:
+    def _statement(self, state: CommitteeState) -> SignedStatement:
         voting = state.voting
         last = max(voting.echoed, default=None)
         told = tuple(
@@ -310,7 +310,7 @@ class CommitteeMachine:
         # What the next leader, and who is locked on something else, has to know.
         backed = voting.proposal or max(voting.locked, default=None)
         others = () if backed is None else self._signed_by(state, backed[1], lock=False)
-        return Statement(
+        return SignedStatement(
             proposals=told,
             echoes=(*own, *(one for one in others if one.member != self._member)),
             vote=state.votes.get(self._member),
@@ -318,7 +318,7 @@ class CommitteeMachine:
             sum=state.own_sum,
         )
 
-    def _told_to_all(self, state: CommitteeState, statement: Statement) -> tuple[Message, ...]:
+    def _told_to_all(self, state: CommitteeState, statement: SignedStatement) -> tuple[Message, ...]:
         """The same to all, and to who lacks lists those besides."""
         plain, messages = write_statement(statement), []
         answers = {
@@ -335,8 +335,8 @@ class CommitteeMachine:
         return tuple(messages)
 
     @staticmethod
-    def _with_lists(statement: Statement, lists: tuple[bytes, ...]) -> Statement:
-        return Statement(
+    def _with_lists(statement: SignedStatement, lists: tuple[bytes, ...]) -> SignedStatement:
+        return SignedStatement(
             statement.proposals, statement.echoes, statement.vote, statement.wants, lists, statement.sum, statement.result
         )
 

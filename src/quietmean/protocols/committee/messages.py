@@ -1,6 +1,6 @@
 """What members tell each other from the first proposal on. Received bytes are not trusted: anything but the exact form raises.
 
-Rounds 1 and 2 carry the excerpt of a noise dealing and a list; all later ones a :class:`Statement` in MessagePack.
+Rounds 1 and 2 carry the excerpt of a noise dealing and a list; all later ones a :class:`SignedStatement` in MessagePack.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import msgspec
 
 from quietmean.core.codec import decode
-from quietmean.protocols.committee.choice import Choice
+from quietmean.protocols.committee.choice import OpeningChoice
 from quietmean.protocols.committee.keys import Kind, Signer
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.content import ContentError
@@ -19,11 +19,11 @@ from quietmean.protocols.content import ContentError
 _MOST = 256
 
 
-class Proposal(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class ChoiceProposal(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A choice in a ballot, signed by its leader."""
 
     ballot: int
-    choice: Choice
+    choice: OpeningChoice
     signature: bytes
 
 
@@ -40,16 +40,16 @@ class Echo(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     signature: bytes
 
 
-class Vote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class ChoiceVote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The vote of ``member`` for a choice, with q locks on it in one ballot."""
 
     member: int
-    choice: Choice
+    choice: OpeningChoice
     signature: bytes
     locks: tuple[Echo, ...]
 
 
-class Sum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class MemberSum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The sum of ``member`` over a choice with q votes, as bytes: 4 for each number, little-endian."""
 
     member: int
@@ -58,7 +58,7 @@ class Sum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=Tr
     signature: bytes
 
 
-class Statement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class SignedStatement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """All that a member has to tell in one round: what it proposes and what it echoes; its echoes and locks; its vote.
 
     Among ``echoes`` are those of others that its last lock, or its proposal, stands on.
@@ -67,23 +67,23 @@ class Statement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     of a member that has it.
     """
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[ChoiceProposal, ...] = ()
     echoes: tuple[Echo, ...] = ()
-    vote: Vote | None = None
+    vote: ChoiceVote | None = None
     wants: tuple[bytes, ...] = ()
     lists: tuple[bytes, ...] = ()
-    sum: Sum | None = None
+    sum: MemberSum | None = None
     result: bytes = b""
 
 
-def write_statement(statement: Statement) -> bytes:
+def write_statement(statement: SignedStatement) -> bytes:
     """Its bytes."""
     return msgspec.msgpack.encode(statement)
 
 
-def read_statement(raw: bytes) -> Statement:
+def read_statement(raw: bytes) -> SignedStatement:
     """The inverse of :func:`write_statement`. Nothing signed is checked yet. Raises :class:`ContentError`."""
-    statement = decode(raw, Statement, lambda reason: ContentError("no statement of a member"))
+    statement = decode(raw, SignedStatement, lambda reason: ContentError("no statement of a member"))
     if max(len(statement.proposals), len(statement.echoes), len(statement.wants), len(statement.lists)) > _MOST:
         raise ContentError("a statement with more than a member can have to tell")
     return statement
@@ -92,12 +92,12 @@ def read_statement(raw: bytes) -> Statement:
 # --- signatures -----------------------------------------------------------------------------------------------------------------
 
 
-def propose(session: CommitteeSession, signer: Signer, ballot: int, choice: Choice) -> Proposal:
+def propose(session: CommitteeSession, signer: Signer, ballot: int, choice: OpeningChoice) -> ChoiceProposal:
     """A leader's proposal."""
-    return Proposal(ballot, choice, signer.sign(Kind.PROPOSAL, _signed(session, ballot, choice.digest(session.session))))
+    return ChoiceProposal(ballot, choice, signer.sign(Kind.PROPOSAL, _signed(session, ballot, choice.digest(session.session))))
 
 
-def is_proposed(session: CommitteeSession, proposal: Proposal) -> bool:
+def is_proposed(session: CommitteeSession, proposal: ChoiceProposal) -> bool:
     """Whether the leader of its ballot signed it."""
     if not 1 <= proposal.ballot <= session.parameters.ballots:
         return False
@@ -121,12 +121,12 @@ def is_echoed(session: CommitteeSession, one: Echo) -> bool:
     return session.keys.is_signed(session.members[one.member], kind, _signed(session, one.ballot, one.digest), one.signature)
 
 
-def vote(session: CommitteeSession, signer: Signer, member: int, choice: Choice, locks: tuple[Echo, ...]) -> Vote:
+def vote(session: CommitteeSession, signer: Signer, member: int, choice: OpeningChoice, locks: tuple[Echo, ...]) -> ChoiceVote:
     """A member's vote."""
-    return Vote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), locks)
+    return ChoiceVote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), locks)
 
 
-def is_voted(session: CommitteeSession, one: Vote) -> bool:
+def is_voted(session: CommitteeSession, one: ChoiceVote) -> bool:
     """Whether its member signed it. Its locks are checked as all others are."""
     if not 0 <= one.member < len(session.members):
         return False
@@ -134,12 +134,12 @@ def is_voted(session: CommitteeSession, one: Vote) -> bool:
     return session.keys.is_signed(session.members[one.member], Kind.VOTE, content, one.signature)
 
 
-def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: bytes, share: bytes) -> Sum:
+def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: bytes, share: bytes) -> MemberSum:
     """A member's sum."""
-    return Sum(member, digest, share, signer.sign(Kind.SUM, _signed(session, digest, hashlib.sha256(share).digest())))
+    return MemberSum(member, digest, share, signer.sign(Kind.SUM, _signed(session, digest, hashlib.sha256(share).digest())))
 
 
-def is_summed(session: CommitteeSession, one: Sum) -> bool:
+def is_summed(session: CommitteeSession, one: MemberSum) -> bool:
     """Whether its member signed it, and it has the right size."""
     if not 0 <= one.member < len(session.members) or len(one.share) != 4 * session.parameters.blocks:
         return False

@@ -14,11 +14,11 @@ from quietmean.core.codec import decode as decode_message
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.protocols.committee.accounting import standard_error
-from quietmean.protocols.committee.choice import Choice, Resolved, choice_digest, chosen_bytes, is_possible
+from quietmean.protocols.committee.choice import OpeningChoice, Resolved, choice_digest, chosen_bytes, is_possible
 from quietmean.protocols.committee.encoding import decode
 from quietmean.protocols.committee.keys import Kind, Signer, key_line
 from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
-from quietmean.protocols.committee.messages import Sum, is_summed
+from quietmean.protocols.committee.messages import MemberSum, is_summed
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.packing import Elements
@@ -41,7 +41,7 @@ class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     lists: tuple[bytes, ...]
     marks: bytes
     chosen: bytes
-    sums: tuple[Sum, ...]
+    sums: tuple[MemberSum, ...]
 
     @property
     def digest(self) -> bytes:
@@ -55,7 +55,7 @@ class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class CheckedResult:
     """A result that holds. ``total``, shape (d,): the sum of the values that count, ``weight`` of their weights.
 
     ``counted``: of each contribution in it the header digest, the contributor's key and its weight. ``sums``: how many members'
@@ -76,7 +76,7 @@ class Checked:
         return mean
 
 
-def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[Sum]) -> Result:
+def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[MemberSum]) -> Result:
     """The result with these sums over a choice."""
     choice = resolved.choice
     ordered = tuple(sorted((one for one in sums if one.digest == resolved.digest), key=lambda one: one.member))
@@ -91,7 +91,7 @@ def read_result(session: CommitteeSession, raw: bytes) -> Result:
     if result.label != _LABEL or result.session != session.session:
         raise ResultError("it is the result of another study")
     named = hashlib.sha256(result.chosen).digest()
-    choice = Choice(result.members, result.noise, result.lists, named, result.marks)
+    choice = OpeningChoice(result.members, result.noise, result.lists, named, result.marks)
     if not is_possible(session.parameters, choice) or not _admitted(session, result.chosen):
         raise ResultError("its choice is none of this study's")
     digest = result.digest
@@ -121,7 +121,7 @@ def merge_results(session: CommitteeSession, files: Iterable[bytes]) -> Result:
     if len({result.digest for result in results}) > 1:
         # It takes more than c_m members that vote twice.
         raise ResultError("two choices were opened: more members lie than this study was planned for, use neither result")
-    sums: dict[int, Sum] = {}
+    sums: dict[int, MemberSum] = {}
     for result in results:
         for one in result.sums:
             if sums.setdefault(one.member, one).share != one.share:
@@ -129,7 +129,7 @@ def merge_results(session: CommitteeSession, files: Iterable[bytes]) -> Result:
     return msgspec.structs.replace(results[0], sums=tuple(sums[member] for member in sorted(sums)))
 
 
-def check_result(session: CommitteeSession, result: Result) -> Checked:
+def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
     """What the sums open, once enough of them fit together. Raises :class:`ResultError` for fewer, and if they do not.
 
     From T + 2 c_m sums c_m wrong ones are corrected, and from T + c_m they are found and the result refused.
@@ -150,7 +150,7 @@ def check_result(session: CommitteeSession, result: Result) -> Checked:
         )
     entries = np.frombuffer(result.chosen, dtype=CHOSEN)
     weights = [float(weight) for weight in entries["weight"]]
-    return Checked(
+    return CheckedResult(
         total=decode(parameters, conclusion.total, weights),
         weight=math.fsum(weights),
         counted=tuple(_counted(entries)),
@@ -160,7 +160,7 @@ def check_result(session: CommitteeSession, result: Result) -> Checked:
     )
 
 
-def _share(session: CommitteeSession, one: Sum) -> Elements:
+def _share(session: CommitteeSession, one: MemberSum) -> Elements:
     share: Elements = np.frombuffer(one.share, dtype="<u4")
     if int(share.max()) >= session.parameters.prime:
         raise ResultError(f"member {one.member + 1}'s sum has a number that is none of this study's: it lies")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.protocols.committee.checks import fitting
-from quietmean.protocols.committee.choice import Choice, make_choice, places_of
+from quietmean.protocols.committee.choice import OpeningChoice, make_choice, places_of
 from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of, keys_of
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.ballots import mask_of
@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class ListAgreement:
     """Which of the ``lists`` agree on each of ``entries``: ``agree``, shape (lists, n)."""
 
     lists: tuple[CheckList, ...]
@@ -32,7 +32,7 @@ class Agreement:
     agree: Flags = field(repr=False)
 
 
-def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> Agreement:
+def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> ListAgreement:
     """By lists of different members, in rising order of these. Of a dealer with several entries the one in most lists is left."""
     listed = [one.noise if noise else one.values for one in lists]
     entries = _all_entries(listed)
@@ -44,7 +44,7 @@ def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: b
     for row, one in enumerate(listed):
         numbers[row, has[row]] = one["numbers"][places[row, has[row]]]
     members = np.array([one.member for one in lists])
-    return Agreement(tuple(lists), entries, _agree(session, members, has, numbers))
+    return ListAgreement(tuple(lists), entries, _agree(session, members, has, numbers))
 
 
 def _all_entries(listed: Sequence[Entries]) -> Entries:
@@ -106,7 +106,7 @@ def _without_wrong(
             left = left[1:]
 
 
-def select(session: CommitteeSession, lists: Sequence[CheckList]) -> Choice | None:
+def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoice | None:
     """The choice of most contributions by ``lists`` of different members; None if there are too few of anything."""
     parameters = session.parameters
     lists = sorted(lists, key=lambda one: one.member)
@@ -132,7 +132,7 @@ def select(session: CommitteeSession, lists: Sequence[CheckList]) -> Choice | No
 
 
 def _for_members(
-    session: CommitteeSession, values: Agreement, noise: Agreement, rows: NDArray[np.int64]
+    session: CommitteeSession, values: ListAgreement, noise: ListAgreement, rows: NDArray[np.int64]
 ) -> tuple[list[int], Flags, int] | None:
     """All members that agree on what these do, what that is, and whose noise, as a mask; None if it is too little."""
     parameters = session.parameters
@@ -146,7 +146,7 @@ def _for_members(
     return np.nonzero(holds)[0].tolist(), chosen, mask_of(dealers)
 
 
-def _by_dropping(values: Agreement, noise: Agreement, need: int) -> NDArray[np.int64]:
+def _by_dropping(values: ListAgreement, noise: ListAgreement, need: int) -> NDArray[np.int64]:
     """Drop the entry on which most members do not agree until ``need`` members agree on all others; noise comes last."""
     agree = np.concatenate([values.agree[:, np.argsort(values.agree.sum(axis=0), kind="stable")], noise.agree], axis=1)
     # How many entries have to go for each member.
@@ -154,7 +154,7 @@ def _by_dropping(values: Agreement, noise: Agreement, need: int) -> NDArray[np.i
     return np.sort(np.argsort(drops, kind="stable")[:need])
 
 
-def _by_adding(values: Agreement, noise: Agreement, need: int) -> NDArray[np.int64]:
+def _by_adding(values: ListAgreement, noise: ListAgreement, need: int) -> NDArray[np.int64]:
     """Add members one by one, each time the one that leaves most common entries; a noise dealing counts more than all others."""
     agree = np.concatenate([values.agree, noise.agree], axis=1)
     weights = np.r_[np.ones(values.agree.shape[1]), np.full(noise.agree.shape[1], values.agree.shape[1] + 1.0)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from quietmean.core.codec import StableBytes
-from quietmean.protocols.committee.choice import Choice
-from quietmean.protocols.committee.messages import Echo, Proposal, Sum, Vote
+from quietmean.protocols.committee.choice import OpeningChoice
+from quietmean.protocols.committee.messages import ChoiceProposal, ChoiceVote, Echo, MemberSum
 from quietmean.protocols.committee.voting import NOISE, VotingState
 
 
@@ -26,14 +26,14 @@ class CommitteeState:
     own_list: StableBytes = field(default=StableBytes(b""), repr=False)
     lists: dict[bytes, StableBytes] = field(default_factory=dict, repr=False)
     voting: VotingState = field(default_factory=VotingState)
-    choices: dict[bytes, Choice] = field(default_factory=dict)
-    proposals: tuple[Proposal, ...] = ()
+    choices: dict[bytes, OpeningChoice] = field(default_factory=dict)
+    proposals: tuple[ChoiceProposal, ...] = ()
     echoes: tuple[Echo, ...] = ()
-    votes: dict[int, Vote] = field(default_factory=dict)
+    votes: dict[int, ChoiceVote] = field(default_factory=dict)
     wanted: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    own_sum: Sum | None = None
+    own_sum: MemberSum | None = None
     withheld: bool = False
-    sums: dict[int, Sum] = field(default_factory=dict, repr=False)
+    sums: dict[int, MemberSum] = field(default_factory=dict, repr=False)
     undelivered: tuple[int, ...] = ()
     result: StableBytes = field(default=StableBytes(b""), repr=False)
     left_out: tuple[tuple[str, str], ...] = ()

@@ -20,6 +20,7 @@ from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Mom
 from quietmean.statistics.features.crossed import Crossed
 from quietmean.statistics.fields import ROBUST
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.nested import statistic_reader
 from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
@@ -59,14 +60,12 @@ class MetaAnalysis(Statistic):
     @cached_property
     def _inner(self) -> Statistic:
         """The statistic of each site. Raises :class:`InputError` for none, or one that is of sites itself."""
-        # The registry knows this kind, too.
-        from quietmean.statistics.registry import parse_statistic, read_text
-
-        raw = read_text(self.of)
+        reader = statistic_reader()
+        raw = reader.read(self.of)
         kind = raw["kind"]
         if ROBUST in raw:
             raw[ROBUST] = False
-        inner = parse_statistic(raw)
+        inner = reader.parse(raw)
         if isinstance(inner, MetaAnalysis) or getattr(inner, "cluster", None) is not None or inner.where:
             raise InputError(f"{self.text} is of {kind}, which cannot be asked of each site: leave cluster and where out of it")
         return inner

@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ReleasedSum
-from quietmean.protocols.committee.result import Checked
+from quietmean.protocols.committee.result import CheckedResult
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
@@ -34,7 +34,7 @@ class OpenedStudy:
     sums: int
 
     @classmethod
-    def of(cls, sealed: Sealed, plan: Plan, checked: Checked, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
+    def of(cls, sealed: Sealed, plan: Plan, checked: CheckedResult, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
         """``checked``: the result that holds. ``left_out``: as the members told.
 
         Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.

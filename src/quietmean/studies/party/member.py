@@ -29,7 +29,7 @@ from quietmean.planning import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.opening import AmongThoseThere, CommitteeOpening
-from quietmean.protocols.committee.result import Checked, check_result, read_result, sign_end
+from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.studies.agreement.committee import CommitteeTerms
@@ -108,7 +108,7 @@ class OpenedAtMember:
     """What a member has at the end: the result of its node, the opened sum, and (name, why) of contributions left out."""
 
     result: NodeResult
-    checked: Checked
+    checked: CheckedResult
     left_out: tuple[tuple[str, str], ...]
 
 

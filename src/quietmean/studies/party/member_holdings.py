@@ -18,7 +18,7 @@ from quietmean.core.outage import outage_of
 from quietmean.core.portability import replace_durably
 from quietmean.protocols.committee.contribution import (
     ContributionError,
-    Dealt,
+    DealtParts,
     Header,
     Part,
     excerpt,
@@ -178,7 +178,7 @@ def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, 
             raw = front + opened.read()
     except OSError as error:
         raise ContributionError(f"it cannot be read ({error.strerror})") from None
-    if header.kind != Dealt.VALUE:
+    if header.kind != DealtParts.VALUE:
         raise ContributionError("it is a member's noise, not a contribution")
     if status.st_mtime > until:
         raise ContributionError("it came too late")
