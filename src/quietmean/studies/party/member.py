@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from quietmean.core.codec import digest
+from quietmean.core.codec import decode_json, digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotYet, ProtocolFailure
 from quietmean.core.folders import configuration_folder
@@ -249,7 +249,8 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> 
 
 def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
     checked = check_result(own.session, read_result(own.session, own.sums.read_bytes()))
-    told = msgspec.json.decode(own.beside(".left-out.json").read_bytes(), type=_LeftOut)
+    path = own.beside(".left-out.json")
+    told = decode_json(path.read_bytes(), _LeftOut, lambda reason: InputError(f"{path} is not as it was written ({reason})"))
     return OpenedAtMember(result, checked, told.left_out)
 
 
