@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of
 from quietmean.core.portability import replace_durably
@@ -63,10 +64,10 @@ class MemberHoldings:
                 size = int.from_bytes(start[len(_MAGIC) :], "little")
                 if start[: len(_MAGIC)] != _MAGIC or size > path.stat().st_size:
                     raise _changed(path)
-                front = msgspec.json.decode(file.read(size), type=_Front)
+                front = decode_json(file.read(size), _Front, lambda reason: _changed(path))
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError):
+        except OSError:
             raise _changed(path) from None
         taken = cls(path, session, front.left_out, front.count, len(start) + size)
         whole = (
