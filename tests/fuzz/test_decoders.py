@@ -39,10 +39,18 @@ from quietmean.node.net.identity import Purpose
 from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.session.logs import PartyLog, decode_log, encode_log
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
+from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.contribution import ContributionError, read_header
+from quietmean.protocols.committee.lists import read_list
+from quietmean.protocols.committee.messages import read_statement
+from quietmean.protocols.committee.result import ResultError, read_result
+from quietmean.protocols.content import ContentError
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import is_study
 from quietmean.studies.party import audit
+from support.committee_run import CommitteeRun
+from support.committee_world import CommitteeWorld
 
 CORPUS = Path(__file__).with_name("corpus")
 SOURCES = Path(codec.__file__).parents[1]
@@ -87,6 +95,13 @@ def in_file(read: Callable[[Path], Any]) -> Read:
         return read(path)
 
     return reading
+
+
+WORLD = CommitteeWorld(Committee(4))
+RUN = CommitteeRun(WORLD, {number: WORLD.contribution(number) for number in range(3)}).run()
+RESULTS = (RUN.states[0].result.content,)
+LISTS = (RUN.states[0].own_list.content,)
+STATEMENTS = tuple(message.content for message in RUN.sent[-3:])
 
 
 def plain(read: Callable[[bytes], Any]) -> Read:
@@ -146,6 +161,17 @@ DECODERS = {
     ),
     "object": Decoder("core/output.py", plain(json_object), (InputError,), (b'{"origin": {"party": 1}}',)),
     "json": Decoder("core/json_file.py", in_file(read_json), (InputError,), (b'{"a": [1, 2.5, null, "b"]}',)),
+    "contribution": Decoder(
+        "protocols/committee/contribution.py",
+        plain(lambda raw: read_header(WORLD.session, raw)),
+        (ContributionError,),
+        (WORLD.contribution(0), WORLD.contribution(1)),
+    ),
+    "check list": Decoder(
+        "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
+    ),
+    "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
+    "sums": Decoder("protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS),
     "toml": Decoder("core/toml_files.py", in_file(lambda path: read_tables(path, "file")), (InputError,), (STUDY,)),
     "study": Decoder(
         "studies/agreement/study_file.py",
@@ -170,6 +196,8 @@ OWN = {
     "flower/party.py": "the client's own session",
     "node/local/child.py": "settings that the parent process wrote",
     "studies/agreement/study_keys.py": "a party's own keys",
+    "studies/party/member.py": "a member's own file about what does not count",
+    "studies/party/member_holdings.py": "a member's own file of the parts that it took",
     "studies/data/frames.py": "a frame of a child process of this program",
     "studies/data/location.py": "a person's own file beside the data",
     "studies/data/workbook.py": "what a child process of this program read",

@@ -188,7 +188,8 @@ class Desk:
             form.require_right()
             others = [party.name for party in self.site.contract(sealed).others]
             compared = [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
-            starter.start(name, account, compared, fields.get("start-passphrase", ""))
+            payer = ("--new-account" if "start-new" in fields else "--account", account)
+            starter.start(name, payer, compared, fields.get("start-passphrase", ""))
             return {}
 
         answer = await self._answer(request, name, "left.html", content, fields)

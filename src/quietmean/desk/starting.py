@@ -70,8 +70,10 @@ class Starter:
     here: Here
     _parts: dict[str, _Part] = field(default_factory=dict, repr=False)
 
-    def start(self, name: str, account: str, compared: Sequence[str], passphrase: str) -> None:
-        """Begin, or go on after a stop. ``compared``: the parties with whom the words of the study were compared.
+    def start(self, name: str, payer: tuple[str, str], compared: Sequence[str], passphrase: str) -> None:
+        """Begin, or go on after a stop. ``payer``: the option that names the account of the ledger, and its name.
+
+        ``compared``: the parties with whom the words of the study were compared.
 
         ``passphrase``: of the node's key, which no file and no other process gets to see.
 
@@ -85,7 +87,7 @@ class Starter:
         # Where the policy names nobody who signs, a signature is no answer to it.
         signed = ["--approval", approval.name] if policy.rules.approvers and approval.exists() else []
         command = [sys.executable, "-m", "quietmean", *_way(sealed, self.site.party), name, *self.here.options()]
-        command += ["--account", account, "--accept", sealed.digest[:32], *signed]
+        command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
         said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there
