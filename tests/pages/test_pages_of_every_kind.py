@@ -77,6 +77,7 @@ def page_of(section: dict[str, object]) -> str:
         facts=[],
         guarantee="",
         assumptions=[],
+        counted="records",
         influence=[],
     )
 
