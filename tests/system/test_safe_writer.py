@@ -318,6 +318,11 @@ WRITERS = {
     "studies/party/audit.py": "an audit log, to which lines are added",
     "studies/party/by_file.py": "a lock in the register of contributions",
     "studies/data/database.py": "reads a database",
+    "studies/party/people.py": "the key of people's sketches, new",
+    "studies/party/register.py": "the register of contributions, in the user's own folder",
+    "studies/party/committee_file.py": "the stored contribution to a committee, new",
+    "studies/party/member.py": "a member's files beside its store",
+    "studies/party/member_holdings.py": "the parts that a member took, beside its store",
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
     "cli/plan_cache.py": "the cache of plans",

@@ -245,7 +245,7 @@ def test_the_program_on_the_page() -> None:
 
     def run(name: str) -> None:
         names = {"start": np.zeros(3), "trained": lambda model: model + 0.1}
-        exec(program.replace("north.key", f"{name}.key").replace("wards", name), names)  # noqa: S102 - our own page
+        exec(program.replace("north.key", f"{name}.key").replace('account="wards"', f'new_account="{name}"'), names)  # noqa: S102 - our own page
         found[name] = names["model"], names["rounds"]
 
     threads = [Thread(target=run, args=[name]) for name in NAMES]

@@ -76,7 +76,7 @@ def agree(first: float = 300.0, interval: float = 60.0, **more: Any) -> Sealed:
 
 
 def part(name: str, **more: Any) -> qm.session:
-    return qm.session("averaging.sealed", None, f"{name}.key", account=name, yes=True, folder="share", **more)
+    return qm.session("averaging.sealed", None, f"{name}.key", new_account=name, yes=True, folder="share", **more)
 
 
 def account(name: str) -> Any:
@@ -261,7 +261,8 @@ while not rounds.over:
 def join(name: str, *more: str) -> subprocess.Popen[str]:
     program = Path(f"{name}={VECTORS[name].tolist()}.py")
     program.write_text(PROGRAM)
-    line = ["join", "averaging.sealed", "--key", f"{name}.key", "--account", name, "--program", str(program)]
+    line = ["join", "averaging.sealed", "--key", f"{name}.key", "--new-account", name, "--program", str(program)]
+    line += ["--ledger", str(data_folder() / "ledger")]
     return command(Path(), *line, "--folder", "share", "--yes", *more)
 
 
@@ -360,7 +361,7 @@ def test_what_a_site_has_to_say_is_one_sentence_before_anything_is_sent() -> Non
     agree()
     with (
         pytest.raises(qm.InputError, match="say where it is here, with --folder PATH"),
-        qm.session("averaging.sealed", None, "north.key", account="north", yes=True),
+        qm.session("averaging.sealed", None, "north.key", new_account="north", yes=True),
     ):
         pass
     lines = dict(part("north").contract.lines())

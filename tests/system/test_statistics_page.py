@@ -23,7 +23,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = [f"{rng.normal(26, 4):.1f},{rng.choice(['f', 'm', ''])},{rng.choice(['yes', 'no', 'NA'])}" for _ in range(240)]
     (tmp_path / "patients.csv").write_text("bmi,sex,smoker\n" + "\n".join(rows) + "\n")
-    command, _, private = commands(PAGE)
+    command, _, _, private = commands(PAGE)
     words = shlex.split(command)
     assert words[0] == "quietmean"
     arguments = [sys.executable, "-m", "quietmean.cli.main", *words[1:], "--json"]
@@ -75,7 +75,7 @@ def test_the_columns_of_the_page() -> None:
 
 
 def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
-    _, command, _ = commands(PAGE)
+    _, _, command, _ = commands(PAGE)
     text, *_ = blocks(PAGE, "toml")
     (tmp_path / "study.toml").write_text(text)
     words = shlex.split(command)
