@@ -316,7 +316,6 @@ WRITERS = {
     "node/series/last_mean.py": "the last mean beside a store",
     "ledger/database.py": "a ledger",
     "studies/party/audit.py": "an audit log, to which lines are added",
-    "studies/party/by_file.py": "a lock in the register of contributions",
     "studies/data/database.py": "reads a database",
     "studies/party/people.py": "the key of people's sketches, new",
     "studies/party/register.py": "the register of contributions, in the user's own folder",
