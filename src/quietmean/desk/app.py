@@ -237,7 +237,9 @@ class Desk:
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
         failure = self.starter.failure(name) if self.starter is not None else ""
-        file = next((study for study in self.site.studies() if part_name(study, self.site.party) == name), "")
+        # The page is asked for every second: only who reads of a failure needs the way back to the study.
+        studies = self.site.studies() if failure else ()
+        file = next((study for study in studies if part_name(study, self.site.party) == name), "")
         if name in self.site.nodes():
             return await self._page(request, template, lambda: {**_node(self.site, name), "failure": failure, "file": file})
         if not self._started(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,6 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.party import file_name
 
 
 class State(StrEnum):
@@ -54,7 +56,8 @@ class AskedStudy:
 
 def inbox(site: SiteFolder) -> list[AskedStudy]:
     """All studies of the folder: those that wait for an answer first, by their last moment; then by name."""
-    asked = [_asked(site, name) for name in site.studies()]
+    results, nodes = site.results(), site.nodes()
+    asked = [_asked(site, name, results, nodes) for name in site.studies()]
     last = datetime.max.replace(tzinfo=UTC)
     return sorted(asked, key=lambda study: (study.state != State.ASKED, study.decide_by or last, study.name))
 
@@ -75,23 +78,26 @@ def decide_by(study: AnyStudy) -> datetime | None:
 
 def part_name(study: str, party: str | None) -> str:
     """What ``join`` calls its store and receipt beside the study of this file name."""
-    return f"{Path(study).stem}-{party}"
+    return f"{Path(study).stem}-{file_name(party or '')}"
 
 
-def _asked(site: SiteFolder, name: str) -> AskedStudy:
+def _asked(site: SiteFolder, name: str, results: Container[str], nodes: Container[str]) -> AskedStudy:
     try:
         sealed = site.sealed(name)
     except InputError as error:
         return AskedStudy(name, State.UNREADABLE, why=str(error))
     last, part = decide_by(sealed.asked), part_name(name, site.party)
-    return AskedStudy(name, _state(site, name, part, last), sealed.asked.name, convener_of(sealed), last, part)
+    if part in results:
+        state = State.DONE
+    elif part in nodes:
+        state = State.RUNNING if site.runs(part) else State.STOPPED
+    else:
+        state = _answered(site, name, last)
+    return AskedStudy(name, state, sealed.asked.name, convener_of(sealed), last, part)
 
 
-def _state(site: SiteFolder, name: str, part: str, last: datetime | None) -> State:
-    if part in site.results():
-        return State.DONE
-    if part in site.nodes():
-        return State.RUNNING if site.runs(part) else State.STOPPED
+def _answered(site: SiteFolder, name: str, last: datetime | None) -> State:
+    """Of a study in which this site has not begun its part."""
     answer = site.answer(name)
     if answer == "refused":
         return State.REFUSED

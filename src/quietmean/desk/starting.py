@@ -18,7 +18,7 @@ from quietmean.desk.site_folder import SiteFolder
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.party import Policy
+from quietmean.studies.party import Policy, file_name
 
 # Of what a process has said, so much of its end is shown.
 _LAST_BYTES = 4000
@@ -47,11 +47,9 @@ class Here:
             Identity.load(self.key, _ask)
 
     def options(self) -> list[str]:
-        """For the command line; paths are whole, as the command runs in the folder of the studies."""
-        data = str(self.data.resolve()) if isinstance(self.data, Path) else self.data
-        given = {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
-        paths = [text for option, path in given.items() if path is not None for text in (option, str(path.resolve()))]
-        return ["--data", data, *paths]
+        """For the command line."""
+        given = {"--data": self.data, "--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
+        return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,9 @@ class Starter:
         sealed = self.site.sealed(name)
         approval, policy = self.site.approval(name), Policy.load(self.here.policy)
         # Where the policy names nobody who signs, a signature is no answer to it.
-        signed = ["--approval", approval.name] if policy.rules.approvers and approval.exists() else []
-        command = [sys.executable, "-m", "quietmean", *_way(sealed, self.site.party), name, *self.here.options()]
+        signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
+        study = str(self.site.studies()[name])
+        command = [sys.executable, "-m", "quietmean", *self._way(sealed), study, *self.here.options()]
         command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
@@ -96,7 +95,6 @@ class Starter:
             os.close(writing)
             process = subprocess.Popen(
                 command,
-                cwd=self.site.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -108,6 +106,13 @@ class Starter:
         finally:
             os.close(reading)
         self._parts[part] = _Part(process, said)
+
+    def _way(self, sealed: Sealed) -> Sequence[str]:
+        """The command by which this site takes part; a contribution is written beside the study."""
+        own = next((entry for entry in sealed.entries if entry.name == self.site.party), None)
+        if own is None or own.address is not None or sealed.asked.by_folder:
+            return ["join"]
+        return ["contribute", "--out", str(self.site.folder / f"{file_name(own.name)}.contribution")]
 
     def started(self, part: str) -> bool:
         """Whether it was started by these pages."""
@@ -132,10 +137,3 @@ class Starter:
         said = self._parts[part].said
         said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_BYTES))
         return said.read().decode("utf-8", "replace").strip()
-
-
-def _way(sealed: Sealed, party: str | None) -> Sequence[str]:
-    """The command by which this party takes part."""
-    own = next((entry for entry in sealed.entries if entry.name == party), None)
-    by_file = own is not None and own.address is None and not sealed.asked.by_folder
-    return ["contribute"] if by_file else ["join"]
