@@ -63,7 +63,7 @@ def test_everybody_there_everybody_counts() -> None:
     run = CommitteeRun(GONE, files(GONE)).run()
     require_result(run, set(range(8)), set(range(5)))
     assert not any(state.remarks for state in run.states)
-    merged = merge_results(GONE.session, [state.result.content for state in run.states])
+    merged = merge_results([read_result(GONE.session, state.result.content) for state in run.states])
     assert check_result(GONE.session, merged).sums == 5
 
 

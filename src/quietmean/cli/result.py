@@ -61,21 +61,21 @@ def command(
     stem = study.with_suffix("").name
     path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
     pages = OpenedPages(sealed, choice, path)
-    contents = {}
-    for file in files:
-        contents[file] = read_bounded(file, _MOST)
+    results, size = [], 0
+    for file in dict.fromkeys(files):
+        content = read_bounded(file, _MOST)
         try:
-            read_result(session, contents[file])
+            results.append(read_result(session, content))
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-    checked = check_result(session, merge_results(session, contents.values()))
+        size += len(content)
+    checked = check_result(session, merge_results(results))
     try:
         opened = OpenedStudy.of(sealed, choice.plan, checked)
     except ImpossibleResult as error:
         save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest})
         raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
-    size = sum(map(len, contents.values()))
-    effort = {"messages": len(contents), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
+    effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
     pages.write(opened, effort, json)
 
 

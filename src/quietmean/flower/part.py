@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,9 @@ class FlowerPreparation(PartyPreparation):
         self._receipt.require_free()
         self._consent(contract)
         whole = contract.charge
-        charge = self._reserve(
-            contract.plan, lambda: execution_of(contract.digest, nonce), whole, whole.epsilon(contract.study.delta), refund=True
-        )
+        execution = partial(execution_of, contract.digest, nonce)
+        epsilon = whole.epsilon(contract.study.delta)
+        charge = self._reserve(self.payer, contract.plan, execution, whole, epsilon, refund=True)
         charged = None if charge is None else (str(charge.ledger), charge.account, charge.study)
         return Paid(yes_of(self.approval), charged)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,18 +38,9 @@ def site_options(path: Path) -> SiteOptions:
         faults = (fault(one["loc"], one["type"], one["msg"], _SiteFile, {}, one.get("ctx", {})) for one in error.errors())
         raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}): mend these fields") from None
 
-    def here(stated_path: Path | None) -> Path | None:
-        return None if stated_path is None else path.parent.absolute() / stated_path.expanduser()
+    def here(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [here(each) for each in value]
+        return path.parent.absolute() / value.expanduser() if isinstance(value, Path) else value
 
-    return SiteOptions(
-        ledger=here(stated.ledger),
-        no_ledger=stated.no_ledger,
-        account=stated.account,
-        new_account=stated.new_account,
-        group=stated.group,
-        policy=here(stated.policy),
-        accept=stated.accept,
-        yes=stated.yes,
-        approval=[path.parent.absolute() / approval.expanduser() for approval in stated.approval],
-        receipt=here(stated.receipt),
-    )
+    return SiteOptions(**{name: here(value) for name, value in stated})

@@ -70,7 +70,7 @@ class SessionPreparation(PartyPreparation):
         settings = self._for_person(self._files.settings(self._options, records, self._policy.folder))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.charge_of(most)
-        settings, charge = self._pay(settings, whole, whole.epsilon(contract.study.delta), refund=True)
+        settings, charge = self._pay(self.payer, settings, whole, whole.epsilon(contract.study.delta), refund=True)
         return Ready(contract, most, yes_of(self.approval), charge, self._auditor, self._receipt, settings, self._files)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,7 +14,7 @@ from quietmean.core.codec import decode as decode_message
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.protocols.committee.accounting import standard_error
-from quietmean.protocols.committee.choice import OpeningChoice, Resolved, choice_digest, chosen_bytes, is_possible
+from quietmean.protocols.committee.choice import OpeningChoice, Resolved, chosen_bytes, is_possible
 from quietmean.protocols.committee.encoding import decode
 from quietmean.protocols.committee.keys import Kind, Signer, key_line
 from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
@@ -44,10 +44,14 @@ class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     sums: tuple[MemberSum, ...]
 
     @property
+    def choice(self) -> OpeningChoice:
+        """What was chosen."""
+        return OpeningChoice(self.members, self.noise, self.lists, hashlib.sha256(self.chosen).digest(), self.marks)
+
+    @property
     def digest(self) -> bytes:
         """The digest of its choice."""
-        named = hashlib.sha256(self.chosen).digest()
-        return choice_digest(self.session, self.members, self.noise, self.lists, named, self.marks)
+        return self.choice.digest(self.session)
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -90,11 +94,10 @@ def read_result(session: CommitteeSession, raw: bytes) -> Result:
     result = decode_message(raw, Result, lambda reason: ResultError("it is no result of a committee"))
     if result.label != _LABEL or result.session != session.session:
         raise ResultError("it is the result of another study")
-    named = hashlib.sha256(result.chosen).digest()
-    choice = OpeningChoice(result.members, result.noise, result.lists, named, result.marks)
+    choice = result.choice
     if not is_possible(session.parameters, choice) or not _admitted(session, result.chosen):
         raise ResultError("its choice is none of this study's")
-    digest = result.digest
+    digest = choice.digest(session.session)
     signed = all(one.digest == digest and is_summed(session, one) for one in result.sums)
     if not signed or len({one.member for one in result.sums}) != len(result.sums):
         raise ResultError("it has a sum that its member did not sign for this choice")
@@ -113,12 +116,11 @@ def _admitted(session: CommitteeSession, chosen: bytes) -> bool:
     return known and bool(((entries["weight"] > 0) & (entries["weight"] <= largest[places])).all())
 
 
-def merge_results(session: CommitteeSession, files: Iterable[bytes]) -> Result:
-    """All sums of several files together. Raises :class:`ResultError` for a file that is none, and for two choices."""
-    results = [read_result(session, raw) for raw in files]
+def merge_results(results: Sequence[Result]) -> Result:
+    """All sums of several files together, which were read. Raises :class:`ResultError` for none, and for two choices."""
     if not results:
         raise ResultError("there is no file with sums: give those of the members")
-    if len({result.digest for result in results}) > 1:
+    if any(result.choice != results[0].choice for result in results[1:]):
         # It takes more than c_m members that vote twice.
         raise ResultError("two choices were opened: more members lie than this study was planned for, use neither result")
     sums: dict[int, MemberSum] = {}

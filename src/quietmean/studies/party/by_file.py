@@ -8,7 +8,6 @@ refused by the ledger, by this site's register and by the keys, in which seed an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
 from quietmean.core.readable import percent_text
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.net import Identity, encode_vector
+from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.possible import ReleasedSum
 from quietmean.planning.release_bounds import PossibleReleases
@@ -32,7 +31,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, decode_base64
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
-from quietmean.studies.party.register import ONCE, Register, registers
+from quietmean.studies.party.register import ONCE, Register, data_digest, registers
 
 _IMPOSSIBLE = (
     "what {} released (digest {}) cannot be: no values within their bounds give it, with its weight and noise of the plan's size"
@@ -93,7 +92,7 @@ class Giver:
         StudyKeys.load(self.keys.path).require_free_for(self.sealed.digest)
         entry = self.sealed.require_own(self.keys)
         value = self.plan.admit(encoded.vector, encoded.weight)
-        data = self._data_digest(value)
+        data = data_digest(self.identity, "by file", self.sealed.digest, value)
         with Register(self.register).alone():
             keys = StudyKeys.load(self.keys.path)
             if keys.given is not None:
@@ -131,12 +130,6 @@ class Giver:
 
     def _spend(self, keys: StudyKeys, given: GivenContribution) -> None:
         keys.spent(given)
-
-    def _data_digest(self, value: Admitted) -> str:
-        # Keyed: it says nothing about the data, even to who tries all of them.
-        key = self.identity.derive("by file")
-        content = hashlib.sha256(encode_vector(value.vector)).digest()
-        return key.derive("input", self.sealed.digest, content, value.weight.hex()).secret.hex()
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.output import json_object
 from quietmean.node.committee import IdentitySigner, MailboxSealer
-from quietmean.node.net import Identity, encode_vector
+from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
 from quietmean.protocols.committee.contribution import header_digest, make_contribution
 from quietmean.protocols.committee.encoding import encode
@@ -26,7 +26,7 @@ from quietmean.studies.agreement.committee_session import session_of, sharing_of
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.by_file import Charge
-from quietmean.studies.party.register import ONCE, Register
+from quietmean.studies.party.register import ONCE, Register, data_digest
 
 _FORMAT = "quietmean handed in 1"
 
@@ -93,7 +93,7 @@ class CommitteeContributor:
         """
         entry = self.sealed.require_own(self.keys)
         value = self.plan.admit(encoded.vector, encoded.weight)
-        data = self._data_digest(value)
+        data = data_digest(self.identity, "to a committee", self.sealed.digest, value)
         with self.register.alone():
             StudyKeys.load(self.keys.path).bind(self.sealed.digest)
             stored = self._stored()
@@ -144,9 +144,3 @@ class CommitteeContributor:
         if not whole:
             raise InputError(f"file {self.stored_at} is not what this party contributed to this study: it was changed; {ONCE}")
         return stored
-
-    def _data_digest(self, value: Admitted) -> str:
-        # Keyed: it says nothing about the data, even to who tries all of them.
-        key = self.identity.derive("to a committee")
-        content = hashlib.sha256(encode_vector(value.vector)).digest()
-        return key.derive("input", self.sealed.digest, content, value.weight.hex()).secret.hex()

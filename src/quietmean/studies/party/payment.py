@@ -82,7 +82,7 @@ class Payer:
 
     def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None) -> str:
         """The account that is charged."""
-        target, accounts = plan.target, Accounts(book, self.ledger, self.account, self.inputs, self.people)
+        target, accounts = plan.target, self._accounts(book)
         account, made = self.account, ""
         if self.beside:
             account, made = accounts.beside(study)
@@ -106,6 +106,9 @@ class Payer:
             self.tell(f"{made} is made in {self.ledger}")
         accounts.warn(account, self.tell)
         return account
+
+    def _accounts(self, book: Ledger) -> Accounts:
+        return Accounts(book, self.ledger, self.account, self.inputs, self.people)
 
     def _book(self) -> Ledger:
         if self.opening is None:
@@ -136,7 +139,7 @@ class Payer:
             return None
         if self.ledger.exists():
             with Ledger.open(self.ledger) as book:
-                accounts = Accounts(book, self.ledger, self.account, self.inputs, self.people)
+                accounts = self._accounts(book)
                 if accounts.there:
                     return None
                 if not self.new:
@@ -165,7 +168,7 @@ class Payer:
                 members=self.group,
                 reason=_reason(settings.plan),
             )
-            Accounts(book, self.ledger, self.account, self.inputs, self.people).warn(self.account, self.tell)
+            self._accounts(book).warn(self.account, self.tell)
             return book.account(self.account)
 
 

@@ -97,8 +97,6 @@ class PartyPreparation:
 
     def __init__(self, files: OwnFiles, options: SiteOptions, data_name: str, person: Person) -> None:
         self._own, self._options, self._person = files, options, person
-        # Where its identity key is.
-        self._home = Path()
         self._policy = Policy.load(options.policy)
         self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
         self._account = account_of(self.payer, data_name, options)
@@ -132,34 +130,30 @@ class PartyPreparation:
         return replace(settings, report=show.report, observe=show.observe, weights=weights)
 
     def _pay(
-        self, settings: NodeSettings, charge: Charge, epsilon: float, inputs: Records | None = None, refund: bool | None = None
+        self, payer: Payer | None, settings: NodeSettings, charge: Charge, epsilon: float, refund: bool | None = None
     ) -> tuple[NodeSettings, ChargedStudy | None]:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
-        charged = self._reserve(settings.plan, lambda: execution_id(settings), charge, epsilon, inputs, refund)
+        charged = self._reserve(payer, settings.plan, lambda: execution_id(settings), charge, epsilon, refund)
         return settings if charged is None else _bound_in_ledger(settings, charged), charged
 
     def _reserve(
         self,
+        payer: Payer | None,
         plan: Plan,
         execution: Callable[[], str],
         charge: Charge,
         epsilon: float,
-        inputs: Records | None = None,
         refund: bool | None = None,
     ) -> ChargedStudy | None:
         """The charge for one ``execution`` of a plan, or None where nothing is charged."""
         # Before the charge: an approval that was used up pays nothing.
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
             self._auditor.use(approvals, execution())
-        if self.payer is None:
+        if payer is None:
             return None
-        payer = self.payer if inputs is None else self.payer.of(inputs.in_order, self._people(inputs))
         charged = payer.reserve(self._own.asked.name, plan, execution, charge, refund)
         self._auditor.write(Event.CHARGED, charge_of(plan, replace(payer, account=charged.account), epsilon))
         return charged
-
-    def _people(self, records: Records) -> People:
-        return People(records, records.source, self._home, self._person.note)
 
 
 class Preparation(PartyPreparation):
@@ -167,7 +161,7 @@ class Preparation(PartyPreparation):
 
     def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
         super().__init__(files, options, data_name, person)
-        self._files, self._home = files, files.home
+        self._files = files
 
     def agree(self, choice: Choice) -> Contract:
         """The yes to a study in which parties connect, by this plan.
@@ -201,7 +195,10 @@ class Preparation(PartyPreparation):
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
         require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
-        settings, charge = self._pay(settings, contract.charge, contract.epsilon_a_priori, records)
+        payer = self.payer
+        if payer is not None:
+            payer = payer.of(records.in_order, People(records, records.source, files.home, self._person.note))
+        settings, charge = self._pay(payer, settings, contract.charge, contract.epsilon_a_priori)
         return Prepared(files, settings, forecast, self.approval, charge, self._auditor, receipt)
 
 

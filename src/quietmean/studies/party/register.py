@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -10,9 +11,17 @@ from pathlib import Path
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder
 from quietmean.core.portability import locked, open_private
+from quietmean.node.net import Identity, encode_vector
+from quietmean.planning import Admitted
 from quietmean.studies.agreement.study_keys import write_private
 
 ONCE = "each party contributes once: a correction is a new study, charged anew"
+
+
+def data_digest(identity: Identity, way: str, session: str, value: Admitted) -> str:
+    """What is contributed to a session by one ``way``. Keyed: it says nothing about the data, even to who tries all of them."""
+    content = hashlib.sha256(encode_vector(value.vector)).digest()
+    return identity.derive(way).derive("input", session, content, value.weight.hex()).secret.hex()
 
 
 def registers() -> Path:
