@@ -191,22 +191,6 @@ def test_the_precondition_is_the_rank(out_degree: int) -> None:
     assert 3 <= sum(outcomes) <= 37
 
 
-def test_the_first_connected_round_is_the_first() -> None:
-    found = []
-    for number in range(30):
-        schedule = make_schedule("never-same", insecure_seed(number, "first"), 20, 5)
-        corrupt = np.arange(20) < 15
-        first = connectivity.first_connected(schedule, corrupt)
-        meets = [
-            connectivity.meets_precondition(replace(schedule, neighbours=schedule.neighbours[:limit]), corrupt)
-            for limit in range(1, 6)
-        ]
-        assert first == (meets.index(True) + 1 if any(meets) else None)
-        found.append(first)
-    assert None in found
-    assert len(set(found)) >= 3
-
-
 def test_isolated_parties_are_as_many_as_expected() -> None:
     """n = 30, half corrupt, 4 rounds, 3000 runs: within 5 standard errors (error rate 6e-7; counts are almost Poisson)."""
     runs, rounds_, total = 3000, 4, 0
@@ -350,7 +334,8 @@ def test_meters_count_every_byte() -> None:
 def test_costs_of_both_protocols_are_rows() -> None:
     mine = costs.inca(seed=1, parties=12, dimension=3, rounds=4, dropouts=0.2, repeat=0)[0]
     assert mine["megabytes_sent"] > 0
-    theirs = costs.secagg(seed=1, parties=12, dimension=3, degree=8, dropouts=0.1, repeat=0)[0]
+    # So few neighbours promise no delta of 1e-5: what they cost can be measured all the same.
+    theirs = costs.secagg(seed=1, parties=40, dimension=3, degree=6, dropouts=0.1, repeat=0)[0]
     assert theirs["finished"]
     assert theirs["seconds_waiting"] >= 0
 

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.graphs import churn
 from quietmean.planning import Target
-from quietmean.planning.accuracy import LinearEstimate, linear_estimate
+from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.calibrate import choose_levels
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.scenarios import Scenario
-from quietmean.privacy import Adversary, noise_levels
-from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
+from quietmean_reproduction.inca.hidden import estimate_of, hidden_information
 from quietmean_reproduction.inca.setting import DELTA
 
 CALIBRATIONS = tuple(
@@ -65,17 +64,14 @@ def draw_scenario(setting: Setting, seed: Seed, dropouts: float) -> Scenario:
     """
     parties = setting.parties
     asked = IncA(rounds=setting.rounds, schedule=setting.schedule, out_degree=setting.out_degree)
-    template = asked.with_noise(1.0, 1.0)
-    schedule = template.draw_schedule(parties, seed.derive("schedule"))
+    schedule = asked.with_noise(1.0, 1.0).draw_schedule(parties, seed.derive("schedule"))
     trace = churn(seed.derive("churn"), setting.rounds, parties, permanent=dropouts)
-    transcript = Execution(template, schedule, trace, 1.0, np.ones(parties)).transcript()
     colluding = BitStream(seed.derive("coalitions")).permutation(parties)[: setting.target.colluding]
-    levels = noise_levels(transcript, Adversary.collusion(colluding.tolist()))
-    release = np.maximum(levels.bare.release, 0.0)
-    finished = trace.finished[np.array(levels.honest)]
-    star, delta = theorem47_costs(levels.bare.basis, release, finished)
-    estimate = linear_estimate(transcript, np.ones(parties))
-    return Scenario(levels.squares[None], release[None], star[None], delta[None], estimate, dropouts)
+    honest = np.setdiff1d(np.arange(parties), colluding)
+    information = hidden_information(schedule, trace, honest)
+    star, delta = theorem47_costs(information.basis, information.release, trace.finished[honest])
+    squares, estimate = information.basis**2, estimate_of(schedule, trace)
+    return Scenario(squares[None], information.release[None], star[None], delta[None], estimate, dropouts)
 
 
 def theorem47_costs(basis: Array, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

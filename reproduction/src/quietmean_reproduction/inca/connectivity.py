@@ -52,24 +52,6 @@ def meets_precondition(schedule: Schedule, corrupt: Mask, observed: Mask | None 
     return int((eigenvalues > _RANK * eigenvalues[-1]).sum()) == honest.size - 1
 
 
-def first_connected(schedule: Schedule, corrupt: Mask) -> int | None:
-    """The least number of rounds after which honest parties are connected by unseen messages, for k = 1; None if never."""
-    honest = int((~corrupt).sum())
-    place = np.cumsum(~corrupt) - 1
-    rounds, senders = unseen_messages(schedule, corrupt)
-    here, there = place[senders], place[schedule.neighbours[rounds, senders, 0]]
-
-    # Until the last party has had its first unseen exchange there is no need to look.
-    first = np.full(honest, schedule.rounds)
-    np.minimum.at(first, here, rounds)
-    np.minimum.at(first, there, rounds)
-    for needed in range(int(first.max()) + 1, schedule.rounds + 1):
-        part = rounds < needed
-        if _is_connected(here[part], there[part], honest):
-            return needed
-    return None
-
-
 def _is_connected(here: NDArray[np.int64], there: NDArray[np.int64], size: int) -> bool:
     graph = coo_array((np.ones(here.size, dtype=np.int8), (here, there)), shape=(size, size))
     components, _ = connected_components(graph, directed=False)

@@ -13,13 +13,14 @@ from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
-from quietmean.planning.accuracy import linear_estimate
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import complete_graph, laplacian, pairwise_sigma, shared_pairs
+from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
+from quietmean.protocols.gopa.spec import GopaParameters
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.accounts import SPREAD
@@ -169,5 +170,17 @@ def _draw(
     honest = stream.permutation(parties)[round(corrupt * parties) :]
     counted = np.flatnonzero(execution.contributors())
     graph = laplacian(shared_pairs(execution), np.intersect1d(honest, counted).tolist())
-    left_over = linear_estimate(execution.transcript(), execution.weights).delta_variance or 0.0
-    return graph, counted.size, left_over * counted.size**2
+    left_over = _left_over(execution)
+    return graph, counted.size, left_over
+
+
+def _left_over(execution: Execution) -> int:
+    """How many noise terms stay in the sum: of a pair with one end that published what was not rolled back."""
+    protocol, schedule, trace = execution.protocol, execution.schedule, execution.trace
+    assert isinstance(protocol, GopaParameters)  # noqa: S101 - for the type checker
+    if protocol.aggregator is None:
+        return PeerOutcome.of(protocol.least_partners, schedule, trace).left_over
+    outcome = GopaOutcome.of(protocol.aggregator, schedule, trace)
+    # A rollback takes out the noise with whom did not publish.
+    remains = (outcome.arrived & ~outcome.rolled_back)[schedule.pairs]
+    return int((remains & ~outcome.arrived[schedule.pairs][:, ::-1]).any(axis=1).sum())

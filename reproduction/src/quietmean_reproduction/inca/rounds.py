@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from quietmean.graphs import make_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort, Figure
-from quietmean_reproduction.inca.connectivity import expected_isolated, first_connected, rounds_without_failure
+from quietmean_reproduction.inca.connectivity import expected_isolated, rounds_without_failure
+from quietmean_reproduction.inca.many_runs import connected_rounds
 from quietmean_reproduction.inca.setting import PAPER
 from quietmean_reproduction.style import GREY, grid, legend_above, looks, stated
 from quietmean_reproduction.sweeps.task import Task
@@ -33,20 +33,17 @@ def connect(*, seed: int, parties: int, runs: int, block: int) -> list[dict[str,
     The corrupt parties of a smaller share are among those of a larger one, and all shares see the same schedules.
     """
     del block
-    counts: dict[tuple[float, int], int] = {}
-    for run in range(runs):
-        root = insecure_seed(seed, "connect", run)
-        schedule = make_schedule("never-same", root, parties, min(_LIMIT, parties - 1))
-        order = BitStream(root.derive("corrupt")).permutation(parties)
-        for share in SHARES:
-            corrupt = np.zeros(parties, dtype=np.bool_)
-            corrupt[order[: round(share * parties)]] = True
-            rounds = first_connected(schedule, corrupt) or _LIMIT + 1
-            counts[share, rounds] = counts.get((share, rounds), 0) + 1
-    return [
-        {"parties": parties, "corrupt": share, "rounds": rounds, "runs": count}
-        for (share, rounds), count in sorted(counts.items())
-    ]
+    corrupt = [round(share * parties) for share in SHARES]
+    stream = BitStream(insecure_seed(seed, "connect"))
+    rounds = connected_rounds(stream, parties, corrupt, runs, min(_LIMIT, parties - 1))
+    rows = []
+    for share, needed in zip(SHARES, rounds.T, strict=True):
+        times, counts = np.unique(needed, return_counts=True)
+        rows += [
+            {"parties": parties, "corrupt": share, "rounds": time, "runs": count}
+            for time, count in zip(times, counts, strict=True)
+        ]
+    return rows
 
 
 def tasks(effort: Effort) -> list[Task]:

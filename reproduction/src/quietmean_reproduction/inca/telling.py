@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from quietmean.graphs import ExecutionTrace, churn, make_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, churn, make_schedule
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols.inca import IncA, Injection
-from quietmean.randomness import BitStream
-from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import COLUMN, Claim, Effort, Figure
 from quietmean_reproduction.inca.accounts import CALIBRATIONS, SPREAD, Account, Setting
+from quietmean_reproduction.inca.hidden import influence, rounds_of, sent_back
 from quietmean_reproduction.inca.setting import DELTA, PAPER
 from quietmean_reproduction.style import BLUE, GREY, RED, band, grid, legend_above
 from quietmean_reproduction.sweeps.task import Task
@@ -23,28 +25,28 @@ from quietmean_reproduction.sweeps.task import Task
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
+Array = NDArray[np.float64]
+
 PARTIES, EPSILON, ROUNDS, TELLING = 200, 0.2, 40, 20
 CORRUPT, DROPOUTS = (0.05, 0.1, 0.15), (0.05, 0.1, 0.15, 0.2)
 # Rounds of secure aggregation, and after which of them a party's value is in the sum.
 _SECAGG_ROUNDS, _SECAGG_COUNTED = 4, 2
 
 
-def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: int, coordinates: int) -> list[dict[str, Any]]:
+def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: int) -> list[dict[str, Any]]:
     """Noise from ``executions`` of the mixing phase, then the error of ``runs`` whole runs, both phases.
 
-    Dropouts are spread evenly over all 60 rounds. Every coordinate is a sample of its own with values uniform in [0, 1]; an
-    error is that of one party's estimate, a mean over all that are there at the end.
+    Dropouts are spread evenly over all 60 rounds. An error is that of one party's estimate, a mean over all that are there at
+    the end: its expectation over noise and over values uniform in [0, 1], given who sends to whom and who leaves when.
     """
     mixing = dropouts * ROUNDS / (ROUNDS + TELLING)
     account = Account.draw(Setting(PARTIES, EPSILON, corrupt, mixing, ROUNDS), executions, seed)
-    levels = {calibration: account.levels(calibration) for calibration in CALIBRATIONS}
-    errors: dict[str, list[tuple[float, float]]] = {calibration: [] for calibration in CALIBRATIONS}
-    for run in range(runs):
-        for calibration, (star, delta) in levels.items():
-            errors[calibration].append(_whole_run(star, delta, dropouts, coordinates, seed, run))
+    drawn = [_draw(insecure_seed(seed, "whole run", run), dropouts) for run in range(runs)]
+    parts = np.array([error_parts(*one) for one in drawn])
     rows = []
-    for calibration, found in errors.items():
-        told, published = np.array(found).T
+    for calibration in CALIBRATIONS:
+        star, delta = account.levels(calibration)
+        told, published = (parts @ [SPREAD, star**2, delta**2]).T
         rows.append(
             {
                 "method": "inca",
@@ -55,8 +57,8 @@ def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: i
                 "mse_standard_error": told.std(ddof=1) / np.sqrt(runs),
                 "mse_spread": told.std(ddof=1),
                 "mse_without_telling": published.mean(),
-                "sigma_star2": levels[calibration][0] ** 2,
-                "sigma_delta2": levels[calibration][1] ** 2,
+                "sigma_star2": star**2,
+                "sigma_delta2": delta**2,
                 "executions": executions,
                 "runs": runs,
             }
@@ -64,27 +66,31 @@ def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: i
     return rows
 
 
-def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, seed: int, run: int) -> tuple[float, float]:
-    """Mean squared error of a party's estimate after gossip, and of the mean of all that was released after mixing."""
-    root = insecure_seed(seed, "whole run", run)
-    values = BitStream(root.derive("values")).uniform(PARTIES * coordinates).reshape(PARTIES, coordinates)
+def _draw(root: Seed, dropouts: float) -> tuple[Schedule, Schedule, ExecutionTrace]:
     trace = churn(root, ROUNDS + TELLING, PARTIES, permanent=dropouts)
-    protocol = IncA(rounds=ROUNDS, schedule="uniform", sigma_star=star, sigma_delta=delta)
-    mixing = ExecutionTrace(trace.online[: ROUNDS + 1])
-    noise = InsecurePopulationNoise(int.from_bytes(root.derive("noise").secret[:7], "big"), PARTIES)
-    ones, schedule = np.ones(PARTIES), protocol.draw_schedule(PARTIES, root)
-    held = protocol.batch(schedule, mixing, values, ones, noise)
-    truth = values.mean(axis=0)
-    vector, weight = held.total()
-    # Gossip in the clear starts from what was released; who left while mixing has nothing to tell and never takes part.
-    there = mixing.finished
-    telling = ExecutionTrace(np.vstack([np.ones((1, PARTIES), dtype=np.bool_), trace.online[ROUNDS + 1 :]]))
-    plain = IncA(rounds=TELLING, injection=Injection.plain(TELLING), sigma_star=0.0, sigma_delta=0.0)
-    gossip = make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1)
-    start, weights = np.where(there[:, None], held.vector, 0.0), np.where(there, held.weight, 0.0)
-    known = plain.batch(gossip, telling, np.column_stack([start, weights]), ones, noise).vector[trace.finished]
-    estimates = known[:, :-1] / known[:, -1:]
-    return float(((estimates - truth) ** 2).mean()), float(((vector / weight - truth) ** 2).mean())
+    mixing = IncA(rounds=ROUNDS, schedule="uniform", sigma_star=1.0, sigma_delta=1.0).draw_schedule(PARTIES, root)
+    return mixing, make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1), trace
+
+
+def error_parts(mixing: Schedule, telling: Schedule, trace: ExecutionTrace) -> Array:
+    """The expected squared error of a run per unit of the values' variance, of sigma_star^2 and of sigma_delta^2: (2, 3).
+
+    First of what the parties that are there at the end know after gossip of what was released, a mean over them; then of the mean
+    of what was released. Dropouts are for good.
+    """
+    first, online = mixing.rounds, trace.online
+    parties, there = online.shape[1], online[first]
+    # What is known at the end depends on what was released; who left while mixing has nothing to tell.
+    known = np.eye(parties)[:, trace.finished]
+    after = ExecutionTrace(np.vstack([np.ones((1, parties), dtype=np.bool_), online[first + 1 :]]))
+    for step in reversed(list(rounds_of(telling, after))):
+        known = sent_back(step, known)
+    sums = np.column_stack([known, np.ones(parties)]) * there[:, None]
+    values, noise = influence(mixing, ExecutionTrace(online[: first + 1]), sums)
+    total = values.sum(axis=0)
+    values, noise = values / total, noise / total**2
+    parts = np.array([((values - 1.0 / parties) ** 2).sum(axis=0), (values**2).sum(axis=0), noise])
+    return np.array([parts[:, :-1].mean(axis=1), parts[:, -1]])
 
 
 def secagg(*, seed: int) -> list[dict[str, Any]]:
@@ -109,7 +115,7 @@ def secagg(*, seed: int) -> list[dict[str, Any]]:
 
 def tasks(effort: Effort) -> list[Task]:
     quick = effort == Effort.QUICK
-    sizes = {"executions": 60, "runs": 20, "coordinates": 50} if quick else {"executions": 1000, "runs": 1000, "coordinates": 20}
+    sizes = {"executions": 60, "runs": 60} if quick else {"executions": 1000, "runs": 1000}
     points = [Task(inca, {"corrupt": corrupt, "dropouts": dropouts, **sizes}) for corrupt in CORRUPT for dropouts in DROPOUTS]
     return [*points, Task(secagg)]
 
@@ -174,8 +180,8 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             None,
             float(told.mean()),
             bool(told.mean() > 1),
-            f"error after gossip over that of the released values' mean; runs differ by {spread:.0%} (standard deviation over "
-            "mean), secure aggregation's not at all in this formula",
+            f"error after gossip over that of the released values' mean; the expected errors of runs differ by {spread:.0%} "
+            "(standard deviation over mean), secure aggregation's not at all in this formula",
             "x",
         ),
     ]
