@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql browser lint types types-win32 types-darwin imports bench bench-flower pages sbom docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -70,6 +70,14 @@ test-postgresql: .venv/test.stamp
 	  { echo "make test-postgresql: no server here, and it cannot be installed: apt-get install postgresql" >&2; exit 2; }; fi
 	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/property/test_any_cell.py \
 	  tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
+
+# The R package as its users have it, and a study in which two of five sites take part from R.
+r: .venv/test.stamp
+	@command -v R > /dev/null || { echo "make r: R is not here: apt-get install r-base-core r-cran-jsonlite r-cran-processx \
+	r-cran-generics r-cran-ggplot2 r-cran-testthat r-cran-rmarkdown pandoc" >&2; exit 2; }
+	rm -rf .venv/r && mkdir -p .venv/r
+	cd .venv/r && export QUIETMEAN_COMMAND=$(CURDIR)/$(BIN)/quietmean && R CMD build ../../r && R CMD check --no-manual quietmean_*.tar.gz
+	$(BIN)/pytest -p no:xdist tests/system/test_r_package.py -m "slow or not slow"
 
 # The pages in Chromium, which has to be installed (apt-get install chromium, or QUIETMEAN_CHROMIUM=PATH); axe-core is fetched, and npm
 # needed for it.

@@ -1,0 +1,117 @@
+#' Read a receipt or a result
+#'
+#' @param path A receipt, or what a command printed with \code{--json}.
+#' @return A result, as \code{\link{qm_run}} gives it.
+#' @export
+qm_read <- function(path) {
+  document <- jsonlite::read_json(path, simplifyVector = FALSE)
+  if (!is.null(document$result)) document <- document$result
+  if (is.null(document$statistics)) stop(path, " holds no result of a study", call. = FALSE)
+  new_result(document)
+}
+
+new_result <- function(document) structure(document, class = "quietmean_result")
+
+#' The numbers of a result
+#'
+#' \code{tidy}: a row for each term of each statistic; \code{glance}: one row with what was promised and kept; \code{autoplot}:
+#' estimates with their intervals (with ggplot2).
+#'
+#' @param x,object A result.
+#' @param ... Not used.
+#' @return A data frame. \code{std.error}, \code{conf.low} and \code{conf.high} are those of the population, with the noise in
+#'   them; the columns that begin with \code{noise} are those of the noise alone; \code{flag}: why a number is not to be taken
+#'   at its word.
+#' @importFrom generics tidy
+#' @method tidy quietmean_result
+#' @export
+tidy.quietmean_result <- function(x, ...) {
+  rows <- lapply(x$statistics, function(statistic) {
+    terms <- unlist(statistic$terms)
+    groups <- if (is.null(statistic$groups)) rep("", length(terms)) else unlist(statistic$groups)
+    lapply(seq_along(terms), function(place) term_row(statistic, groups[[place]], terms[[place]]))
+  })
+  do.call(rbind, unlist(rows, recursive = FALSE))
+}
+
+term_row <- function(statistic, group, term) {
+  own <- if (group == "") term else substring(term, nchar(group) + 2)
+  stated <- function(field) at(statistic[[field]], group, own)
+  flags <- Filter(function(flag) length(flag$terms) == 0 || term %in% unlist(flag$terms), statistic$flagged)
+  codes <- unique(vapply(flags, function(flag) flag$code, ""))
+  sampled <- ends(stated("interval_population"))
+  noise <- ends(stated("interval_noise"))
+  data.frame(
+    name = statistic$name, term = term, estimate = number_of(stated("estimate")),
+    std.error = number_of(stated("standard_error_population")), conf.low = sampled[[1]], conf.high = sampled[[2]],
+    statistic = number_of(stated("test_statistic")), p.value = number_of(stated("p_value")), n = number_of(stated("n")),
+    flag = if (length(codes) == 0) NA_character_ else paste(codes, collapse = ", "),
+    noise.std.error = number_of(stated("standard_error")), noise.conf.low = noise[[1]], noise.conf.high = noise[[2]],
+    since = text_of(stated("since"))
+  )
+}
+
+# The value of one term, where values are given by term, and by group perhaps.
+at <- function(by_term, group, own) {
+  named <- function(value) is.list(value) && !is.null(names(value))
+  if (named(by_term) && group != "") by_term <- by_term[[group]]
+  if (named(by_term)) by_term[[own]] else by_term
+}
+
+ends <- function(interval) if (is.null(interval)) c(NA_real_, NA_real_) else vapply(interval, number_of, 0)
+
+number_of <- function(value) {
+  if (is.null(value)) return(NA_real_)
+  if (is.character(value)) return(switch(value, inf = Inf, "-inf" = -Inf, NA_real_))
+  as.double(value)
+}
+
+text_of <- function(value) if (is.null(value) || identical(value, "")) NA_character_ else as.character(value)
+
+#' @rdname tidy.quietmean_result
+#' @importFrom generics glance
+#' @method glance quietmean_result
+#' @export
+glance.quietmean_result <- function(x, ...) {
+  certificate <- x$certificate
+  data.frame(
+    protocol = text_of(x$protocol), unit = text_of(certificate$unit), parties = number_of(x$parties_counted),
+    epsilon.a.priori = number_of(x$epsilon_a_priori), epsilon = number_of(x$epsilon), delta = number_of(x$delta),
+    adversary = text_of(certificate$adversary), neighbouring = text_of(certificate$neighbouring)
+  )
+}
+
+#' @rdname tidy.quietmean_result
+#' @export
+print.quietmean_result <- function(x, ...) {
+  table <- tidy(x)
+  shown <- table[, c("name", "term", "estimate", "conf.low", "conf.high")]
+  if (any(!is.na(table$flag))) shown$flag <- ifelse(is.na(table$flag), "", table$flag)
+  print(shown, row.names = FALSE, digits = 5)
+  promise <- glance(x)
+  cat("Differentially private: epsilon at most ", format(promise$epsilon.a.priori, digits = 5), " at delta ",
+      format(promise$delta), " for one ", promise$unit, ", against ", promise$adversary, ".\n", sep = "")
+  invisible(x)
+}
+
+# Registered where ggplot2 is loaded.
+#' @rdname tidy.quietmean_result
+#' @exportS3Method ggplot2::autoplot
+autoplot.quietmean_result <- function(object, ...) {
+  table <- tidy(object)
+  table <- table[is.finite(table$estimate), ]
+  table$label <- factor(table$term, levels = rev(unique(table$term)))
+  ggplot2::ggplot(table, ggplot2::aes(x = .data$estimate, y = .data$label)) +
+    ggplot2::geom_linerange(ggplot2::aes(xmin = .data$conf.low, xmax = .data$conf.high), na.rm = TRUE) +
+    ggplot2::geom_point() +
+    ggplot2::facet_wrap(ggplot2::vars(.data$name), scales = "free") +
+    ggplot2::labs(x = "estimate and 95 % interval, noise included", y = NULL)
+}
+
+utils::globalVariables(".data")
+
+#' @export
+generics::tidy
+
+#' @export
+generics::glance

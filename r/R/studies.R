@@ -1,0 +1,89 @@
+#' Run a whole study on this machine
+#'
+#' Each party is a process of its own, with the real protocol and real noise: for one who has all the data, and to rehearse.
+#'
+#' @param data A data frame, a path, or the address of a database.
+#' @param columns A list with the name of each column and what is said of it: see \code{\link{qm_bounds}}.
+#' @param statistics What to compute, such as \code{"mean(age)"} or \code{"group-means(age, by=arm)"}; by default the mean
+#'   of every column, or the proportions of its levels.
+#' @param parties How many parties the rows are dealt out to; or
+#' @param party_column the column that says which party a row belongs to.
+#' @param epsilon,delta The promise for one unit, (epsilon, delta)-differential privacy under replacement.
+#' @param out A new folder for receipt and report.
+#' @param ... Further options of \code{quietmean run}, with underscores: \code{dropouts = 0.1}, \code{unit = "party"},
+#'   \code{protocol = "cordp-dme"}.
+#' @return A result: print it, or take its numbers by \code{tidy} and \code{glance}.
+#' @examples
+#' \dontrun{
+#' result <- qm_run(infert, list(age = qm_bounds(15, 50)), "mean(age)", parties = 5, epsilon = 2)
+#' tidy(result)
+#' }
+#' @export
+qm_run <- function(data, columns, statistics = NULL, parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
+                   out = tempfile("quietmean-run-"), ...) {
+  words <- c("run", column_words(columns), statistic_words(statistics),
+             option_words(list(parties = parties, party_column = party_column, epsilon = epsilon, delta = delta, out = out, ...)))
+  with_data(data, function(file) new_result(run_command(c(words, "--data", file))))
+}
+
+#' Compare protocols before a study
+#'
+#' @param parties How many.
+#' @param epsilon,delta The promise for one unit.
+#' @param ... Further options of \code{quietmean plan}.
+#' @return A data frame with a line for each protocol: the mean squared error that is predicted, who trusts whom, messages and
+#'   bytes of one party, and why a protocol cannot keep the promise.
+#' @export
+qm_plan <- function(parties, epsilon = 1, delta = 1e-6, ...) {
+  document <- run_command(c("plan", option_words(list(parties = parties, epsilon = epsilon, delta = delta, ...))))
+  rows <- lapply(document$candidates, function(candidate) data.frame(
+    protocol = text_of(candidate$protocol), mse = number_of(candidate$mse), trust = text_of(candidate$trust),
+    rounds = number_of(candidate$rounds), messages = number_of(candidate$messages_per_party),
+    bytes = number_of(candidate$bytes_per_party), epsilon = number_of(candidate$epsilon_a_priori)))
+  do.call(rbind, rows)
+}
+
+#' Take part in a study
+#'
+#' Over the network or through a folder, until the study has ended; \code{qm_contribute} writes the one file of a study by
+#' file or with a committee; \code{qm_result} checks and opens what a committee made.
+#'
+#' @param study The sealed study, or a study file.
+#' @param data This party's records: a data frame, a path, or the address of a database. They never leave this machine.
+#' @param key The file with this party's private key.
+#' @param account What the ledger calls the people of these data, in whatever file they come.
+#' @param out Where to write the contribution.
+#' @param files What was opened: members' \code{.sums} files.
+#' @param ... Further options of \code{quietmean join}, \code{contribute} or \code{result}: \code{accept} with the digest of
+#'   the contract, \code{new_account}, \code{no_ledger}, \code{store}.
+#' @return \code{qm_join} and \code{qm_result} a result; \code{qm_contribute} the path of the file, invisibly.
+#' @export
+qm_join <- function(study, data, key = "quietmean.key", account = NULL, ...) {
+  words <- c("join", study, option_words(list(key = key, account = named_account(data, account, ...), ...)))
+  with_data(data, function(file) new_result(run_command(c(words, "--data", file))))
+}
+
+#' @rdname qm_join
+#' @export
+qm_contribute <- function(study, data, key = "quietmean.key", out = NULL, account = NULL, ...) {
+  words <- c("contribute", study, option_words(list(key = key, out = out, account = named_account(data, account, ...), ...)))
+  document <- with_data(data, function(file) run_command(c(words, "--data", file)))
+  invisible(document$contribution)
+}
+
+#' @rdname qm_join
+#' @export
+qm_result <- function(study, files, ...) {
+  new_result(run_command(c("result", study, files, option_words(list(...)))))
+}
+
+# A data frame does not say which data set it is of, and the file that it goes in has no name that lasts.
+named_account <- function(data, account, new_account = NULL, no_ledger = FALSE, ...) {
+  if (is.data.frame(data) && is.null(account) && is.null(new_account) && !no_ledger) {
+    stop("a data frame does not say which data set it is: give account, what the ledger calls these data in all studies, or ",
+         "no_ledger = TRUE", call. = FALSE)
+  }
+  account
+}
+
+statistic_words <- function(statistics) unlist(lapply(statistics, function(statistic) c("--statistic", statistic)))

@@ -1,0 +1,4 @@
+library(testthat)
+library(quietmean)
+
+test_check("quietmean")

@@ -1,0 +1,41 @@
+test_that("options become words of the command", {
+  expect_equal(option_words(list(dropouts = 0.1, accept_wide = TRUE, no_ledger = FALSE, out = NULL)),
+               c("--dropouts", "0.1", "--accept-wide"))
+  expect_error(option_words(list(0.1)), "needs a name")
+})
+
+test_that("numbers are written so that they read as the same number", {
+  set.seed(20261126)
+  numbers <- c(0.1, 1 / 3, 1e-300, 123456789012345678, -0.1 + 0.3, runif(200) * 10^sample(-20:20, 200, replace = TRUE))
+  expect_identical(as.double(exact(numbers)), numbers)
+  expect_equal(exact(c(1L, 100000L)), c("1", "100000"))
+})
+
+test_that("columns need names", {
+  expect_error(column_words(list(qm_boolean())), "a name for each column")
+  expect_equal(column_words(list(age = qm_bounds(0, 100), sex = qm_levels("f", "m"))),
+               c("--column", "age", "--bounds", "0", "100", "--column", "sex", "--levels", "f", "m"))
+})
+
+test_that("a data frame is written to the last digit, and removed", {
+  data <- data.frame(x = c(1 / 3, NA, 1e5), b = c(TRUE, FALSE, NA), f = factor(c("a \"b\"", "c,d", NA)),
+                     d = as.Date(c("2020-01-31", NA, "1999-12-01")), check.names = FALSE)
+  kept <- NULL
+  back <- with_data(data, function(file) {
+    kept <<- file
+    expect_equal(as.character(file.mode(file)), "600")
+    utils::read.csv(file, colClasses = "character")
+  })
+  expect_false(file.exists(kept))
+  expect_identical(as.double(back$x), data$x)
+  expect_equal(back$b, c("true", "false", ""))
+  expect_equal(back$f, c("a \"b\"", "c,d", ""))
+  expect_equal(back$d, c("2020-01-31", "", "1999-12-01"))
+  expect_error(with_data(data.frame(x = I(list(1, 2))), identity), "column x")
+  expect_error(with_data(1:3, identity), "neither a data frame")
+})
+
+test_that("a data frame needs the name of its account", {
+  expect_error(qm_join("s.sealed", data.frame(x = 1)), "does not say which data set")
+  expect_error(qm_contribute("s.sealed", data.frame(x = 1)), "does not say which data set")
+})
