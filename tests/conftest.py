@@ -26,6 +26,23 @@ settings.load_profile("quietmean")
 _HOMES = itertools.count()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``sampled(k)``, k of its cases, evenly spread, run everywhere; the others are slow."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for every in cases.values():
+        marker = every[0].get_closest_marker("sampled")
+        assert marker is not None
+        count = marker.args[0]
+        kept = {index * len(every) // count for index in range(count)}
+        for index, item in enumerate(every):
+            if index not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test uses this user's ledger, or what another test charged to one."""

@@ -124,6 +124,7 @@ def test_watching_changes_nothing_and_seeds_decide() -> None:
     assert once.curve(10)[-1]["iteration"] == 21
 
 
+@pytest.mark.slow
 def test_figure_1() -> None:
     rows = frame(
         *(
@@ -140,6 +141,7 @@ def test_figure_1() -> None:
     assert by_text(convergence.claims(slower))["the slope of the logarithm of the error is 2 log10 gamma"].agrees is False
 
 
+@pytest.mark.slow
 def test_figure_2() -> None:
     rows = frame(
         *(
@@ -176,6 +178,7 @@ def test_figure_3() -> None:
     assert drawn_size(leakage.FIGURE, rows) == 2
 
 
+@pytest.mark.slow
 def test_figure_4() -> None:
     rows = frame(
         accuracy.ratios(seed=2),

@@ -122,6 +122,7 @@ def test_figure_1() -> None:
     assert drawn_size(responders.FIGURE, rows) == 2
 
 
+@pytest.mark.slow
 def test_figure_6() -> None:
     cases = [(responding, colluding) for responding in tradeoff.RESPONDING for colluding in tradeoff.COLLUDING]
     rows = frame(

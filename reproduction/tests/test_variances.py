@@ -44,6 +44,7 @@ def test_the_target_is_kept_and_the_prediction_true() -> None:
     assert best.gain >= 1.0
 
 
+@pytest.mark.slow
 def test_equal_variances_agree_with_a_plain_search() -> None:
     """For each ratio the least sigma_star by root finding on exact certificates; the best of a fine grid of ratios."""
     best = optimal_variances(executions(), COALITIONS, MU)

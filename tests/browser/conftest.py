@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """They are run by ``make browser``, which brings what they need."""
+    item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     # Not above: where no browser can be driven, tests are skipped one by one.

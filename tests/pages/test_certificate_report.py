@@ -112,6 +112,7 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
     assert f'--corrupt "{",".join(map(str, sorted(certificate.worst)))}"' in words
 
 
+@pytest.mark.slow
 def test_a_ring_is_warned_of(tmp_path: Path) -> None:
     words = words_of(page_of(RING, tmp_path, adversary=Adversary.collusion({1, 3, 5})))
     assert "fall apart into 3 groups" in words
@@ -169,6 +170,7 @@ def test_work_is_bounded_for_large_executions(monkeypatch: pytest.MonkeyPatch, t
     assert "4 random coalitions of that size" in words
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_is_the_same_every_time(tmp_path: Path) -> None:
     page = page_of(INCA, tmp_path)
     assert page == page_of(INCA, tmp_path)

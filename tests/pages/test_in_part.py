@@ -44,6 +44,7 @@ def in_the_middle(study: StudyTerms, plan: Plan) -> StudyOutcome:
     return next(one for one in found if 0.05 < one.execution.parts[LEAVER] < 0.95)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("protocol", PASSING_ON)
 def test_every_answer_is_flagged_where_a_party_counts_in_part(protocol: str) -> None:
     study, plan = studied(protocol, "mean(age)", "sum(age)", "count(age)")
@@ -100,6 +101,7 @@ def test_wherever_answers_are_shown(
     assert f"{PARTIES} of {PARTIES} parties ({len(outcome.execution.in_part)} in part)" in page
 
 
+@pytest.mark.slow
 def test_a_session_says_who_counts_in_part() -> None:
     session = qm.Session(
         parties=PARTIES,

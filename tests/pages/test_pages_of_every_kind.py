@@ -92,6 +92,7 @@ def seen(page: str) -> str:
 OTHERS = [(SILENT, False), (SILENT, True), (SOME, True), (ALL, False)]
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize(
     ("noise", "odd"),
     [(SOME, False), (ALL, True), *(pytest.param(*one, marks=pytest.mark.slow) for one in OTHERS)],

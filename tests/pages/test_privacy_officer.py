@@ -62,6 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

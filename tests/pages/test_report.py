@@ -224,6 +224,7 @@ def test_of_what_might_be_sent_only_what_came_is_drawn() -> None:
     assert rounds_used(_execution(lost=True)) == _execution(lost=True).schedule.rounds
 
 
+@pytest.mark.slow
 def test_large_populations_show_sixty_parties_with_the_coalition(tmp_path: Path) -> None:
     execution = _execution(parties=80)
     shown = shown_parties(execution, {3, 77})

@@ -49,6 +49,7 @@ def answers(noise: float, statistics: list[dict[str, Any]]) -> tuple[Answer, ...
     return workload.decode(mean, noise * workload.sensitivity, 20_000.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 1e3])
 def test_every_figure_has_its_table_whatever_the_noise(noise: float) -> None:
     sections = answer_sections(answers(noise, DRAWN), answers(0.0, DRAWN))
@@ -70,6 +71,7 @@ def test_what_a_table_says_is_not_drawn() -> None:
     assert all(plot(one) is None for one in answers(1e-3, PLAIN))
 
 
+@pytest.mark.slow
 def test_numbers_at_risk_stand_under_the_curves() -> None:
     (answer, *_) = answers(1e-4, DRAWN)
     drawn = plot(answer)
@@ -121,6 +123,7 @@ def every_kind(request: pytest.FixtureRequest) -> tuple[Sequence[Answer], list[d
     return found, answer_sections(found, found)
 
 
+@pytest.mark.sampled(1)
 def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[dict[str, Any]]]) -> None:
     """In tables of pages, terminals and notebooks, whatever their noise; that has the digits that it needs."""
     seen = 0

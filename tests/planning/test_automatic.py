@@ -38,6 +38,7 @@ def test_packed_secret_sharing_where_its_conditions_hold() -> None:
     assert "that of a trusted curator" in found.why
 
 
+@pytest.mark.slow
 def test_else_the_least_predicted_error_among_equals() -> None:
     found, ranking = choose(MANY_LEAVE), qm.rank(MANY_LEAVE)
     assert PREFERRED not in {one.plan.protocol.name for one in ranking}
@@ -54,6 +55,7 @@ def test_too_many_parties_for_everybody_to_be_connected() -> None:
         choose(qm.Target(parties=MOST_PARTIES + 1, epsilon=1.0, delta=1e-6), {"lies": 0})
 
 
+@pytest.mark.slow
 def test_only_protocols_with_the_options_are_taken() -> None:
     assert names(TARGET, {"ballots": 4}) == PREFERRED
     found = choose(TARGET, {"injection": "early", "rounds": 4})
@@ -64,6 +66,7 @@ def test_only_protocols_with_the_options_are_taken() -> None:
         choose(TARGET, {"ballots": 4, "injection": "early"})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("parties", "dropouts"), [(8, 0.125), (4, 0.5)])
 def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path: Path) -> None:
     """run, join and check make their plan by ``Study.choice``."""

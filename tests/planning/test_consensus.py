@@ -20,6 +20,7 @@ from quietmean.testing.privacy import certificate_of
 from support.consensus_runs import make, normal_values, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "theta"), [(mode, theta) for mode in ("unicast", "broadcast") for theta in (0.0, 0.1, 0.2, 0.5, 0.9)]
 )
@@ -38,6 +39,7 @@ def test_automatic_bits_never_overload(mode: str, theta: float) -> None:
             assert done.overloads.sum() == 0, f"{graph} {common} seed {seed}: {settings.bits} bits"
 
 
+@pytest.mark.slow
 def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
     many = Target(parties=30, epsilon=1.0, delta=1e-5)
     options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}

@@ -26,6 +26,7 @@ def page(tool: ModuleType) -> str:
     return str(tool.PAGE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_words_errors_and_partners_are_those_of_the_tool(tool: ModuleType) -> None:
     found, best = tool.sparse_section()
     parts = (tool.HEAD, tool.DIFFERENCES, tool.SPARSE, tool.READING)

@@ -25,6 +25,7 @@ from quietmean.randomness import Seed
 from quietmean.testing.privacy import certificate_of
 
 
+@pytest.mark.slow
 def test_a_sparse_design_holds_and_says_what_it_costs() -> None:
     design = sparse_design(30, 27, 2, 1.0, 8)
     assert design.exhaustive

@@ -124,6 +124,7 @@ KEPT: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(registry()))
 @pytest.mark.parametrize("eavesdropping", ANY)
 def test_a_protocol_keeps_it_or_refuses_it_before_anything_is_planned(name: str, eavesdropping: Any) -> None:
@@ -272,6 +273,7 @@ def exceeding(plan: Plan, draws: int) -> list[float]:
     return [cost for cost in costs if cost > 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eavesdropping", [0.5, pytest.param(ALL_AFTER_FIRST, marks=SLOW)])
 @pytest.mark.parametrize("colluding", [0, pytest.param(1, marks=SLOW)])
 def test_plans_keep_their_target_in_fresh_draws_and_a_planner_that_is_deaf_does_not(
@@ -290,6 +292,7 @@ def test_plans_keep_their_target_in_fresh_draws_and_a_planner_that_is_deaf_does_
     assert len(exceeding(replace(plan, protocol=levels, gated=False), 20)) >= 3
 
 
+@pytest.mark.slow
 def test_nobody_corrupt_and_half_of_all_messages_read_is_hidden_after_eight_rounds() -> None:
     """Figure 5a at k = 1: always after 8 rounds, never after 2; and then central accuracy (Theorem 4.5)."""
     plans = {rounds: noisy(rounds, 1e3, parties=100, colluding=0) for rounds in (2, 8)}

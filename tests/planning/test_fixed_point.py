@@ -49,6 +49,7 @@ def inca(protocol: Mechanism) -> IncA:
     return protocol
 
 
+@pytest.mark.slow
 def test_whole_numbers_by_default_and_32_bits_with_the_same_noise() -> None:
     plain, short, floats = planned(), planned(value_bits=32), planned(noise="insecure-float64")
     assert len({plain.digest, planned(value_bits=64).digest, short.digest, floats.digest}) == 3
@@ -62,6 +63,7 @@ def test_whole_numbers_by_default_and_32_bits_with_the_same_noise() -> None:
     assert plain.prediction == short.prediction
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("injection", ["early", "incremental"])
 def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(injection: str) -> None:
     plan = planned(injection=injection)
@@ -108,6 +110,7 @@ def test_files_of_before_keep_their_float64_noise() -> None:
     assert IncA.parse({**raw, "dimension": 2, "noise": "discrete"}, 4).whole
 
 
+@pytest.mark.slow
 def test_the_grid_is_a_power_of_two_far_below_the_noise_and_in_the_plan() -> None:
     plan = planned(value_bits=32)
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
@@ -163,6 +166,7 @@ def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> 
             get_protocol("gossip").parse({"rounds": 3, **fields}, 5)
 
 
+@pytest.mark.slow
 def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_the_value() -> None:
     plan = planned(value_bits=32, largest_value=2.0)
     records = replace(plan, target=replace(plan.target, unit=PrivacyUnit.RECORD))
@@ -183,6 +187,7 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
     planned(noise="insecure-float64").protocol.check_values(1e9 * value)
 
 
+@pytest.mark.slow
 def test_predicted_bytes() -> None:
     """Five others hear the release; each of four rounds has one message."""
     options: tuple[dict[str, Any], ...] = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
@@ -195,6 +200,7 @@ def test_predicted_bytes() -> None:
     assert "grid_over_noise" not in plain
 
 
+@pytest.mark.slow
 def test_certificates_count_the_rounding() -> None:
     plan = planned(value_bits=32)
     execution = plan.execution(insecure_seed(3), ExecutionTrace.everyone(4, 6))
@@ -216,6 +222,7 @@ def test_certificates_count_the_rounding() -> None:
         replace(execution, protocol=replace(inca(plan.protocol), dimension=None)).privacy(1e-6)
 
 
+@pytest.mark.slow
 def test_releases_spread_on_the_grid() -> None:
     """Both ways; push-sum conserves the total to the unit."""
     plan = planned(value_bits=32)
@@ -239,6 +246,7 @@ def test_releases_spread_on_the_grid() -> None:
         np.testing.assert_array_equal(found, total)
 
 
+@pytest.mark.slow
 def test_study_files_take_the_options() -> None:
     raw = {"column": [{"name": "age", "low": 0, "high": 100}], "options": {"value_bits": 32, "rounds": 3, "largest_value": 50.0}}
     plan = StudyTerms.parse(raw).plan(4)
@@ -248,6 +256,7 @@ def test_study_files_take_the_options() -> None:
         StudyTerms.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
@@ -277,6 +286,7 @@ def test_bad_options_of_commands(
     assert output.out == ""
 
 
+@pytest.mark.slow
 def test_plan_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--parties", "4", "--rounds", "3", "--protocol", "inca", "--no-cache", "--json"]
     main(["plan", *arguments, "--value-bits", "32", "--largest-value", "7"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
@@ -12,6 +13,7 @@ from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 
 
+@pytest.mark.slow
 def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
     """24 executions not seen before, dropouts as planned and fewer; the search looks for coalitions worse than the plan's."""
     plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), GOPA(aggregator=0))
@@ -28,6 +30,7 @@ def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
     assert max(spent) <= 1.0
 
 
+@pytest.mark.slow
 def test_predicted_and_simulated_error_agree_without_dropouts() -> None:
     """MSE = sigma_star^2 / n: 4000 runs, within 5 standard errors of it (wrongly rejected with probability 6e-7)."""
     target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=1, dimension=2)

@@ -36,6 +36,7 @@ def rows(page: str, first: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in text(page).splitlines() if line.startswith(f"| {first}")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("tools")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_of_the_accounting_that_runs(page: str) -> None:
@@ -54,6 +55,7 @@ def test_pages_are_of_the_accounting_of_many_parties() -> None:
         assert f"\n{stamp()}" in text(page), f"bounds have changed: run python tools/{tool}.py"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tools")
 def test_the_map_is_that_of_the_tool() -> None:
     """The words, and the protocols that are planned at once in all cells."""

@@ -42,6 +42,7 @@ def planned(protocol: Mechanism) -> Plan:
     return calibrate(TARGET, protocol)
 
 
+@pytest.mark.slow
 def test_plans_survive_a_round_trip() -> None:
     for name in ("inca", "local-dp", "central-dp", "gossip"):
         plan = planned(get_protocol(name).from_options({}))
@@ -50,10 +51,12 @@ def test_plans_survive_a_round_trip() -> None:
         assert again.to_json() == plan.to_json()
 
 
+@pytest.mark.slow
 def test_calibration_is_deterministic() -> None:
     assert calibrate(TARGET, IncA()).digest == planned(IncA()).digest
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["inca", "local-dp", "central-dp"]), st.floats(0.05, 8), st.floats(1e-9, 1e-3), st.integers(0, 3))
 @settings(max_examples=12, deadline=None)
 def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: float, delta: float, colluding: int) -> None:
@@ -97,6 +100,7 @@ def test_local_and_central_noise_are_what_theory_says() -> None:
         assert plan.protocol.sigma >= 1.0 / mu
 
 
+@pytest.mark.slow
 def test_plans_hold_if_fewer_drop_out_than_planned() -> None:
     """Noise left behind by dropouts hides the sum too: a plan for 30 % must not have counted on it."""
     target = Target(parties=30, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.3)
@@ -109,6 +113,7 @@ def test_plans_hold_if_fewer_drop_out_than_planned() -> None:
         assert spent <= 1.01, f"dropouts {dropouts}: {spent}"
 
 
+@pytest.mark.slow
 def test_more_colluders_and_dropouts_need_more_noise() -> None:
     noises = []
     for colluding, dropouts in ((0, 0.0), (2, 0.0), (5, 0.0), (5, 0.3)):
@@ -125,6 +130,7 @@ def test_a_gate_is_tried_by_default_where_all_coalitions_can_be(parties: int, co
     assert gate_trials(target, protocol, Seed.public("trials")) == trials
 
 
+@pytest.mark.slow
 def test_ranking_prefers_the_accurate() -> None:
     names = [candidate.plan.protocol.name for candidate in rank(TARGET, ["local-dp", "inca", "central-dp"])]
     assert names == ["central-dp", "inca", "local-dp"]
@@ -255,6 +261,7 @@ def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
         assert scenario.worst_information(paper / star) <= (star * mu) ** 2 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_classical_constant_is_refused_where_it_is_void() -> None:
     with pytest.raises(InputError, match="void for epsilon >= 1"):
         calibrate(TARGET, IncA(), calibration=CalibrationMethod.PAPER)
@@ -274,6 +281,7 @@ def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
     assert exceeding <= 1000 * plan.prediction["exceed_probability"]
 
 
+@pytest.mark.slow
 def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
     (candidate,) = rank(Target(20, 1.0, 1e-6, 1, 1.0, 1, 0.1), ["gossip"], no_privacy=True)
     assert candidate.plan.prediction["mse_noise"] == 0
@@ -282,6 +290,7 @@ def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
     assert "epsilon is infinite" in why_first([candidate])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("protocol", ["cordp-dme", "inca", "local-dp", "muffliato", "packed-sharing"])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(60, 1e-6), *(pytest.param(1, delta, marks=pytest.mark.slow) for delta in (1e-30, 1e-38))]
@@ -291,6 +300,7 @@ def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float
         assert qm.plan(parties=10, epsilon=epsilon, delta=delta, protocol=protocol).epsilon_a_priori <= epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parties", "colluding", "dropouts"), [(3, 2, 0.0), (4, 2, 0.3), (6, 3, 0.3), (8, 4, 0.2), (6, 1, 0.3)])
 def test_a_promise_of_inca_never_costs_more_than_local_privacy(parties: int, colluding: int, dropouts: float) -> None:
     target = Target(parties=parties, colluding=colluding, dropouts=dropouts, epsilon=1.0, delta=1e-6)

@@ -26,6 +26,7 @@ print(used.ru_maxrss // 1024, used.ru_utime, len(found), len(found.left_out))
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory has another unit elsewhere")
 @pytest.mark.parametrize("parties", [20_000, 1_000_000])
 def test_plans_of_many_parties_take_a_gigabyte_and_twenty_seconds_at_most(parties: int) -> None:

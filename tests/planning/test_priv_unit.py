@@ -28,6 +28,7 @@ def test_the_anchor() -> None:
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).digest == plan.digest
 
 
+@pytest.mark.slow
 def test_planned_only_when_named_and_only_for_unit_vectors() -> None:
     names = [candidate.plan.protocol.name for candidate in rank(Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=2.0))]
     assert "priv-unit-g" not in names

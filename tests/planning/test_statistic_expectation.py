@@ -36,6 +36,7 @@ def test_a_public_table_has_the_guessed_moments() -> None:
     assert abs(together[0, 1]) < 0.08
 
 
+@pytest.mark.slow
 def test_columns_go_together_where_that_is_the_question() -> None:
     columns = study().workload.columns
     alone, related = made_up(columns, 0.25), made_up(columns, 0.25, 0.5)
@@ -69,6 +70,7 @@ def test_without_a_guess_there_is_a_range() -> None:
     assert found.ratio[1] / found.ratio[0] == pytest.approx(10 / 3, rel=0.02)
 
 
+@pytest.mark.slow
 def test_what_is_hopeless_is_refused_with_what_would_do() -> None:
     asked = study({"kind": "correlation", "columns": ["age", "bmi"]}, {"kind": "mean", "column": "age"})
     plan = asked.plan(10)

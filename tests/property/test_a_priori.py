@@ -22,6 +22,7 @@ WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protoc
 EXAMPLES = 25
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 def test_no_history_costs_more_than_was_promised(name: str) -> None:
     """Random parameters, schedules, dropouts, lost and late messages, and every coalition."""
@@ -49,6 +50,7 @@ def test_no_history_costs_more_than_was_promised(name: str) -> None:
     holds()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 @pytest.mark.parametrize("limit", [10**6, 0])
 def test_no_history_settles_for_more_than_was_reserved(name: str, limit: int) -> None:
@@ -81,6 +83,7 @@ def test_plans_by_formula_promise_their_target(name: str, options: dict[str, Any
     assert 0.9 * mu_of_budget(1.0, DELTA) < plan.a_priori.mu <= mu_of_budget(1.0, DELTA) * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_without_noise_nothing_is_promised() -> None:
     plan = get_protocol("gossip").from_options({}).calibrate(Target(6, 1.0, DELTA), no_privacy=True)
     assert np.isinf(plan.a_priori.mu)

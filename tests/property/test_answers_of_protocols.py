@@ -198,6 +198,7 @@ def _means_of_machines(execution: Execution, values: Vector, noise: Silenced) ->
     return [execution.protocol.decode(PARTIES, total, weight)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("machines", [False, True], ids=["program", "machines"])
 @pytest.mark.parametrize("sizes", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
 @pytest.mark.parametrize("protects", STUDIES)
@@ -212,6 +213,7 @@ def test_all_kinds_at_once(protocol: str, protects: Protects, sizes: tuple[int, 
         require_the_answer_of_pooled_records(*found, one, machines=machines)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("protocol", "options"), OPTIONS, ids=str)
 def test_options_hold_the_domain_or_are_refused(protocol: str, options: dict[str, Any]) -> None:
     try:

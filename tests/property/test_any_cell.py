@@ -71,6 +71,7 @@ def hold(source: Any, expected: NDArray[np.float64], row: int, cell: Any, about:
     assert not [sentence for sentence in told for one in [*shown, "Sentinel"] if one in sentence], (about, told)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [pytest.param(None, marks=pytest.mark.slow, id="all"), pytest.param(SAMPLE, id="sample")])
 @pytest.mark.parametrize("name", WRITERS)
 def test_no_cell_ends_a_study(name: str, size: int | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +106,7 @@ def test_no_cell_ends_a_study(name: str, size: int | None, tmp_path: Path, capfd
     assert "".join(capfd.readouterr()) == ""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("cell", DAMAGED)
 def test_a_damaged_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> None:
     expected = read(excel_xml(tmp_path, "age", 1, '<c{at} t="n"><v>40</v></c>'), [])
@@ -112,6 +114,7 @@ def test_a_damaged_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> 
         hold(excel_xml(tmp_path, column, row, cell), expected, row, "Sentinel", (column, row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "column", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("age", "visits", "ill", "arm")), "day"]
 )

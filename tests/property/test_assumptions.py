@@ -70,6 +70,7 @@ def report_of(outcome: StudyOutcome) -> StudyReport:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
     name: str, tmp_path_factory: pytest.TempPathFactory

@@ -83,6 +83,7 @@ def test_a_star_is_worth_something(parties: int, rounds: int) -> None:
     assert float(proven(execution, 2).mu.max()) < 1.35 * exact.max_mu < 0.5 / 1.1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("aggregator", [None, 3])
 @pytest.mark.parametrize("partners", [None, 4])
 def test_shared_noise_by_formula(partners: int | None, aggregator: int | None) -> None:

@@ -127,6 +127,7 @@ def year(plan: Plan, folder: Path, seed: int, told: list[str]) -> tuple[Path, Ho
     return ledger, hospital
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEQUENCES, AT_A_TIME))
 def test_exports_of_one_hospital_are_one_budget_and_of_two_two(
     first: int, tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch

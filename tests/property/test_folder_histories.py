@@ -152,6 +152,7 @@ def test_without_an_adversary_everybody_has_the_result_of_all(name: str) -> None
     assert outcome.seconds < FIRST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(plans()))
 def test_a_few_histories(name: str) -> None:
     stories(name, range(25))

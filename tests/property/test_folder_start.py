@@ -70,6 +70,7 @@ def all_histories(visits: int) -> tuple[int, set[tuple[int, frozenset[int]]]]:
     return len(seen), bound
 
 
+@pytest.mark.slow
 def test_all_short_histories_are_safe() -> None:
     states, _ = all_histories(4)
     assert states > 60

@@ -82,6 +82,7 @@ def test_where_no_release_is_seen_alone_none_is_left_out() -> None:
         assert PossibleReleases.of(plan, plan.schedule(Seed.public("possible"))) is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_honest_sums_at_the_edges_are_possible_and_wrong_ones_are_not(name: str, way: int) -> None:
     study, plan = study_of(name, way)

@@ -138,6 +138,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("liar", [0, 1, 2])
 def test_no_history_of_four_parties_and_two_attempts_is_unsafe(liar: int) -> None:
     model = Exhaustive(FOUR, liar, attempts=2)
@@ -213,6 +214,7 @@ def histories(seeds: range, steps: int, make: Make = honest, after_crash: Callab
     return bound
 
 
+@pytest.mark.slow
 def test_random_histories_are_safe_and_start() -> None:
     assert histories(range(25), 1200) >= 10
 

@@ -90,6 +90,7 @@ def _online_observed(case: Case) -> Case:
     return Case(case.execution, Adversary(case.adversary.corrupt, kept))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_by_rounds_equals_sparse_and_theorem_4_1(block: int) -> None:
     worst = 0.0
@@ -113,6 +114,7 @@ def test_by_rounds_equals_sparse_and_theorem_4_1(block: int) -> None:
     print(f"worst relative deviation of mu^2 in block {block}: {worst:.2e}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_message_waiting_for_its_sender_to_return_is_intercepted_when_sent(block: int) -> None:
     for number in range(block, CASES, BLOCKS):
@@ -126,6 +128,7 @@ def test_a_message_waiting_for_its_sender_to_return_is_intercepted_when_sent(blo
         assert (np.abs(mine - sparse) <= AGREEMENT * np.maximum(sparse, case.floor)).all(), f"case {number}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_bounds_bracket_theorem_4_1(block: int) -> None:
     widest = 0.0
@@ -157,6 +160,7 @@ def test_one_decomposition_serves_all_noise_levels(number: int) -> None:
         np.testing.assert_allclose(mine, expected, rtol=AGREEMENT, atol=1e-4 / star)
 
 
+@pytest.mark.slow
 def test_coalitions_of_a_large_execution_go_by_rounds() -> None:
     numbers = np.random.default_rng(5)
     seed = insecure_seed(5, "large")

@@ -111,6 +111,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     read_files_in_this_process(monkeypatch)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("cells", TYPES, ids=[f"{place} {one.type}" for place, one in enumerate(TYPES)])
 def test_a_cell_is_read_as_it_is_by_itself(cells: pa.Array, tmp_path: Path) -> None:
     expected = read(of_objects(cells.to_pylist()))

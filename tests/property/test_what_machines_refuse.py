@@ -58,6 +58,7 @@ def test_every_option_is_tried() -> None:
     assert options_without_values() == set()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "options", "protects"), CASES, ids=str)
 def test_a_plan_that_is_made_can_be_carried_out(name: str, options: dict[str, Any], protects: str) -> None:
     study = asked(name, options, protects)

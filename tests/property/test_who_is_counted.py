@@ -50,6 +50,7 @@ def means(execution: Execution, values: Vector, seed: int) -> Vector:
     return np.array([execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("protocol", NAMES)
 def test_who_is_counted_is_in_the_result(protocol: str) -> None:
     found = planned(protocol)

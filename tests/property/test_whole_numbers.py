@@ -189,6 +189,7 @@ CASES: dict[str, Callable[[], tuple[Execution, frozenset[PartyId]]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_true_delta_is_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)

@@ -289,6 +289,7 @@ def test_the_largest_log_costs_a_bounded_multiple_of_its_size() -> None:
     assert peak < 60 * plain
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [10**6, 10**9])
 def test_a_log_that_unfolds_to_more_than_the_limit_is_refused(size: int) -> None:
     unfolding = zlib.compressobj()
@@ -319,6 +320,7 @@ def hostile(message: Message, mutator: Mutator, choice: int, limit: int) -> Mess
     return message
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", sorted(PARAMETERS))
 def test_no_message_breaks_a_party(name: str) -> None:
     """A machine fails as a protocol or goes on, whatever the others send; what it keeps can be stored."""

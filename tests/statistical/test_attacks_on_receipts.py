@@ -89,6 +89,7 @@ def test_masked_messages_are_refused_by_name(name: str) -> None:
         attack(execution, 3, Adversary.collusion({0}), trials=TRIALS, seed=SEED)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["gossip", "secret-sharing"])
 def test_without_noise_there_is_nothing_to_break(name: str) -> None:
     raw = {"epsilon": 4.0, "colluding": 1, "protocol": name, "column": COLUMNS}

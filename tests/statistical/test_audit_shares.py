@@ -70,6 +70,7 @@ CASES = {
 FIRST = {"two members", "numbers of two bytes, off centre", "values of any domain"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
 def test_comes_close_to_the_certificate_and_stays_below(name: str) -> None:
     """mu_lower <= certified fails with probability 2.5 %, >= 0.9 of it with less than 1e-6; the flag is wrong with 1e-6."""
@@ -103,6 +104,7 @@ def stretched(execution: Execution, value: Vector, **changed: Any) -> Execution:
     return replace(execution, protocol=replace(protocol, dimension=value.size, **changed))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["two members", "enough members to open shares"])
 def test_flags_a_build_with_too_little_noise(name: str) -> None:
     execution, target, corrupt = CASES[name]

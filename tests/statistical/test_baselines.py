@@ -80,6 +80,7 @@ def test_plans_predict_what_simulation_finds(name: str) -> None:
     assert (np.abs(result.bias) < 5 * result.errors.std(axis=0) / math.sqrt(1500)).all()
 
 
+@pytest.mark.slow
 def test_one_partys_estimate_in_muffliato_carries_its_gossip_error() -> None:
     """One round on a ring: an estimate is the mean of three noisy values, not of all. 4000 runs, z-test on the squares."""
     plan = Plan(

@@ -112,6 +112,7 @@ def test_the_sum_keeps_own_noise_only() -> None:
             assert_variance(published(execution, broken, 20_000).sum(axis=0), 6 * 0.8**2, ERROR_RATE)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("absent", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("decoder", ["unbiased", "biased"])
 def test_error_with_equal_unit_vectors(absent: int, decoder: str) -> None:
@@ -154,6 +155,7 @@ def test_error_with_equal_unit_vectors(absent: int, decoder: str) -> None:
 WEIGHTS = {"equal": [50.0] * 12, "unequal": [1.0, 90.0, 3.0, 40.0, 7.0, 7.0, 2.0, 25.0, 60.0, 1.0, 12.0, 5.0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absent", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("weights", [pytest.param("equal", marks=pytest.mark.slow), "unequal"])
 def test_public_weights_are_a_scale_for_the_biased_decoder(weights: str, absent: int) -> None:
@@ -217,6 +219,7 @@ def test_a_late_message_improves_the_error_as_predicted() -> None:
         assert_variance(decoder.estimate(), decoder.predicted_mse() * 1.08, ERROR_RATE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"partners": 6}, {"aggregator": 3}], ids=["complete", "sparse", "aggregator"])
 @pytest.mark.parametrize("dropouts", [pytest.param(0.0, marks=pytest.mark.slow), 0.25])
 def test_plans_predict_what_simulations_find(dropouts: float, options: dict[str, int]) -> None:
@@ -255,6 +258,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_attacks_reach_the_certificate_and_never_pass_it(name: str) -> None:
     """100 000 trials: at least 0.9 of mu is proven (at 95 % confidence); a correct build is flagged once in 10^6."""

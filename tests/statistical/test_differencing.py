@@ -48,6 +48,7 @@ def ratios(differencing: ModuleType, study: StudyTerms) -> np.ndarray[tuple[int]
     return found
 
 
+@pytest.mark.slow
 def test_quietmean_gives_noise_of_the_size_that_the_plan_says(differencing: ModuleType) -> None:
     found = ratios(differencing, differencing.make_study())
     print(found)
@@ -63,6 +64,7 @@ def test_less_noise_than_planned_is_found(differencing: ModuleType, monkeypatch:
     assert (ratios(differencing, differencing.make_study()) < low).all()
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_script_prints(differencing: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     differencing.main()
     assert capsys.readouterr().out.strip() in (ROOT / "docs" / "how-to" / "differencing.md").read_text()

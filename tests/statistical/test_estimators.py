@@ -122,6 +122,7 @@ def test_logistic_regression_by_rounds_is_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(ours.predict_proba(few), theirs.predict_proba(few), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_penalty_is_that_of_scikit_learn() -> None:
     """On columns that are scaled by their bounds already."""
     few, labels = np.clip(X[:300], -1, 1), LABELS[:300]
@@ -136,6 +137,7 @@ def test_a_penalty_is_that_of_scikit_learn() -> None:
         LogisticRegression(**CLEAR, classes=[0, 1], penalty=0.05).fit(few, labels, groups=GROUPS[:300])
 
 
+@pytest.mark.slow
 def test_more_than_two_classes_are_those_of_scikit_learn() -> None:
     few, names = X[:300], ["low", "middle", "high"]
     labels = np.array(names)[np.digitize(Y[:300] + RNG.logistic(size=300), [-1.0, 1.0])]
@@ -217,6 +219,7 @@ def test_a_list_of_parties_and_labels_of_rows_are_the_same() -> None:
 # -- what it costs, and the noise that is stated ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_noise_is_as_stated_and_half_of_it_is_found_out() -> None:
     """A mean of a scaler over many fits: its error against what it states. Half the noise is rejected."""
     quarter = X[:200]
@@ -234,6 +237,7 @@ def test_the_noise_is_as_stated_and_half_of_it_is_found_out() -> None:
     assert not is_as_stated(ratios(MemoryEngine(halved)))
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_round_is_as_stated_and_half_of_it_is_found_out() -> None:
     """Clusters of which nothing moves the sums but noise: their counts over many rounds."""
     centres = np.array([[-5.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
@@ -320,6 +324,7 @@ def test_pipelines_copies_and_model_selection() -> None:
     assert piped.score(X, Y) > 0.9
 
 
+@pytest.mark.slow
 def test_labels_of_parties_are_routed() -> None:
     """In another process: the setting is one of the whole process."""
     script = """
@@ -467,6 +472,7 @@ def test_what_lies_beyond_its_bounds_or_is_missing_stops_nothing_and_is_told_to_
     np.testing.assert_allclose(scaler.mean_, clamped.mean(axis=0), atol=0.01)
 
 
+@pytest.mark.slow
 def test_where_noise_hides_everything_nothing_is_used() -> None:
     scarce: dict[str, Any] = {"bounds": (-1e4, 1e4), "epsilon": 0.1, "delta": 1e-6, "protocol": "cordp-dme", "parties": 2}
     with pytest.raises(InputError, match="accept_wide=True"):

@@ -62,6 +62,7 @@ CASES: dict[str, tuple[Any, dict[str, str]]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CASES)
 def test_checks_of_scikit_learn_pass_or_are_named_with_the_reason(name: str) -> None:
     estimator, cannot = CASES[name]

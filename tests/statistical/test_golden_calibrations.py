@@ -15,12 +15,14 @@ from golden.machines import load
 from golden.plans import CALIBRATED, changes, planned
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_a_calibrated_plan_is_what_it_was(name: str) -> None:
     golden = load("plans")[name]
     assert changes(golden, planned(golden["arguments"])) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "case", load("certificates")["larger"], ids=lambda case: " ".join([case["execution"]["protocol"], *case["arguments"]])
 )

@@ -75,6 +75,7 @@ def expected_mu(transcript: Transcript, adversary: Adversary, sigma: float) -> N
     return length
 
 
+@pytest.mark.slow
 def test_two_hundred_parties_with_dropouts_have_an_exact_certificate() -> None:
     execution = muffliato(200, 0)
     expected = expected_mu(execution.transcript(), Adversary(CORRUPT), 1.0)
@@ -84,6 +85,7 @@ def test_two_hundred_parties_with_dropouts_have_an_exact_certificate() -> None:
     assert (certificate.mu_upper**2 >= expected**2 - 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_the_solver_for_many_coalitions_does_not_understate(number: int) -> None:
     """Its ridge hides observations whose weight is below the square root of rounding: there it has to give way."""

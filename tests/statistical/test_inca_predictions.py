@@ -55,6 +55,7 @@ def test_simulated_error_is_the_predicted_one(parties: int) -> None:
         assert as_predicted(simulate(plan, runs=RUNS, seed=SEED))
 
 
+@pytest.mark.slow
 def test_a_prediction_for_other_dropouts_is_found_out() -> None:
     plan = calibrate(Target(8, 1.0, 1e-6, COORDINATES, 1.0, 1, 0.25), configure("inca"))
     assert as_predicted(simulate(plan, runs=RUNS, seed=SEED))

@@ -122,6 +122,7 @@ def binned(values: Array, bins: int) -> Array:
     return np.digitize(values, np.linspace(-4, 6, bins + 1)[1:-1]).astype(np.float64)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DATA)
 def test_groups_are_kruskal_and_wallis(name: str) -> None:
     given = records(name)
@@ -139,6 +140,7 @@ def test_groups_are_kruskal_and_wallis(name: str) -> None:
     assert (np.abs(exact_above - found.value) <= found.resolution[:, 0] + 1e-12).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bins", [8, 10, 15])
 @pytest.mark.parametrize("name", DATA)
 def test_rank_correlation_is_spearmans(name: str, bins: int) -> None:

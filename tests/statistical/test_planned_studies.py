@@ -185,6 +185,7 @@ def released(workload: Workload, draw: Draw) -> list[Estimates]:
 LONG = ("mann-whitney(x, by=ill)", "roc(x, ill)", "quantiles(x, 0.5)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in CASES])
 def test_planned_widths_and_power_are_those_of_studies(name: str) -> None:
     case = CASES[name]
@@ -223,6 +224,7 @@ GOOD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", GOOD)
 @pytest.mark.parametrize("guessed", [False, True])
 def test_good_studies_are_not_refused_and_a_true_guess_makes_none_worse(text: str, guessed: bool) -> None:

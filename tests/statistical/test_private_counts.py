@@ -88,6 +88,7 @@ def test_without_noise_everything_is_that_of_the_records() -> None:
     assert named["all bmi missing"] == pytest.approx(np.isnan(bmis).mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_errors_of_the_noise_are_true() -> None:
     """2000 draws of the noise, seed 11: z-scores have the standard deviation 1, within six of its own standard errors; without
     the noise of the count in it, the mean's would have more."""

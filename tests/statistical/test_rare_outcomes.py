@@ -7,6 +7,7 @@ none, more do for a chance of 1 in 150; where a third do, as if all log odds are
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from quietmean.statistics import Column, Columns, Estimates
 from support.coverage import released, workload_of
@@ -25,6 +26,7 @@ def studies() -> list[Estimates]:
     return found
 
 
+@pytest.mark.slow
 def test_a_slope_is_known_and_its_interval_holds_1() -> None:
     """Where it holds in 95 % of studies, it does in all but 5 of 30, but for a chance of 1 in 300."""
     found = studies()

@@ -21,6 +21,7 @@ EDGES = [[0, 1], [0, 2], [1, 2], [2, 3], [3, 4], [4, 5], [5, 6], [6, 7], [7, 8],
 CORRUPT = frozenset({2, 5})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "options",
     [

@@ -112,6 +112,7 @@ def released(text: str, rows: Array, records_: int) -> tuple[Callable[[np.random
     return drawn, of_correlation if "correlation" in text else of_line(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["linear-regression(y ~ x)", "correlation(x, y)"])
 def test_the_noise_in_a_variance_is_counted(text: str) -> None:
     """1000 draws of the noise, seed 8: the mean is the truth within 4 of its errors (1 in 16,000) and a hundredth, what moves in

@@ -95,6 +95,7 @@ def reaches(count: int) -> bool:
     return bool(interval.high >= LEAST and interval.low <= MOST)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", all_but_quick_are_slow(POPULATIONS))
 @pytest.mark.parametrize("size", [pytest.param(2000, marks=pytest.mark.slow), 10_000])
 @pytest.mark.parametrize("text", ["linear-regression(y ~ x)", pytest.param("correlation(x, y)", marks=pytest.mark.slow)])
@@ -106,6 +107,7 @@ def test_both_intervals_hold(text: str, size: int, name: str) -> None:
     assert flagged < STUDIES / 10
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", all_but_quick_are_slow(WRONG))
 @pytest.mark.parametrize("text", ["linear-regression(y ~ x, robust=false)"])
 def test_those_of_the_model_do_not(text: str, name: str) -> None:

@@ -25,6 +25,7 @@ def plan_for(dropouts: float, name: str = "inca", dimension: int = 1) -> Plan:
     return calibrate(target, get_protocol(name)())
 
 
+@pytest.mark.slow
 def test_without_dropouts_the_error_is_the_star_noise() -> None:
     """10 000 runs. Unbiased (z-test) and MSE = sigma_star^2 / n (chi-square), each wrongly rejected with probability 1e-6;
     a star noise 10 % off in standard deviation is rejected."""
@@ -43,6 +44,7 @@ def test_without_dropouts_the_error_is_the_star_noise() -> None:
     assert not accepted(0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inca", "local-dp", "central-dp"])
 def test_predicted_error_with_dropouts(name: str) -> None:
     """10 000 runs on uniform values: the prediction averages few executions, so 10 % are allowed beside 5 standard errors."""
@@ -53,6 +55,7 @@ def test_predicted_error_with_dropouts(name: str) -> None:
     assert (np.abs(result.bias) < 5 * result.errors.std() / np.sqrt(RUNS)).all()
 
 
+@pytest.mark.slow
 def test_seeds_decide_everything() -> None:
     plan = plan_for(0.2)
     first, again, other = (simulate(plan, runs=50, seed=seed).estimates for seed in (1, 1, 2))
@@ -60,6 +63,7 @@ def test_seeds_decide_everything() -> None:
     assert (first != other).all()
 
 
+@pytest.mark.slow
 def test_given_values_and_certificate() -> None:
     plan = plan_for(0.0)
     # On the grid of the plan.
@@ -70,6 +74,7 @@ def test_given_values_and_certificate() -> None:
     assert result.to_json()["runs"] == 20
 
 
+@pytest.mark.slow
 def test_event_driven_equals_batch_on_what_really_happened() -> None:
     """Real machines over lossy, slow, churning networks: the batch kernel on the recorded history gives the same estimate."""
     plan = plan_for(0.2, dimension=3)
@@ -104,6 +109,7 @@ def test_event_driven_without_faults_equals_batch_exactly() -> None:
     assert result.attempts == result.messages
 
 
+@pytest.mark.slow
 def test_mean_squared_error_of_events_and_batch_agree() -> None:
     """The same churn law on both sides, 400 event-driven runs: the ratio of mean squares follows F; error rate 1e-6."""
     plan = plan_for(0.2)
@@ -121,6 +127,7 @@ def test_mean_squared_error_of_events_and_batch_agree() -> None:
     assert 1 - 2 * (1 - low) < ratio < 1 + 2 * (high - 1)
 
 
+@pytest.mark.slow
 def test_nobody_left_is_a_clear_failure() -> None:
     plan = plan_for(0.0)
     online = np.ones((plan.protocol.rounds + 1, 10), dtype=np.bool_)

@@ -93,6 +93,7 @@ def _cell(case: Case) -> float:
 QUICK = ("mean", "proportion", "difference")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", QUICK)
 def test_intervals_hold_the_population(name: str) -> None:
     coverage(CASES[name], 500).require_of_500()

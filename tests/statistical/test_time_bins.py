@@ -51,15 +51,18 @@ def worst(*, whole: bool, later: float = 0.0, forget_bins: bool = False) -> int:
     return int(held.min())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_curve_of_the_records_is_inside(whole: bool) -> None:
     assert worst(whole=whole) >= LEAST
 
 
+@pytest.mark.slow
 def test_labels_at_the_wrong_end_are_found() -> None:
     assert worst(whole=False, later=0.5) < LEAST
 
 
+@pytest.mark.slow
 def test_half_of_the_withdrawals_without_what_bins_leave_open_is_found() -> None:
     assert worst(whole=False, forget_bins=True) < LEAST
 

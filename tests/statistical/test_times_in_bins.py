@@ -177,6 +177,7 @@ def test_the_log_rank_test_of_whole_times_is_that_of_the_records() -> None:
 # --- many times in a bin ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("seed", range(150))
 def test_the_records_own_answer_is_within_what_bins_leave_open(seed: int) -> None:
     """Whatever the shape, whole numbers that nobody declared, and an end of the study for all who are left."""

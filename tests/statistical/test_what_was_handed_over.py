@@ -180,6 +180,7 @@ def test_every_protocol_is_here() -> None:
     assert {name for name, kind in registry().items() if not kind.has_transcript} == WITHOUT_TRANSCRIPT
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in EVERY])
 def test_some_histories(name: str) -> None:
     check(name, 6, 7)

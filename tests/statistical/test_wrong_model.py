@@ -90,6 +90,7 @@ RATES = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", RATES)
 def test_rates_hold_however_events_vary(name: str) -> None:
     draw, mean = RATES[name]
@@ -142,6 +143,7 @@ def at_six_sites(rng: np.random.Generator, count: int) -> Array:
     return np.column_stack([y, arm, site]).astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "term", "truth"),
     [
@@ -156,6 +158,7 @@ def test_means_of_sites_that_differ_hold_for_sites_like_these(text: str, term: s
     assert 0.916 <= found.interval <= 0.984
 
 
+@pytest.mark.slow
 def test_means_of_sites_that_differ_do_not_without_their_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean of all records holds in 30 % of the studies, a normal interval of random effects in 89 %."""
     assert Held.of("mean(y)", at_six_sites, 2000, {"": 51.0}, SITES)[""].interval < 0.5

@@ -138,6 +138,7 @@ def canned(texts: Sequence[str]) -> Callable[..., LocalStudy]:
     return lambda *_, **__: study
 
 
+@pytest.mark.sampled(1)
 @EVERY
 @pytest.mark.parametrize(
     ("texts", "needed"),
@@ -173,6 +174,7 @@ def test_json_is_printed_before_pages(table: Path, monkeypatch: pytest.MonkeyPat
     assert json.loads(seen[0])["report"] == "out/report.html"
 
 
+@pytest.mark.slow
 @EVERY
 def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) -> None:
     finished("mean(x)").save_receipt(table / "r.json")
@@ -185,6 +187,7 @@ def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) ->
     assert every_part(run, "worst party, as it happened", every, capsys) >= 60 / every - 2
 
 
+@pytest.mark.slow
 @EVERY
 def test_join(
     tmp_path: Path,

@@ -57,6 +57,7 @@ def functions(path: Path) -> list[ast.FunctionDef]:
     return [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
+@pytest.mark.slow
 def test_the_recipe_runs_every_kind_and_shows_its_tables(tmp_path: Path) -> None:
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -71,6 +72,7 @@ def test_the_recipe_runs_every_kind_and_shows_its_tables(tmp_path: Path) -> None
         assert f"a {kind} table" in tables
 
 
+@pytest.mark.slow
 def test_the_recipe_collects_every_benchmark() -> None:
     shown = run_pytest([*recipe("bench"), "--collect-only", "-q"], ROOT)
     assert "deselected" not in shown

@@ -41,6 +41,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     new, keygen, invite, accept, seal, words, budget, contribute, combine, certify = commands("how-to/by-file.md")
     for line in (new, keygen, invite):

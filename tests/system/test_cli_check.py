@@ -184,6 +184,7 @@ def test_another_study_another_roster_and_one_who_is_absent(make: Make) -> None:
     assert "other roster" in about(end(eve, 3)[0], "bob")["trouble"][0]
 
 
+@pytest.mark.slow
 def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them(make: Make) -> None:
     consortium = make("ada", "bob")
     consortium.write("bob.csv", f"age\n20\nNA\n{VALUE}\n200\n312.75\n")
@@ -210,6 +211,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, screen: bool) -> io.StringIO:
     return shown
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("screen", [True, False])
 def test_a_look_at_the_data_is_on_their_owners_screen_alone(
     screen: bool,
@@ -254,6 +256,7 @@ def test_a_look_at_the_data_is_on_their_owners_screen_alone(
 RULES = (('missing = "centre"\n', True), ('missing = "indicator"\n', False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "fills"),
     [("", True), *(pytest.param(*case, marks=pytest.mark.slow) for case in RULES)],
@@ -271,6 +274,7 @@ def test_check_says_where_missing_cells_count_as_the_middle(rule: str, fills: bo
     assert found == ([told] if fills else [])
 
 
+@pytest.mark.slow
 def test_whether_a_table_can_be_read_is_told_here_only(make: Make) -> None:
     consortium = make("ada", "bob")
     consortium.write("bob.csv", f"years\n20\n{VALUE}\n")
@@ -326,6 +330,7 @@ def test_strangers(make: Make) -> None:
     has(about(told, "ada"), {"key": "refused", "reachable": False})
 
 
+@pytest.mark.slow
 def test_own_mistakes(make: Make) -> None:
     consortium = make("ada", "bob")
     with socket.create_server(("127.0.0.1", consortium.ports["ada"])):
@@ -420,6 +425,7 @@ def test_status_of_a_running_a_killed_and_a_finished_node(make: Make) -> None:
         assert node["bytes_sent"] > 1000
 
 
+@pytest.mark.slow
 def test_events_and_receipt(make: Make) -> None:
     consortium = make("ada", "bob")
     ada = consortium.start("join", "ada", "--events")

@@ -116,6 +116,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
         assert all(one in officer for one in ("A priori", "ada", "bob", "Budget: ε"))
 
 
+@pytest.mark.slow
 def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:
     process = join("mallory", consortium)
     _, errors = process.communicate(timeout=180)
@@ -124,6 +125,7 @@ def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:
     assert "roster" in errors
 
 
+@pytest.mark.slow
 def test_a_partner_who_never_comes_ends_with_his_name_and_exit_code_3(consortium: Path) -> None:
     (consortium / "study.toml").write_text(STUDY.replace("start_timeout = 120.0", "start_timeout = 2.0"))
     process = join("ada", consortium)
@@ -132,6 +134,7 @@ def test_a_partner_who_never_comes_ends_with_his_name_and_exit_code_3(consortium
     assert "bob" in errors.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_it_continues(consortium: Path) -> None:
     """Bob dies as soon as ada is there and comes back; the store of the dead process gives him the same noise and nonce."""
     bob = join("bob", consortium)

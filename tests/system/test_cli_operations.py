@@ -56,6 +56,7 @@ def test_an_error_with_json_is_a_document(capsys: pytest.CaptureFixture[str]) ->
     assert ends(["plan", "--parties", "1"], capsys)[0] == ""
 
 
+@pytest.mark.slow
 def test_the_log_has_what_happens_and_nothing_about_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, table = tmp_path / "quietmean.log", tmp_path / "t.csv"
     table.write_text("age,clinic\nSentinel,a\n300,b\n5,c\n6,d\n")
@@ -72,6 +73,7 @@ def test_the_log_has_what_happens_and_nothing_about_the_data(tmp_path: Path, cap
     assert "outside" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_quiet_says_errors_and_results_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.csv").write_text("age\nx\n300\n5\n6\n")
     run = ["run", "--data", str(tmp_path / "t.csv"), "--column", "age", "--bounds", "0", "100", "--parties", "4"]

@@ -38,6 +38,7 @@ def test_the_page_has_its_table() -> None:
     assert len(rows()) == 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("parties", "colluding", "theta", "length"), [row for row in rows() if row[0] <= 8])
 def test_auto_takes_what_sends_less_and_the_page_says_from_where_on(
     parties: int, colluding: int, theta: float, length: int

@@ -64,6 +64,7 @@ def by_check(settings: NodeSettings) -> Coroutine[Any, Any, object]:
     return check.run(60.0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("run", [by_socket, by_time, by_check])
 def test_everything_is_closed_whenever_the_second_cancellation_comes(
     run: Callable[[NodeSettings], Coroutine[Any, Any, object]], tmp_path: Path, free_ports: Callable[[int], list[int]]

@@ -43,6 +43,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
@@ -288,6 +289,7 @@ def test_a_failed_run_leaves_no_empty_folder(table: Path, tmp_path: Path, capsys
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [[], ["--json"]])
 def test_whoever_reads_the_output_may_stop(extra: list[str]) -> None:
     """quietmean plan ... | head -1"""

@@ -54,6 +54,7 @@ def sealed_study(capsys: pytest.CaptureFixture[str], kind: Kind = STUDY) -> dict
     return document
 
 
+@pytest.mark.sampled(1)
 def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)
     assert len(sealed["words"].split()) == 8
@@ -67,6 +68,7 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
     assert following["version"] == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("links", ["hybrid", "x25519"])
 def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
     sealed = sealed_study(capsys, kind if links == "hybrid" else kind.with_fields(links=links))
@@ -90,6 +92,7 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
     assert not list(own_folder.rglob("*.store"))
 
 
+@pytest.mark.sampled(1)
 def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)
     join = ["join", "study.sealed", *kind.join, "--key", "south.key"]
@@ -111,6 +114,7 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     assert "give --roster" in refused(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 
+@pytest.mark.sampled(1)
 def test_a_distrusted_key_is_refused_everywhere(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed_study(capsys, kind)
     assert told(["distrust"], capsys)["distrusted"] == []
@@ -128,6 +132,7 @@ def test_a_distrusted_key_is_refused_everywhere(kind: Kind, capsys: pytest.Captu
     assert not Path("west.key").exists()
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFixture[str]) -> None:
     sealed_study(capsys)
     answer = told(["plan", "--study", "study.sealed", "--out", "plan.json"], capsys)

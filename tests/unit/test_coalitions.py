@@ -80,6 +80,7 @@ def test_a_bound_for_the_best_of_many_holds_for_each() -> None:
         assert probability == 0.05 or naive > 0.2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(4))
 def test_the_search_finds_nearly_the_worst(number: int) -> None:
     example = transcript(number, 12)

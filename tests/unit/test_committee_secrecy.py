@@ -61,6 +61,7 @@ def joint_view(value: int, noise: int, r: tuple[int, int], coalition: int) -> Co
     return view(np.concatenate([left[:6], right[:6], sums]))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("coalition", range(4))
 @pytest.mark.parametrize("r", [(0, 0), (1, 0), (3, 5), (6, 6)])
 def test_whole_views_depend_on_the_sum_only(coalition: int, r: tuple[int, int]) -> None:

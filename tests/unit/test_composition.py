@@ -79,6 +79,7 @@ def test_composition_is_associative_commutative_and_monotone(one: list[float], o
     assert compose_mu(one) <= compose_mu([*one, *other])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sigmas", [(2.0, 3.0), (1.0, 5.0, 7.0), (4.0,) * 10])
 def test_composition_agrees_with_privacy_loss_distributions(sigmas: tuple[float, ...]) -> None:
     accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-4)

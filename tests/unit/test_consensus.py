@@ -104,6 +104,7 @@ def test_the_estimated_rate_is_near_the_exact_one(theta: float, c: float) -> Non
     assert measured == pytest.approx(dynamics.rho, rel=2e-2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("theta", "mse"), [(0.0, 0.0382), (0.2, 0.0231), (0.5, 0.0223)])
 def test_what_quantisation_leaves_on_six_parties(theta: float, mse: float) -> None:
     parameters = make(6, graph="complete", theta=theta, bits=3, delta_min=0.01, iterations=150)
@@ -140,6 +141,7 @@ def test_errors_shrink_as_fast_as_the_cells(sigma_z: float) -> None:
     assert done.overloads.sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [0.2, 0.5])
 def test_the_error_is_quadratic_in_the_smallest_cell(theta: float) -> None:
     values = normal_values(30, 100)
@@ -277,6 +279,7 @@ def test_quantisation_widths() -> None:
     assert settings.largest_input == 1.5
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["unicast", "broadcast"])
 def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
     """Against the spread of simulated results: somebody leaves, and one message arrives that its sender takes for lost."""

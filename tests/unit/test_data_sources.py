@@ -54,6 +54,7 @@ def test_every_file_is_one_table_of_a_query(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[:, 1:5], plain[:, 1:5])
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize(
     "text",
     [

@@ -93,6 +93,7 @@ class ExactSampler:
                 return drawn
 
 
+@pytest.mark.slow
 def test_counts_agree_with_an_independent_exact_sampler() -> None:
     sampler = ExactSampler(insecure_seed(3))
     exact = np.array([sampler.gaussian(Fraction(9, 4)) for _ in range(20_000)])

@@ -21,6 +21,7 @@ def name(case: dict[str, Any]) -> str:
     return " ".join([of, *case["arguments"]])
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_certificate_is_what_it_was(case: dict[str, Any]) -> None:
     found = certified(case)

@@ -33,6 +33,7 @@ def test_a_plan_file_keeps_its_bytes_and_its_digest(document: dict[str, Any]) ->
     assert plan.digest == document["answer"]["candidates"][0]["digest"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DESIGNED)
 def test_a_plan_by_formula_is_what_it_was(name: str) -> None:
     golden = GOLDEN[name]

@@ -79,6 +79,7 @@ HOSTILE: list[tuple[list[str], list[str]]] = [
 ]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("arguments", "words"), HOSTILE)
 def test_what_has_no_effect_is_refused(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -128,6 +129,7 @@ def test_unknown_entries_of_studies(raw: dict[str, Any], words: str) -> None:
         StudyTerms.parse(raw).plan(4)
 
 
+@pytest.mark.slow
 def test_python_asks_for_no_privacy_too(tmp_path: Path) -> None:
     target = qm.Target(parties=4, epsilon=1.0, delta=1e-6)
     for refused in (

@@ -24,6 +24,7 @@ CERTIFY = {"colluding": 2, "delta": 1e-6, "epsilon": 1.0}
 WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WITH_EXECUTIONS)
 def test_the_executions_of_every_protocol(name: str) -> None:
     @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

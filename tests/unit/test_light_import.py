@@ -45,6 +45,7 @@ def modules_after(script: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["session", "join", "Study", "Session", "certify", "rank"])
 def test_the_first_name_imports_nothing_of_scipy(name: str) -> None:
     found = modules_after(f"import quietmean as qm; qm.{name}")
@@ -57,6 +58,7 @@ def test_no_name_is_left_out() -> None:
     assert "scipy.stats" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [SESSION, STUDY])
 def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:
     found = modules_after(script)

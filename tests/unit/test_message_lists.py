@@ -97,6 +97,7 @@ def test_what_messages_have_in_common_is_named() -> None:
     assert document["lost"] == [[5, None, 2], [6, 0, None], [7, None, None], [8, 1, 3], [9, 2, 0]]
 
 
+@pytest.mark.slow
 def test_a_usual_run_of_many_parties_has_a_small_file() -> None:
     """120 parties of which ten left; nothing is sent after round 5 but to one that was away: 0.3 % of the listed size."""
     execution = packed(120, ballots=5)

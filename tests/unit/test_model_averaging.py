@@ -82,6 +82,7 @@ def test_tensors_come_back_as_tensors_of_their_type_and_torch_is_not_imported() 
     assert np.array_equal(state["fc.weight"].array, np.ones((2, 2)))
 
 
+@pytest.mark.slow
 def test_learning_imports_neither_torch_nor_sklearn() -> None:
     program = "import sys, quietmean as qm; qm.learning.ModelAveraging; print('torch' in sys.modules, 'sklearn' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -149,6 +150,7 @@ def test_momentum_is_applied_to_what_was_released() -> None:
         assert made.average([step] * 4)["w"][0] == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_adaptive_bound_finds_the_quantile_of_the_norms() -> None:
     lengths = np.linspace(0.1, 8.0, 150)
     made = ModelAveraging(

@@ -184,6 +184,7 @@ def test_the_papers_mean_loss_bounds_the_exact_mean_loss(momentum: float | str) 
         assert exposed == [9] * 16, "four neighbours and five more"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("parties", "colluding"), [(16, 1), (20, 0), (20, 5)])
 def test_plans_are_local_dp(parties: int, colluding: int) -> None:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, sensitivity=3.0)

@@ -93,6 +93,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("edges", "parties", "v_z", "v_s", "target", "size"), CASES)
 def test_the_bound_is_above_what_enumeration_finds_and_near_it(
     edges: list[tuple[int, int]], parties: int, v_z: float, v_s: float, target: int, size: int

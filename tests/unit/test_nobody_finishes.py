@@ -23,6 +23,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_nobody_counts(name: str, options: dict[str, Any]) -> None:
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=2.0)

@@ -42,6 +42,7 @@ def best(rounds: int, released: Array) -> tuple[float, Array]:
     return float(least.fun), of(least.x)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("rounds", "percent"), [(5, 6.3), (10, 8.2)])
 def test_what_correlation_over_rounds_could_save(rounds: int, percent: float) -> None:
     all_models = np.tril(np.ones((rounds, rounds)))

@@ -110,6 +110,7 @@ def in_order(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[np.lexsort(values.T)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [sqlite, duckdb, postgresql])
 def test_the_query_makes_the_cohort(
     make: Callable[[Path, dict[str, list[Row]]], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

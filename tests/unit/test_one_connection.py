@@ -49,6 +49,7 @@ def test_both_ask_over_one_connection(dialable: tuple[bool, bool], links: Links)
     scenario(work)
 
 
+@pytest.mark.slow
 def test_all_orders_of_dialling_at_once_end_with_one_connection(monkeypatch: pytest.MonkeyPatch, links: Links) -> None:
     from quietmean.node.net import link
 

@@ -85,6 +85,7 @@ def test_no_other_yes_counts(join: list[str], capsys: pytest.CaptureFixture[str]
     assert gets_through(join, capsys)
 
 
+@pytest.mark.sampled(1)
 def test_it_is_good_once(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Another store draws fresh noise: a second execution, of which nobody has approved."""
     given = sign(capsys)
@@ -98,6 +99,7 @@ def test_it_is_good_once(join: list[str], capsys: pytest.CaptureFixture[str]) ->
     assert gets_through([*join, *sign(capsys, "ben", "ben.approval")], capsys)
 
 
+@pytest.mark.sampled(1)
 def test_the_audit_log_says_who(kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     agreed = digest(capsys)
     said(join, capsys)
@@ -141,6 +143,7 @@ def test_nothing_begins_without_an_audit_log(join: list[str], capsys: pytest.Cap
     assert Path("own.jsonl").read_text().count("\n") > 2
 
 
+@pytest.mark.sampled(1)
 def test_as_many_as_the_policy_wants(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(approvers=[key("anna"), key("ben")], approvals=2)
     anna, ben = sign(capsys), sign(capsys, "ben", "ben.approval")
@@ -153,6 +156,7 @@ def test_as_many_as_the_policy_wants(join: list[str], capsys: pytest.CaptureFixt
     assert "ed25519" in said(join, capsys)
 
 
+@pytest.mark.sampled(1)
 def test_it_is_good_for_nothing_else(
     kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

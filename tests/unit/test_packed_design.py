@@ -254,6 +254,7 @@ def test_certificates_never_exceed_what_was_promised() -> None:
         assert (conversion.mu(Adversary.collusion((4, 5)), honest, np.zeros(8), 1.0) == found[honest]).all()
 
 
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize("parties", [3, 4, 20, 100])
 @pytest.mark.parametrize("epsilon", [0.2, 2.0, 8.0, 11.0])
 @pytest.mark.parametrize("dimension", [1, 30, 1000])

@@ -59,6 +59,7 @@ def test_an_account_is_about_all_that_were_charged_to_it() -> None:
     assert len(both.members) == both.count == 600
 
 
+@pytest.mark.slow
 def test_large_sets_are_thinned_out_and_parts_are_still_found() -> None:
     large, part = sketch(0, 250_000), sketch(100_000, 102_000)
     assert MOST_KEPT / 2 < len(large.members) <= MOST_KEPT

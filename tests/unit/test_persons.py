@@ -91,6 +91,7 @@ def test_of_sums_the_first_rows_by_date_count(tmp_path: Path) -> None:
     assert "not independent" in mean.estimates.reason
 
 
+@pytest.mark.slow
 def test_among_rows_of_one_day_their_order_decides_nothing_and_no_value_is_preferred(tmp_path: Path) -> None:
     study, chosen = terms(rows="first"), list[float]()
     for person in range(200):

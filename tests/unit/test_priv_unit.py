@@ -58,6 +58,7 @@ def test_the_worst_pair_of_vectors_by_integration_over_caps(epsilon: float) -> N
     assert max(ratios) <= math.exp(epsilon) * (1 + 1e-9)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("dimension", [1, 5, 100])
 def test_moments_and_the_best_probability(epsilon: float, dimension: int) -> None:

@@ -35,6 +35,7 @@ def test_the_names_of_the_papers_are_known() -> None:
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("alias", "kind", "implied"), ALIASES, ids=[alias for alias, *_ in ALIASES])
 def test_another_name_stands_for_the_protocol_wherever_one_is_given(
     alias: str, kind: type[Mechanism], implied: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]

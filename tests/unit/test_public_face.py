@@ -65,6 +65,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert not {"numpy", "scipy", "quietmean.api", "quietmean.node", "importlib.metadata"} & set(loaded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statements", [IMPORTS, ["qm.node", *reversed(IMPORTS)]], ids=["before", "after"])
 def test_node_stays_what_is_called(statements: list[str]) -> None:
     script = STEPS.format(statements=statements)

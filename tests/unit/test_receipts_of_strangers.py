@@ -100,6 +100,7 @@ CERTIFY = [["certify", "strange.json"]]
 ALL = [*CERTIFY, ["certify", "strange.json", "--corrupt", "0"], ["attack", "strange.json", "--target", "1", "--trials", "100"]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("lines", "every"), [pytest.param(CERTIFY, 151, id="some"), pytest.param(ALL, 1, id="all", marks=pytest.mark.slow)]
 )

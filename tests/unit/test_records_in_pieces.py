@@ -32,6 +32,7 @@ def cut(rows: NDArray[np.float64], rng: np.random.Generator) -> Iterator[NDArray
         place += size
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("unit", "count"),
     [

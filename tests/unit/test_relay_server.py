@@ -454,6 +454,7 @@ class Liar(RelayConnection):
         super()._take_data(piece)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["", "drop", "flip", "cut", "replay", "reorder", "reflect", "insert", "hang up"])
 def test_what_a_relay_changes_is_never_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_server, "RelayConnection", Liar)

@@ -104,6 +104,7 @@ def test_one_declared_level_too_many_in_a_crosstab_costs_no_degree_of_freedom() 
     assert estimates.tests["chi-squared"].degrees == (1.0,)
 
 
+@pytest.mark.slow
 def test_a_study_runs_in_a_notebook() -> None:
     async def cell() -> float:
         frame = pd.DataFrame({"site": list("abc") * 40, "age": [30, 40, 50] * 40})
@@ -142,6 +143,7 @@ def test_codes_and_levels_compare_by_meaning(tmp_path: Path) -> None:
     assert records[:, 0].tolist() == pytest.approx([0, 1, math.nan, 1, 2], nan_ok=True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [["--parties", "2", "--epsilon", "1", "--delta", "1e-6"], ["--parties", "2", "--json"]])
 def test_two_parties_can_plan(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(["plan", *options])

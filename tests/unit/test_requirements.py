@@ -11,6 +11,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "quietmean"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -54,6 +56,7 @@ ESTIMATORS = {
 TABLES = {"studies/data/polars_texts.py needs polars"}
 
 
+@pytest.mark.slow
 def test_the_package_needs_only_what_it_installs() -> None:
     inside = {f"testing/{name}.py needs hypothesis" for name in ("documents", "strategies")}
     assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS | TABLES
@@ -69,6 +72,7 @@ def test_the_estimators_need_only_their_extra() -> None:
     assert missing(SOURCE / "learning", distributions([*PROJECT["dependencies"], *extra])) == set()
 
 
+@pytest.mark.slow
 def test_the_reference_can_be_built_with_its_extra() -> None:
     extra: list[str] = [*PROJECT["optional-dependencies"]["docs"], *PROJECT["optional-dependencies"]["sklearn"]]
     assert "sklearn" in PROJECT["optional-dependencies"]["all"][0]

@@ -101,6 +101,7 @@ def spent_epsilon(parameters: SecAgg, sensitivity: float, unknown: int, dimensio
     return found.epsilon(delta)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("scale", [0.5, 0.7, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("parties", [1, 2, 3, 8])
 def test_the_bound_is_never_below_the_exact_divergence(scale: float, parties: int) -> None:
@@ -182,6 +183,7 @@ def conversion_of(execution: Execution) -> DiscreteLossConversion:
     return conversion
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["secagg", "secagg-plus"])
 def test_the_certificate_is_the_plan_for_the_fewest_survivors(name: str) -> None:
     plan = planned(name)
@@ -299,6 +301,7 @@ def test_there_is_no_attack_on_sums_that_are_rounded() -> None:
         attack(executed(planned("secagg"), 0), 3, Adversary(), trials=200)
 
 
+@pytest.mark.slow
 def test_the_page_about_a_certificate_says_the_bound(tmp_path: Path) -> None:
     execution = executed(planned("secagg-plus", parties=8, colluding=1), 0)
     write_certificate_report(execution, tmp_path / "page.html", delta=DELTA, size=1)

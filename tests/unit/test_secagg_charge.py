@@ -115,6 +115,7 @@ def test_factors_of_probabilities_as_a_distance(eta: float) -> None:
     assert (most[1] - most[::-1][1]) == pytest.approx(math.tanh(eta / 2), rel=1e-3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["secagg", "secagg-plus"])
 @pytest.mark.parametrize("unit", list(PrivacyUnit))
 def test_executions_cost_at_most_what_was_reserved_in_every_column(name: str, unit: PrivacyUnit) -> None:

@@ -227,6 +227,7 @@ def test_a_plan_survives_its_file() -> None:
         assert again.digest == plan.digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["secagg", "secagg-plus"])
 def test_simulated_errors_are_as_predicted(name: str) -> None:
     plan = planned(name, parties=20, dimension=8, sensitivity=2.0)

@@ -209,6 +209,7 @@ def test_a_weight_beyond_the_plan_is_refused() -> None:
         encode(parameters(), np.zeros(2), 2.5, InsecureStackedNoise(8, 1).party(0))
 
 
+@pytest.mark.slow
 def test_noise_and_rounding_are_unbiased_and_as_large_as_they_should_be() -> None:
     rules, dimension, runs = parameters(granularity=0.5, sigma=1.0, clip=50.0), 4, 4000
     value = np.array([0.3, -1.7, 2.2, 0.05])

@@ -47,6 +47,7 @@ def test_the_number_of_parties_may_be_known_before_the_graph_is() -> None:
         SecretSharing(bound=1.0, parties=5, edges=np.array([[0, 1]]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("bound", "fraction_bits"), [(1.0, 0), (1e3, 20), (1e9, 40), (1e18, 200)])
 def test_signed_sums_are_right_to_the_last_bit(bound: float, fraction_bits: int) -> None:
     values = bound * np.array([[-1.0, 1.0], [-0.7, 1.0], [0.11, 1.0], [-1.0, 1.0], [1 / 3, 1.0], [-0.9, 1.0]])
@@ -140,6 +141,7 @@ def test_who_lost_a_share_tells_nothing(lost: tuple[int, int]) -> None:
     assert math.isinf(broken.error_variance() or 0.0)
 
 
+@pytest.mark.slow
 def test_a_plan_has_room_for_the_records_of_a_party_and_refuses_dropouts() -> None:
     columns = [{"name": "age", "low": 0, "high": 100}]
     for unit, most in (("party", 1.0), ("record", 2.0**20)):

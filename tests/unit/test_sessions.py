@@ -26,6 +26,7 @@ def session(**changed: Any) -> qm.Session:
     return qm.Session(**(asked | changed))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("protocol", ["auto", "local-dp", "central-dp", "secagg"])
 @pytest.mark.parametrize("rounds", [1, 50])
 def test_all_rounds_together_keep_the_budget_and_waste_none_of_it(protocol: str, rounds: int) -> None:

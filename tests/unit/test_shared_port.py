@@ -310,6 +310,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(folder: Path) -> No
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_of_many_that_come_at_once_one_gets_the_socket(folder: Path) -> None:
     # Left behind.
     with socket.socket(socket.AF_UNIX) as old:

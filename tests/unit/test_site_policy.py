@@ -254,6 +254,7 @@ def join(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, data:
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_studies_are_charged_unless_somebody_says_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
     asked, ledger = site(), data_folder() / "ledger"
     assert "account 'wards' with a budget of epsilon 10 at delta 0.0001 for one record will be made" in checked(asked, capsys)

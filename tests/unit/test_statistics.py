@@ -315,6 +315,7 @@ def test_statistics_that_promise_too_much_are_found(kind: type[Mean], words: str
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_reading_tables(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"table.{ending}"

@@ -250,6 +250,7 @@ def texts_of(table: ResultTable) -> list[str]:
     return [table.title, *table.heads, *cells, *table.notes, *(text for _, text in table.footnotes)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("end", FORMATS)
 def test_every_statistic_in_every_format(end: str, noise: float, tmp_path: Path) -> None:
@@ -291,6 +292,7 @@ def seldom(rare: str | None, count: int = 240) -> NDArray[np.float64]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("unit", "rare", "noise"),
     [
@@ -318,6 +320,7 @@ def test_every_kind_of_every_unit_and_of_odd_records(unit: PrivacyUnit, rare: st
         check(result, tmp_path, end)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("end", FORMATS)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_texts(name: str, end: str, tmp_path: Path) -> None:
@@ -338,6 +341,7 @@ def test_a_text_for_documents_has_only_what_is_seen() -> None:
     assert [mark(place) for place in (0, 25, 26, 52)] == ["a", "z", "aa", "aaa"]
 
 
+@pytest.mark.slow
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
     for end in FORMATS:
         path = tmp_path / f"tables{end}"
@@ -348,6 +352,7 @@ def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_tables_take_the_place_of_tables_only(tmp_path: Path) -> None:
     for end in FORMATS:
         path = tmp_path / f"tables{end}"
@@ -475,6 +480,7 @@ def receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", FORMATS)
 def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, errors = attempt(f"certify receipt.json --table table1{end}", capsys)

@@ -50,6 +50,7 @@ def same(one: Any, other: Any) -> bool:
     return other is None if one is None else float(other) == one
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @settings(max_examples=5, deadline=None, derandomize=True, database=None, phases=PHASES)
 @given(data=st.data())
@@ -91,6 +92,7 @@ def leaves(told: Any, *path: str) -> list[tuple[tuple[str, ...], Any]]:
     return [(path, told)]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @settings(max_examples=5, deadline=None, derandomize=True, database=None, phases=PHASES)
 @given(data=st.data())

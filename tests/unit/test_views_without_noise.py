@@ -19,6 +19,7 @@ def gossip(parties: int, seed: int) -> Execution:
     return execution.with_trace(churn(Seed.public("leaving", seed), 14, parties, permanent=0.2 * (seed % 2)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(30))
 def test_everybody_who_is_seen_pays_everything(seed: int) -> None:
     parties = 5 + seed % 8

@@ -24,6 +24,7 @@ def test_a_party_that_gathers_is_named(kind: type[Mechanism]) -> None:
     assert any(word in told for word in ("collector", "aggregator", "curator"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BY_CHOICE)
 def test_plans_and_contracts_say_so(name: str) -> None:
     options = {"aggregator": 1}
