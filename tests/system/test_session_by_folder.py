@@ -23,6 +23,7 @@ from quietmean.core.errors import NotStarted, NotYet
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
+from quietmean.node.storage import size_of
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -91,8 +92,10 @@ def receipt(name: str) -> dict[str, Any]:
 
 
 def kept(name: str) -> int:
-    """Bytes that a party keeps."""
-    return sum(path.stat().st_size for path in Path().glob(f"averaging-{name}.store*"))
+    """Bytes that a party keeps, of which all are listed with its store."""
+    size = sum(path.stat().st_size for path in Path().glob(f"averaging-{name}.store*"))
+    assert size_of(Path(f"averaging-{name}.store")) == size
+    return size
 
 
 def test_all_rounds_by_files_and_what_is_kept_does_not_grow() -> None:

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
+from quietmean.core.portability import replace_durably
 from quietmean.node import SeriesProgress
+from quietmean.node.driver import outbox_path
+from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
@@ -23,7 +27,7 @@ from quietmean.node.series.others import Others
 from quietmean.node.series.place import RoundPosition
 from quietmean.node.series.requests import _HELD, OpenRequests
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
-from quietmean.node.storage import empty
+from quietmean.node.storage import LAST, ROUND, Store, empty, remove_store, size_of
 from support.virtual_time import run_virtually
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
@@ -161,6 +165,20 @@ def test_the_record_has_one_size() -> None:
     later = msgspec.structs.replace(standing, current=9_000, begun=8_000, results=7_000, counted=(7_000, 6, 5))
     assert SeriesProgress.load(later.dump(), 3) == later
     assert len(later.dump()) < 2 * len(standing.dump())
+
+
+def test_a_store_is_removed_with_all_that_is_kept_beside_it(tmp_path: Path) -> None:
+    """Of a party in the middle of a round of a session by folder."""
+    store, round_store = tmp_path / "a.store", tmp_path / f"a.store{ROUND}"
+    for path in (store, round_store):
+        Store.open(path, "ab" * 32, np.array([0.5]), 1.0).close()
+        Outbox(outbox_path(path), "ab" * 32, 0).close()
+    replace_durably(round_store.with_name(round_store.name + LAST), b"{}")
+    kept = set(tmp_path.iterdir())
+    assert len(kept) >= 5
+    assert size_of(store) == sum(path.stat().st_size for path in kept)
+    assert set(remove_store(store)) >= kept
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_files_of_a_round_are_removed(tmp_path: Path) -> None:

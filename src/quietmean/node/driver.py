@@ -18,7 +18,7 @@ from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import NodeResult, NodeSettings, Patience, endure
 from quietmean.node.start import OnStart, ignore_start
-from quietmean.node.storage import Store
+from quietmean.node.storage import OUTBOX, Store
 from quietmean.node.tasks import Tasks
 
 
@@ -189,4 +189,4 @@ def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> No
 
 def outbox_path(store: Path) -> Path:
     """What a party puts into a folder, beside its store."""
-    return store.with_name(f"{store.name}.outbox")
+    return store.with_name(store.name + OUTBOX)

@@ -62,8 +62,6 @@ class _Conversation:
 class RoundsByFolder:
     """Of a party with this ``folder``."""
 
-    waits = True
-
     def __init__(self, party: SeriesParty, folder: FolderSettings) -> None:
         self._party, self._folder = party, folder
 

@@ -36,8 +36,6 @@ from quietmean.node.storage import Store
 class RoundsOverConnections:
     """What connections see counts parties as the roster does; a round, as those who are in are numbered."""
 
-    # Who comes back after the last round has begun is taken for late.
-    waits = False
     _mesh: Mesh
     _where: Others
 

@@ -21,7 +21,7 @@ from quietmean.node.series.record import SeriesProgress, over_text
 from quietmean.node.series.round_end import RoundEnd
 from quietmean.node.session import NodeResult, NodeSettings, StudySession, kept_result, note_refusal
 from quietmean.node.start import Beginning, Started
-from quietmean.node.storage import ROUND, Store, empty
+from quietmean.node.storage import LAST, ROUND, Store, empty
 from quietmean.planning import Admitted
 
 # What the store of a party that left has for a result.
@@ -59,7 +59,7 @@ class SeriesParty:
     def restore(self) -> None:
         """The round that was begun last: whether it may go on; its mean, if it has one, is :attr:`last`."""
         self.number = self.progress.current
-        self.ended = not self._may_go_on()
+        self.ended = not self._may_go_on() or self.progress.left
 
     def _may_go_on(self) -> bool:
         if not self.number or not self.round_store.exists():
@@ -112,11 +112,14 @@ class SeriesParty:
     def why_over(self) -> str:
         return over_text(self.progress, self.rounds, self.most)
 
-    def begin(self, number: int, *, keeps_last: bool) -> None:
-        """On disk before anything of the round exists; what was kept of the one before is deleted, but its mean if that is
-        kept."""
+    @property
+    def why_missed(self) -> str:
+        return f"round {self.number} goes on only with the vector that it began with, and is missed: {self.why_over}"
+
+    def begin(self, number: int) -> None:
+        """On disk before anything of the round exists; of what was kept of the one before, only its mean stays."""
         progress = self.progress
-        if keeps_last and self.last is not None:
+        if self.last is not None:
             keep_last(self._last_mean, self.last)
         self.save(msgspec.structs.replace(progress, current=number, begun=progress.begun + 1))
         self.number, self.ended, self.last = number, False, None
@@ -124,13 +127,17 @@ class SeriesParty:
 
     @property
     def last_before(self) -> RoundEnd | None:
-        """The mean of the round before the one that goes on, or may go on, where it is kept."""
+        """The mean of the round before the one that goes on, or may go on; None if this party has none of that round."""
         before = None if self.ended else kept_last(self._last_mean, self.inside.plan)
         return before if before is not None and before.number == self.number - 1 else None
 
     @property
     def _last_mean(self) -> Path:
-        return self.round_store.with_name(f"{self.round_store.name}.last")
+        return self.round_store.with_name(self.round_store.name + LAST)
+
+    def forget_round(self) -> None:
+        """The round that was begun last never goes on, also after a restart."""
+        self.round_store.unlink(missing_ok=True)
 
     def note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by whoever finds the result in its store."""

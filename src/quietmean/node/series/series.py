@@ -27,10 +27,7 @@ from quietmean.randomness import Seed
 
 
 class RoundCarrier(Protocol):
-    """What carries the messages of all rounds. ``waits``: a round goes on for who comes back, whenever that is."""
-
-    @property
-    def waits(self) -> bool: ...
+    """What carries the messages of all rounds."""
 
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         """Reach the others, and agree with them who is in; what is opened is closed with ``stack``."""
@@ -94,13 +91,13 @@ class Series:
 
     @property
     def last(self) -> RoundEnd | None:
-        """The last round of which this party has the mean, if no later one was begun, or only the one that goes on by files."""
+        """The last round of which this party has the mean, if no later one was begun, or only the one that goes on."""
         return self._party.last or self._party.last_before
 
     @property
     def over(self) -> bool:
         """Whether no round is left for this party: none to begin, and none to end that it began before a restart."""
-        return self._party.over and (self._party.ended or not self._carrier.waits)
+        return self._party.over and self._party.ended
 
     def retire(self) -> None:
         """Leave without taking part again, instead of the ``async with`` statement: no connection is made.
@@ -125,11 +122,13 @@ class Series:
         party.monitor = monitor_of(self._settings)
         party.load(party.monitor.event)
         party.restore()
-        if party.over and party.ended:
+        if self.over:
             # Nothing is left to do with the others.
             return
         stack.enter_context(party.monitor)
         await self._carrier.open(stack)
+        if party.over and self._carrier.is_past(party.number):
+            party.ended = True
 
     async def mean(self, value: Admitted) -> RoundEnd:
         """Take part in the next round with ``value``, as the plan admits it.
@@ -138,7 +137,7 @@ class Series:
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
         """
         party = self._party
-        if not (party.over and party.ended):
+        if not self.over:
             await party.go_on()
         number = await self._next(value)
         settings, goes_on = party.settings_of(number, value), number == party.progress.current
@@ -146,7 +145,7 @@ class Series:
         async def begin() -> Store:
             await party.go_on()
             if number != party.progress.current:
-                party.begin(number, keeps_last=self._carrier.waits)
+                party.begin(number)
                 self._carrier.close_round(number - 1)
             elif party.nothing_has_left:
                 empty(party.round_store)
@@ -183,9 +182,14 @@ class Series:
         party = self._party
         current = party.progress.current
         await self._carrier.hear()
-        if not party.ended and not self._carrier.is_past(current) and party.goes_on(value):
-            return current
-        party.ended = True
+        if not party.ended:
+            past = self._carrier.is_past(current)
+            if not past and party.goes_on(value):
+                return current
+            party.ended = True
+            if party.over:
+                party.forget_round()
+                raise SeriesOver(party.why_over if past else party.why_missed)
         if party.over:
             raise SeriesOver(party.why_over)
         number = await self._carrier.next_round()

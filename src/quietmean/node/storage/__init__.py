@@ -1,12 +1,24 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
-from quietmean.node.storage.housekeeping import ROUND, empty, find_stores, in_use, remove_store, require_store, size_of
+from quietmean.node.storage.housekeeping import (
+    LAST,
+    OUTBOX,
+    ROUND,
+    empty,
+    find_stores,
+    in_use,
+    remove_store,
+    require_store,
+    size_of,
+)
 from quietmean.node.storage.store import Store
 
 __all__ = [
     "COMMITTED",
     "IN_DOUBT",
+    "LAST",
+    "OUTBOX",
     "PENDING",
     "ROUND",
     "ClosedRound",

@@ -18,7 +18,10 @@ _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
 ROUND = ".round"
 # What releases with protocol version 10 kept of a study that started with those who were there.
 _STARTED = ".started"
-_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (_STARTED, ROUND) for ending in _OWN))
+# The mean of the round before the one that goes on, and what a party put into a folder.
+LAST, OUTBOX = ".last", ".outbox"
+_POSTED = tuple(kind + OUTBOX + journal for kind in ("", ROUND) for journal in ("", "-journal"))
+_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (_STARTED, ROUND) for ending in _OWN), ROUND + LAST, *_POSTED)
 
 
 def find_stores(folder: Path) -> list[Path]:
