@@ -193,12 +193,12 @@ def test_a_client_that_was_killed_pays_once_and_goes_on(site: Site, monkeypatch:
         settle(self, *given)  # type: ignore[arg-type]
         raise Killed
 
-    settle = ChargedStudy.settle_rounds
+    settle = ChargedStudy.settle
     where: dict[str, tuple[type, str, Callable[..., None]]] = {
         "after the charge": (StarParty, "_write", dies),
         "before the round": (StarParty, "_keep", dies),
-        "before the ledger": (ChargedStudy, "settle_rounds", dies),
-        "after the ledger": (ChargedStudy, "settle_rounds", settles),
+        "before the ledger": (ChargedStudy, "settle", dies),
+        "after the ledger": (ChargedStudy, "settle", settles),
     }
 
     def dying(act: Callable[[Any], object], given: object) -> None:

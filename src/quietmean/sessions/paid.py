@@ -35,7 +35,7 @@ class PaidPart:
         if self.charge is not None:
             colluding = self.contract.target.colluding
             note = f"{standing.begun} of {self.most} rounds, each as planned; against any {colluding} together"
-            account = self.charge.settle_rounds(spent, note)
+            account = self.charge.settle(spent, note)
         end = {"result": standing.results > 0, "rounds": standing.begun}
         self.receipt.write_json(receipt_of(part, standing, spent, ended(self.auditor, self.approval, **end)))
         return account

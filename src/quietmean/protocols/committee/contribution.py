@@ -102,7 +102,8 @@ def make_contribution(
     """
     dealer = raw_key(signer.public_key)
     _check_admission(session, dealer, weight)
-    return _make(session, signer, sealer, DealtParts.VALUE, dealer, numbers, weight, seed, Seed.from_os)
+    header = _opening(session, DealtParts.VALUE, dealer, weight)
+    return _make(session, signer, sealer, header, numbers, seed, Seed.from_os)
 
 
 def make_noise(
@@ -114,17 +115,21 @@ def make_noise(
     fresh: Callable[[], Seed] = Seed.from_os,
 ) -> bytes:
     """The file of a member's noise, shape (d,): once in its life, durable before any part of it is sent."""
-    return _make(session, signer, sealer, DealtParts.NOISE, raw_key(signer.public_key), noise, 0.0, seed, fresh)
+    header = _opening(session, DealtParts.NOISE, raw_key(signer.public_key), 0.0)
+    return _make(session, signer, sealer, header, noise, seed, fresh)
+
+
+def _opening(session: CommitteeSession, kind: DealtParts, dealer: bytes, weight: float) -> _Header:
+    """The header of a file, before it names its ciphertexts."""
+    return _Header(_LABEL, session.session, str(kind), dealer, weight, b"")
 
 
 def _make(
     session: CommitteeSession,
     signer: Signer,
     sealer: Sealer,
-    kind: DealtParts,
-    dealer: bytes,
+    header: _Header,
     numbers: Units,
-    weight: float,
     seed: Seed,
     fresh: Callable[[], Seed],
 ) -> bytes:
@@ -132,15 +137,16 @@ def _make(
     # Not from the seed: that would be the same for a second file.
     masks = _deal_masks(session, fresh())
     # A dealer's number is that of the member before the first that gets a seed.
-    dealt = deal(parameters.packing, numbers, session.first_seeded(dealer) - 1, seed.derive("committee shares", kind))
+    first = session.first_seeded(header.dealer) - 1
+    dealt = deal(parameters.packing, numbers, first, seed.derive("committee shares", header.kind))
     ciphertexts = []
     for member, mailbox in enumerate(session.mailboxes):
         values = dealt.seeds[member] if member in dealt.seeds else dealt.shares[member].astype(_WORD).tobytes()
         content = values + masks[member].astype(_WORD).tobytes()
-        ciphertexts.append(sealer.seal(mailbox, _info(session, kind, dealer, weight, member), content))
+        ciphertexts.append(sealer.seal(mailbox, _info(session, header, member), content))
     digests = b"".join(hashlib.sha256(ciphertext).digest() for ciphertext in ciphertexts)
-    header = msgspec.msgpack.encode(_Header(_LABEL, session.session, str(kind), dealer, weight, digests))
-    front = _MAGIC + len(header).to_bytes(_LENGTH, "little") + header + signer.sign(Kind.CONTRIBUTION, header)
+    raw = msgspec.msgpack.encode(msgspec.structs.replace(header, ciphertexts=digests))
+    front = _MAGIC + len(raw).to_bytes(_LENGTH, "little") + raw + signer.sign(Kind.CONTRIBUTION, raw)
     return front + b"".join(ciphertexts)
 
 
@@ -152,9 +158,9 @@ def _deal_masks(session: CommitteeSession, secret: Seed) -> Elements:
     return values_on_polynomials(parameters.packing, drawn.reshape(parameters.threshold, REPETITIONS))
 
 
-def _info(session: CommitteeSession, kind: DealtParts, dealer: bytes, weight: float, member: int) -> bytes:
+def _info(session: CommitteeSession, header: Header | _Header, member: int) -> bytes:
     """What a ciphertext is bound to: nobody else's opens under another name, weight or session, or for another member."""
-    fields = [_LABEL, session.session, str(kind), dealer, weight, session.raw_members[member]]
+    fields = [_LABEL, session.session, str(header.kind), header.dealer, header.weight, session.raw_members[member]]
     return msgspec.msgpack.encode(fields)
 
 
@@ -252,7 +258,7 @@ def open_excerpt(session: CommitteeSession, header: Header, raw: bytes, member: 
     if len(ciphertext) != _part_bytes(session, header.dealer, member):
         raise ContributionError("the part for this member has another size than this study's")
     try:
-        content = opener.open(_info(session, header.kind, header.dealer, header.weight, member), ciphertext)
+        content = opener.open(_info(session, header, member), ciphertext)
     except ValueError:
         raise ContributionError("the part for this member was not sealed to it by its contributor for this study") from None
     return _read_part(session, content, _is_seeded(session, header.dealer, member))

@@ -106,7 +106,7 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         raise ProtocolFailure(f"{error}; receipt {receipt}") from None
     except tuple(_UNFINISHED) as error:
         if isinstance(error, NothingPublished) and charge is not None:
-            charge.give_back(among.settings.plan.charge)
+            charge.settle_unpublished(among.settings.plan.charge)
         _with_log(ready, result=False, reason=next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind)))
         raise
     say("certifying what happened")
@@ -118,7 +118,7 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
         _keep_impossible(ready, among, result, error)
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
-    account = None if charge is None else charge.settle(outcome, files.party)
+    account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
         require_enough(ready, outcome)
     origin = origin_of(files, settings, _with_log(ready, result=True), result, among.told)

@@ -180,30 +180,29 @@ class ChargedStudy:
     account: str
     study: str
 
-    def settle(self, outcome: StudyOutcome, party: int) -> Account:
-        """Put what the execution cost this party in place of the plan."""
+    def settle(self, spent: Charge, note: str) -> Account:
+        """Put what it cost this party in place of what was reserved; the rest is given back."""
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, spent, when=datetime.now(UTC), note=note)
+            return book.account(self.account)
+
+    def settle_outcome(self, outcome: StudyOutcome, party: int) -> Account:
+        """By what the execution cost this party."""
         certificate, privacy = outcome.certificate, outcome.privacy
         parts = (
             f"against {certificate.describe()}",
             f"mu {privacy.single_honest()[party]:.4g} should everybody else collude",
             *privacy.terms.conversion.charge_notes,
         )
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
-            return book.account(self.account)
-
-    def settle_rounds(self, spent: Charge, note: str) -> Account:
-        """Put what the rounds of a session cost at most in place of all its rounds; those never begun are given back."""
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, spent, when=datetime.now(UTC), note=note)
-            return book.account(self.account)
+        return self.settle(outcome.charge(party), "; ".join(parts))
 
     def settle_refusal(self, record: GateRecord, planned: Charge) -> Account:
-        """Put what a study without a result cost at most in place of the plan; the sampler's part stays."""
-        note = f"no result, the gate was closed: {record.reason}"
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, replace(planned, mu=record.before_release), when=datetime.now(UTC), note=note)
-            return book.account(self.account)
+        """By what a study without a result cost at most; the sampler's part stays."""
+        return self.settle(replace(planned, mu=record.before_release), f"no result, the gate was closed: {record.reason}")
+
+    def settle_unpublished(self, planned: Charge) -> Account:
+        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
+        return self.settle(replace(planned, mu=0.0, beta=0.0), "ended without a result: nobody published anything")
 
     def bind(self, attempt: str) -> None:
         """Remember the one attempt to start to which this party is bound. Raises :class:`InputError` for another one."""
@@ -214,12 +213,6 @@ class ChargedStudy:
         """Give all back: this party is in no attempt to start, and never will be. False if the ledger knows one."""
         with Ledger.open(self.ledger) as book:
             return book.give_back(self.study, when=datetime.now(UTC), note="not started with this party: nothing left it")
-
-    def give_back(self, planned: Charge) -> None:
-        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
-        left = replace(planned, mu=0.0, beta=0.0)
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
 
 
 def _refuse_nats(name: str, plan: Plan) -> None:
