@@ -81,11 +81,21 @@ class Browser:
         return found.group(1)
 
 
+def agreed(kind: str, records: int) -> dict[str, Any]:
+    """The tables of a study, or of a session."""
+    if kind == "study":
+        return {**AGES, "study": {**AGES["study"], "name": "ages", "records": records}}
+    return {"session": {"name": "ages", "dimension": 3, "rounds": 2, "epsilon": 2.0, "delta": 1e-6, "protocol": "cordp-dme"}}
+
+
+BOTH = pytest.mark.parametrize("desk", ["study", pytest.param("session", marks=pytest.mark.slow)], indirect=True)
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """With a sealed study, or session."""
     monkeypatch.chdir(tmp_path)
-    tables = {**AGES, "study": {**AGES["study"], "name": "ages", "records": 3000}}
-    meeting = meet(tmp_path, tables=tables)
+    meeting = meet(tmp_path, tables=agreed(getattr(request, "param", "study"), 3000))
     (tmp_path / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
     Identity.generate().save(tmp_path / "owner.key", b"open sesame")
     with running("--owner-key", "owner.key") as found:
@@ -188,11 +198,13 @@ def test_who_gets_in_and_who_does_not(desk: Running) -> None:
     assert desk.process.wait(30) == 0
 
 
-def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
+@BOTH
+def test_what_the_pages_say(desk: Running, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
     page = browser.ask("/study/ages.sealed")[1]
-    for said in ("policy allows it", "mean(age)", "north", "Compare these words", "--accept "):
+    asks = "mean(age)" if "study" in request.node.name else "at most 2 means of vectors of 3 coordinates"
+    for said in ("policy allows it", asks, "north", "Compare these words", "--accept "):
         assert said in page
     (tmp_path / "secret.txt").write_text("nothing for a page")
     for path in (
@@ -242,6 +254,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path) -> 
     assert (status, "<table" in page, "<script>" in page) == (200, False, False)
 
 
+@BOTH
 def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
@@ -278,6 +291,7 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     assert (status, "largest_epsilon" in page) == (400, True)
 
 
+@BOTH
 def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
@@ -381,26 +395,38 @@ def test_a_desk_ends_with_the_test_that_fails(tmp_path: Path, monkeypatch: pytes
     assert desk.process.poll() is not None
 
 
+PROGRAM = """
+import numpy as np
+import quietmean as qm
+rounds = qm.joined()
+while not rounds.over:
+    rounds.mean(np.full(3, 0.1))
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["study", "session"])
 def test_a_study_is_started_and_watched_from_the_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
 ) -> None:
     """A wrong passphrase is said where it was typed for; nothing starts twice; who leaves the pages does not stop the study."""
     monkeypatch.chdir(tmp_path)
     names = ("north", "south", "east")
     identities = {name: Identity.generate() for name in names}
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(3), strict=True)}
-    meeting = meet(tmp_path, names, {**AGES, "study": {**AGES["study"], "name": "ages", "records": 300}}, identities, addresses)
+    meeting = meet(tmp_path, names, agreed(kind, 300), identities, addresses)
     sealed = meeting.seal()
     (tmp_path / "ages.sealed").write_bytes(sealed.signed.to_file())
     (tmp_path / "wards.csv").write_text("age\n" + "\n".join(str(20 + row % 70) for row in range(100)) + "\n")
+    (tmp_path / "train.py").write_text(PROGRAM)
+    given = ["--data", "wards.csv"] if kind == "study" else ["--program", "train.py"]
     for name in names:
         identities[name].save(tmp_path / f"{name}.key", b"node pass" if name == "south" else b"")
     write_policy(Path("policy.toml"), budget={"epsilon": 5.0, "delta": 1e-5})
     form = {"start-account": "wards", "start-passphrase": "wrong", "start-words": fingerprint(sealed.digest).spoken}
     # Signed by somebody whom the policy does not name: it is no answer, and in nobody's way.
     (tmp_path / "ages-south.approval").write_text("signed by somebody")
-    with running("--data", "wards.csv", "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:
+    with running(*given, "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:
         browser = Browser(desk.port)
         assert browser.enter(desk.token) == 303
         form["form"] = browser.form()
@@ -422,7 +448,7 @@ def test_a_study_is_started_and_watched_from_the_pages(
         status, page, _ = browser.ask("/study/ages.sealed/start", {**form, "start-passphrase": "node pass"})
         assert (status, "runs already" in page) == (400, True)
         assert not any(b"node pass" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
-    accept = ["--data", "wards.csv", "--policy", "policy.toml", "--accept", sealed.digest[:32]]
+    accept = [*given, "--account", "wards", "--policy", "policy.toml", "--accept", sealed.digest[:32]]
     joins = [
         subprocess.Popen(
             [sys.executable, "-m", "quietmean", "join", "ages.sealed", "--key", f"{name}.key", "--ledger", name, *accept],
@@ -438,11 +464,12 @@ def test_a_study_is_started_and_watched_from_the_pages(
         if receipt.exists():
             break
         time.sleep(0.1)
-    with running("--data", "wards.csv", "--key", "south.key") as desk:
+    with running(*given, "--key", "south.key") as desk:
         browser = Browser(desk.port)
         assert browser.enter(desk.token) == 303
         assert "See the result" in browser.ask("/")[1]
-        assert '<svg class="interval"' in browser.ask("/result/ages-south")[1]
+        shown = '<svg class="interval"' if kind == "study" else "2 of 2 rounds began"
+        assert shown in browser.ask("/result/ages-south")[1]
 
 
 def heard(*words: str) -> bool:

@@ -29,7 +29,7 @@ accept --replaces; seal INVITATION; seal --key; words STUDY; words --key; words 
 contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
 approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --data; desk --key; desk --policy; desk --ledger;
 desk --owner-key; desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
-check --store; check --ledger; join --program;
+check --store; check --ledger; join --program; desk --program;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
 join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
 contribute --policy; contribute --approval;

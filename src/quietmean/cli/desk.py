@@ -48,9 +48,13 @@ class HereOptions:
     data
         This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
         this machine.
+    program
+        Of sessions: the Python program that makes this site's vectors, as for join. With --key.
+    records
+        Of sessions that protect records: how many this site has in every round, as for join.
     key
-        The node's private key, with --data: this site's part in a study is started from its page, as join does. For pages on
-        this machine.
+        The node's private key, with --data or --program: this site's part in a study, or in a session, is started from its page,
+        as join does. For pages on this machine.
     port
         Of this machine; by default a free one.
     no_browser
@@ -58,6 +62,8 @@ class HereOptions:
     """
 
     data: str | Path | None = None
+    program: Path | None = None
+    records: int | None = None
     key: Path | None = None
     port: int = 0
     no_browser: Annotated[bool, Parameter(negative="")] = False
@@ -96,10 +102,12 @@ def command(
 
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")
-    from quietmean.desk import ProxyAccess, SiteFolder, serve, serve_behind_proxy
+    from quietmean.desk import Here, ProxyAccess, SiteFolder, serve, serve_behind_proxy
 
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
+    if here.key is None and (here.program is not None or here.records is not None):
+        raise InputError("--program and --records take part in sessions: give --key with the node's private key, too")
     if proxy.behind_proxy is not None:
         if proxy.socket is None or proxy.proxy_user is None:
             raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
@@ -115,9 +123,8 @@ def command(
             err.print(line, markup=False, soft_wrap=True)
 
         socket_and_user = (proxy.socket, proxy.proxy_user)
-        serve_behind_proxy(
-            SiteFolder(folder, party), access, socket_and_user, tell, policy=policy, ledger=ledger, owner_key=owner_key
-        )
+        own = Here(policy=policy, ledger=ledger, owner_key=owner_key)
+        serve_behind_proxy(SiteFolder(folder, party), own, access, socket_and_user, tell)
         return
     if proxy.socket or proxy.proxy_user or proxy.users or proxy.viewers:
         raise InputError(
@@ -126,20 +133,24 @@ def command(
     if not 0 <= here.port <= 65535:
         raise InputError(f"port is {here.port}: choose one in 1..65535, or none for a free one")
 
-    if here.key is not None and (here.data is None or party is None):
-        raise InputError("--key starts this site's part in studies: give --data with its records and --party with its name, too")
+    if here.key is not None and ((here.data is None and here.program is None) or party is None):
+        raise InputError(
+            "--key starts this site's part in studies: give --data with its records, or --program for sessions, and --party with "
+            "its name, too"
+        )
+    if here.program is not None and not here.program.is_file():
+        raise InputError(f"program {here.program} is no file: check the path")
 
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
 
-    serve(
-        SiteFolder(folder, party),
-        say,
+    own = Here(
         policy=policy,
         ledger=ledger,
         owner_key=owner_key,
         data=here.data,
+        program=here.program,
+        records=here.records,
         key=here.key,
-        port=here.port,
-        browser=not here.no_browser,
     )
+    serve(SiteFolder(folder, party), own, say, port=here.port, browser=not here.no_browser)

@@ -4,5 +4,6 @@ from quietmean.desk.app import Desk, make_app
 from quietmean.desk.behind_proxy import ProxyAccess
 from quietmean.desk.serving import serve, serve_behind_proxy
 from quietmean.desk.site_folder import SiteFolder
+from quietmean.desk.starting import Here
 
-__all__ = ["Desk", "ProxyAccess", "SiteFolder", "make_app", "serve", "serve_behind_proxy"]
+__all__ = ["Desk", "Here", "ProxyAccess", "SiteFolder", "make_app", "serve", "serve_behind_proxy"]

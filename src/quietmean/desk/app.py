@@ -28,7 +28,7 @@ from quietmean.desk.languages import preferred
 from quietmean.desk.picture import pictures_of
 from quietmean.desk.rendering import shown, templates
 from quietmean.desk.site_folder import SiteFolder, words_of
-from quietmean.desk.starting import Starter
+from quietmean.desk.starting import Here, Starter
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
@@ -60,10 +60,7 @@ class Desk:
 
     site: SiteFolder
     access: AccessRule
-    policy: Path | None = None
-    ledger: Path | None = None
-    owner_key: Path | None = None
-    data: str | Path | None = None
+    here: Here
     starter: Starter | None = None
     stop: Callable[[], None] = field(default=lambda: None)
     say: Callable[[str], None] = field(default=lambda text: None)
@@ -74,7 +71,7 @@ class Desk:
             listed = {study.part for study in studies}
             return {
                 "folder": self.site.folder.resolve(),
-                "policy": Policy.load(self.policy),
+                "policy": Policy.load(self.here.policy),
                 "studies": studies,
                 # Of studies whose sealed file is elsewhere.
                 "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed],
@@ -94,7 +91,7 @@ class Desk:
     ) -> dict[str, Any]:
         """What a study's page shows, with what was ``typed`` and the ``mistakes`` in it, by the fields of the form."""
         sealed = self.site.sealed(name)
-        contract, policy = self.site.contract(sealed), Policy.load(self.policy)
+        contract, policy = self.site.contract(sealed), Policy.load(self.here.policy)
         part = part_name(name, self.site.party)
         lines = contract.lines()
         return {
@@ -107,13 +104,13 @@ class Desk:
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
             "parties": [party.name for party in contract.others],
-            "signs": self.owner_key is not None,
+            "signs": self.here.owner_key is not None,
             "asks_owner": bool(policy.rules.approvers),
-            "data": self.data is not None and isinstance(contract, Contract),
+            "data": self.here.data is not None and isinstance(contract, Contract),
             "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             "answer": self.site.answer(name),
-            "account": account_name(self.data) if self.data is not None else "",
-            "starts": self.starter is not None and isinstance(contract, Contract),
+            "account": account_name(self.here.data) if self.here.data is not None else "",
+            "starts": self.here.starts(sealed.asked),
             "running": part if part in self.site.nodes() or self._started(part) else "",
             "typed": typed or {},
             "mistakes": mistakes or {},
@@ -124,7 +121,7 @@ class Desk:
 
     async def look(self, request: Request) -> Response:
         """What a study finds in the data of this site, before anybody says yes."""
-        name, data = request.path_params["name"], self.data
+        name, data = request.path_params["name"], self.here.data
         if name not in self.site.studies() or data is None:
             return self.missing(request)
 
@@ -142,9 +139,9 @@ class Desk:
         name, fields = request.path_params["name"], await form_of(request, self.access)
         if fields is None:
             return refusal(self.access)
-        if name not in self.site.studies() or self.owner_key is None:
+        if name not in self.site.studies() or self.here.owner_key is None:
             return self.missing(request)
-        owner_key = self.owner_key
+        owner_key = self.here.owner_key
 
         def content() -> dict[str, Any]:
             sealed = self.site.sealed(name)
@@ -162,10 +159,10 @@ class Desk:
                     "this is the key of a party's node, not of who answers for the data: start the pages with a key of that "
                     "person, made with quietmean keygen"
                 )
-            signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.policy), account, until, owner)
+            signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
             path = self.site.sign(name, signed)
             self._tell(request, f"signed {name}")
-            return {"name": name, "place": path, "until": until, "account": account, "starts": self.starter is not None}
+            return {"name": name, "place": path, "until": until, "account": account, "starts": self.here.starts(sealed.asked)}
 
         return await self._answer(request, name, "approved.html", content, fields)
 
@@ -182,7 +179,7 @@ class Desk:
             sealed = self.site.sealed(name)
             form = Form(fields)
             # Who signed has compared the words already, if it is somebody whom the policy names: join looks at that.
-            if not (Policy.load(self.policy).rules.approvers and self.site.answer(name) == "signed"):
+            if not (Policy.load(self.here.policy).rules.approvers and self.site.answer(name) == "signed"):
                 form.require("start-words", _same_words(fields.get("start-words", ""), words_of(sealed.digest)), WRONG_WORDS)
             account = form.text("start-account", NO_ACCOUNT)
             form.require_right()
@@ -201,7 +198,7 @@ class Desk:
         name = request.path_params["name"]
         if await form_of(request, self.access) is None:
             return refusal(self.access)
-        if name not in self.site.studies() or self.owner_key is None:
+        if name not in self.site.studies() or self.here.owner_key is None:
             return self.missing(request)
 
         def content() -> dict[str, Any]:
@@ -277,8 +274,8 @@ class Desk:
 
     async def accounts(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
-            budget = Policy.load(self.policy).budget
-            ledger_path = self.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+            budget = Policy.load(self.here.policy).budget
+            ledger_path = self.here.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
             if not ledger_path.exists():
                 return {"place": ledger_path, "accounts": ()}
             with Ledger.open(ledger_path) as book:
@@ -288,7 +285,7 @@ class Desk:
 
     async def audit(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
-            log = Policy.load(self.policy).audit_log
+            log = Policy.load(self.here.policy).audit_log
             if not log.path.exists():
                 return {"place": log.path, "verified": None}
             heads = self.site.heads()
@@ -298,7 +295,7 @@ class Desk:
 
     async def audit_file(self, request: Request) -> Response:
         """The log as it is, for whoever keeps a copy of it."""
-        path = Policy.load(self.policy).audit_log.path
+        path = Policy.load(self.here.policy).audit_log.path
         if not path.is_file():
             return self.missing(request)
         return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl")

@@ -22,25 +22,13 @@ if TYPE_CHECKING:
     import uvicorn
 
 
-def serve(
-    site: SiteFolder,
-    say: Callable[[str], None],
-    *,
-    policy: Path | None = None,
-    ledger: Path | None = None,
-    owner_key: Path | None = None,
-    data: str | Path | None = None,
-    key: Path | None = None,
-    port: int = 0,
-    browser: bool = True,
-) -> None:
-    """Until the page is left, or Ctrl-C. ``key``: of the node, where studies are started here. ``say`` gets the link.
+def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int = 0, browser: bool = True) -> None:
+    """Until the page is left, or Ctrl-C. ``say`` gets the link.
 
-    Raises :class:`InputError` for a ``port`` that is taken, and a ``key`` that is none.
+    Raises :class:`InputError` for a ``port`` that is taken, and a key of the node that is none.
     """
     starter = None
-    if key is not None and data is not None:
-        here = Here(data, key, policy, ledger)
+    if here.key is not None:
         here.require_key()
         starter = Starter(site, here)
     try:
@@ -53,7 +41,7 @@ def serve(
         def stop() -> None:
             server.should_exit = True
 
-        server = _server(Desk(site, access, policy, ledger, owner_key, data, starter, stop))
+        server = _server(Desk(site, access, here, starter, stop))
         say(access.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:
@@ -62,21 +50,14 @@ def serve(
 
 
 def serve_behind_proxy(
-    site: SiteFolder,
-    access: ProxyAccess,
-    socket_and_user: tuple[Path, str],
-    say: Callable[[str], None],
-    *,
-    policy: Path | None = None,
-    ledger: Path | None = None,
-    owner_key: Path | None = None,
+    site: SiteFolder, here: Here, access: ProxyAccess, socket_and_user: tuple[Path, str], say: Callable[[str], None]
 ) -> None:
     """Until it is stopped. ``socket_and_user``: the path, and the proxy's account; ``say`` gets who signed what."""
-    require_no_node_key(site.folder, owner_key)
+    require_no_node_key(site.folder, here.owner_key)
     path, proxy = socket_and_user
     with open_account_socket(path, proxy) as listening:
         try:
-            server = _server(Desk(site, access, policy, ledger, owner_key, say=say))
+            server = _server(Desk(site, access, here, say=say))
             say(f"behind {access.origin}, at {path}")
             server.run(sockets=[listening])
         finally:

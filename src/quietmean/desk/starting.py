@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.desk.inbox import part_name
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
+from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Policy, file_name
 
 # Of what a process has said, so much of its end is shown.
@@ -32,23 +35,39 @@ def _ask() -> bytes:
     raise _PassphraseNeededError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Here:
-    """What this site takes part with: its records, and the node's private key; its policy and ledger, where they are named."""
+    """What this site decides by and takes part with, as far as it is named.
 
-    data: str | Path
-    key: Path
+    ``policy`` and ``ledger``; ``owner_key``: of who answers for the data; ``data``: its records; ``program``: makes its vectors
+    in a session, of so many ``records`` where those are protected; ``key``: of the node, without which nothing is started.
+    """
+
     policy: Path | None = None
     ledger: Path | None = None
+    owner_key: Path | None = None
+    data: str | Path | None = None
+    program: Path | None = None
+    records: int | None = None
+    key: Path | None = None
+
+    def starts(self, asked: AnyStudy) -> bool:
+        """Whether this site's part in such a study, or session, can be started here."""
+        return self.key is not None and (self.program if isinstance(asked, SessionStudy) else self.data) is not None
 
     def require_key(self) -> None:
         """Raises :class:`InputError` for a file that is no private key; a passphrase is asked for at each start."""
         with suppress(_PassphraseNeededError):
-            Identity.load(self.key, _ask)
+            if self.key is not None:
+                Identity.load(self.key, _ask)
 
-    def options(self) -> list[str]:
+    def options(self, asked: AnyStudy) -> list[str]:
         """For the command line."""
-        given = {"--data": self.data, "--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
+        given: dict[str, str | int | Path | None] = {"--data": self.data}
+        if isinstance(asked, SessionStudy):
+            records = self.records if asked.unit == PrivacyUnit.RECORD else None
+            given = {"--program": self.program, "--records": records}
+        given |= {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
 
@@ -81,11 +100,13 @@ class Starter:
         if self.runs(part) or (part in self.site.nodes() and self.site.runs(part)):
             raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
         sealed = self.site.sealed(name)
+        if not self.here.starts(sealed.asked):
+            raise InputError(f"{name} cannot be started here: start the pages with --data, and with --program for sessions")
         approval, policy = self.site.approval(name), Policy.load(self.here.policy)
         # Where the policy names nobody who signs, a signature is no answer to it.
         signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
         study = str(self.site.studies()[name])
-        command = [sys.executable, "-m", "quietmean", *self._way(sealed), study, *self.here.options()]
+        command = [sys.executable, "-m", "quietmean", *self._way(sealed), study, *self.here.options(sealed.asked)]
         command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
