@@ -13,8 +13,6 @@ certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core import late
@@ -22,7 +20,7 @@ from quietmean.core import late
 if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
-    from quietmean.api import certify, node, plan, simulate
+    from quietmean.api import Node, certify, plan, simulate
     from quietmean.api.contributing import contribute
     from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.sessions import joined, session
@@ -66,6 +64,7 @@ __all__ = [
     "InputError",
     "LocalDP",
     "Muffliato",
+    "Node",
     "Plan",
     "PrivUnitG",
     "QuietmeanError",
@@ -83,7 +82,6 @@ __all__ = [
     "contribute",
     "join",
     "joined",
-    "node",
     "plan",
     "rank",
     "session",
@@ -105,6 +103,7 @@ _PLACES = {
     "InputError": "core.errors",
     "LocalDP": "protocols.local_dp",
     "Muffliato": "protocols.muffliato",
+    "Node": "api",
     "Plan": "planning",
     "PrivUnitG": "protocols.priv_unit",
     "QuietmeanError": "core.errors",
@@ -122,7 +121,6 @@ _PLACES = {
     "contribute": "api.contributing",
     "join": "api.joining",
     "joined": "api.sessions",
-    "node": "api",
     "plan": "api",
     "rank": "planning.candidates",
     "session": "api.sessions",
@@ -175,18 +173,3 @@ def _simulate(*arguments: Any, **keywords: Any) -> Any:
 late.calibrate.provide(_calibrate)
 late.influence.provide(_influence)
 late.simulate.provide(_simulate)
-
-
-class _Package(ModuleType):
-    """This package, whose public names no import can change.
-
-    Python binds a subpackage in its parent when it is first imported. The subpackage ``node`` is called like the public
-    ``node``, which must stay what it is: the subpackage is found by its full name, as in ``from quietmean.node import Identity``.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

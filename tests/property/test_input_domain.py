@@ -204,7 +204,7 @@ def test_the_python_node_moves_a_vector_inside_and_tells_its_owner_only(tmp_path
     monkeypatch.setattr(sys.modules["quietmean.node"], "run_party", record)
 
     async def take_part(vector: Vector) -> None:
-        async with qm.node(identity=identities[0], roster=roster, plan=PLANS["a stated ball"], store=tmp_path / "store") as me:
+        async with qm.Node(identity=identities[0], roster=roster, plan=PLANS["a stated ball"], store=tmp_path / "store") as me:
             with pytest.raises(ProtocolFailure, match="nobody else"):
                 await me.mean(vector)
 

@@ -102,7 +102,7 @@ class Consortium:
         store = self.stores(number)[party]
         settings = NodeSettings(self.identities[party], self.roster, plan, plan.admit(self.values[party]), store)
         charge = Payer(self.ledger(party), "data").reserve(f"study {number}", plan, lambda: execution_id(settings))
-        async with api.node(
+        async with api.Node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
         ) as me:
             result = await me.mean(self.values[party])

@@ -128,8 +128,8 @@ def certify(
 
 
 @dataclass(frozen=True, kw_only=True)
-class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
-    """One party of a study between machines: ``async with qm.node(...) as me: result = await me.mean(vector)``.
+class Node:
+    """One party of a study between machines: ``async with qm.Node(...) as me: result = await me.mean(vector)``.
 
     ``store`` keeps the party's state, so that the same call continues after a crash. ``no_privacy`` agrees to a plan that
     protects nothing. Raises :class:`InputError` for such a plan otherwise.
@@ -146,7 +146,7 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
     def __post_init__(self) -> None:
         self.plan.protocol.require_privacy(self.no_privacy)
 
-    async def __aenter__(self) -> node:
+    async def __aenter__(self) -> Node:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
