@@ -310,7 +310,7 @@ def test_different_members_are_away_in_different_rounds(way: str) -> None:
         assert receipt(name)["rounds"]["begun"] == begun
         assert receipt(name)["rounds"]["counted"]["north"] == begun
         # Nothing but the small store of the session and its last round is left.
-        assert files(name) <= {f"averaging-{name}.store{end}" for end in ("", ".round", ".status.json")}
+        assert files(name) <= {f"averaging-{name}.store{end}" for end in ("", ".round", ".round.last", ".status.json")}
 
 
 class _KilledError(BaseException):
