@@ -12,12 +12,12 @@ import pytest
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node.opening import Opening
 from quietmean.node.start import (
+    Announcement,
     Attempt,
     Machine,
     Proposal,
     Rules,
     Standing,
-    Telling,
     least_minimum,
 )
 from support.quorum_model import (
@@ -87,7 +87,7 @@ class BoundByAccepting(Machine):
 class RevealsAtOnce(Machine):
     """Reveals as soon as it has committed."""
 
-    def tell(self, standing: Standing) -> Telling:
+    def tell(self, standing: Standing) -> Announcement:
         telling, attempt = super().tell(standing), standing.attempt
         if attempt is None or not telling.commit or telling.openings:
             return telling
@@ -97,7 +97,7 @@ class RevealsAtOnce(Machine):
 class BelievesEveryOpening(Machine):
     """Takes what is revealed for what was committed to."""
 
-    def _noted(self, attempt: Attempt, sender: int, telling: Telling) -> Attempt:
+    def _noted(self, attempt: Attempt, sender: int, telling: Announcement) -> Attempt:
         found = super()._noted(attempt, sender, replace(telling, openings={}))
         openings = {**telling.openings, **found.openings} if found.all_committed else found.openings
         return replace(found, openings=openings)
@@ -281,10 +281,10 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
     members = frozenset({0, 1, 2})
     proposal = Proposal.signed(SESSION, 1, members, Signer(0))
     later = Proposal.signed(SESSION, 2, frozenset({1, 2, 3}), Signer(1))
-    there = machine(2).hear(Standing(), 0, Telling(proposal))
-    assert machine(2).hear(there, 1, Telling(later)).latest == 2
-    told = machine(2).hear(there, 1, Telling(proposal, bound=True))
-    assert machine(2).hear(told, 1, Telling(later)) == told
+    there = machine(2).hear(Standing(), 0, Announcement(proposal))
+    assert machine(2).hear(there, 1, Announcement(later)).latest == 2
+    told = machine(2).hear(there, 1, Announcement(proposal, bound=True))
+    assert machine(2).hear(told, 1, Announcement(later)) == told
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
 )
 def test_what_a_correct_party_never_tells_is_refused(proposal: Proposal, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
-        machine(2).hear(Standing(), 0, Telling(proposal))
+        machine(2).hear(Standing(), 0, Announcement(proposal))
 
 
 def test_a_second_commitment_is_refused() -> None:
@@ -321,9 +321,9 @@ def test_another_opening_than_was_committed_to_is_refused() -> None:
 def test_who_gave_up_takes_no_part() -> None:
     over = machine(2).give_up(Standing())
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
-    assert machine(2).hear(over, 0, Telling(proposal)) == over
+    assert machine(2).hear(over, 0, Announcement(proposal)) == over
     assert machine(2).bind(over) == over
-    assert machine(2).tell(over) == Telling()
+    assert machine(2).tell(over) == Announcement()
 
 
 def test_required_parties_are_in_every_set() -> None:

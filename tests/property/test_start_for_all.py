@@ -25,7 +25,7 @@ from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
 from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.session import PeerLink
-from quietmean.node.start import Attempt, Gathering, Machine, Proposal, Standing, Telling, load_standing, quorum_study
+from quietmean.node.start import Announcement, Attempt, Gathering, Machine, Proposal, Standing, load_standing, quorum_study
 from quietmean.node.start.record import from_frame
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -156,7 +156,7 @@ def test_one_that_never_comes_is_named_and_nothing_was_sent() -> None:
 # --- wrong ones are found --------------------------------------------------------------------------------------------
 
 
-def reveals_at_once(machine: Machine, standing: Standing) -> Telling:
+def reveals_at_once(machine: Machine, standing: Standing) -> Announcement:
     telling, attempt = tell(machine, standing), standing.attempt
     if attempt is None or not telling.commit or telling.openings:
         return telling

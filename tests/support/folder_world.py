@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Outbox, Timetable
+from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
 from quietmean.node.participant import Participant
@@ -190,7 +190,7 @@ class FolderWorld(World):
             participant.heard,
         )
         with contextlib.closing(Outbox(self._directory / f"{party}.outbox", STUDY, party)) as outbox:
-            post = FolderPost(endpoint, self._identities[party], folder, outbox, handle)
+            post = FolderTransport(endpoint, self._identities[party], folder, outbox, handle)
             links = {peer: _Noting(link, party, peer, self.put) for peer, link in post.links.items()}
             participant.attach(links, closed=post.closed)
             await participant.open()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from quietmean.core.errors import PeerError
 from quietmean.node.opening import Opening, commitment_hash
-from quietmean.node.start import Attempt, Machine, Proposal, Rules, Standing, Telling, quorum_study
+from quietmean.node.start import Announcement, Attempt, Machine, Proposal, Rules, Standing, quorum_study
 
 SESSION = "5" * 64
 Place = tuple[int, frozenset[int]]
@@ -54,16 +54,16 @@ def kept(standing: Standing) -> Standing:
     return standing
 
 
-def forged(liar: int, rules: Rules, proposal: Proposal, salt: str = "") -> Telling:
+def forged(liar: int, rules: Rules, proposal: Proposal, salt: str = "") -> Announcement:
     """All that a liar can say at a proposal. ``salt``: it may say different things to different parties."""
     own = secret("liar", liar, proposal.attempt, proposal.ordered, salt)
     commit = commitment_hash(quorum_study(rules.session, proposal), liar, own)
-    return Telling(proposal, commit, {liar: own}, bound=True)
+    return Announcement(proposal, commit, {liar: own}, bound=True)
 
 
-def cut(telling: Telling, stage: int) -> Telling:
+def cut(telling: Announcement, stage: int) -> Announcement:
     """What was told up to a stage."""
-    return Telling(
+    return Announcement(
         telling.proposal,
         telling.commit if stage > 0 else b"",
         telling.openings if stage > 1 else {},
@@ -90,7 +90,7 @@ class Facts:
     revealed: frozenset[tuple[bytes, Place]] = frozenset()
     bound: frozenset[Place] = frozenset()
 
-    def after(self, standing: Standing, telling: Telling, party: int) -> Facts:
+    def after(self, standing: Standing, telling: Announcement, party: int) -> Facts:
         if telling.proposal is None:
             return self
         place = telling.proposal.attempt, telling.proposal.members
@@ -143,7 +143,7 @@ class _Local:
     """An honest party: where it is, the fullest that it told in each place, what it did."""
 
     standing: Standing = field(default_factory=Standing)
-    told: tuple[tuple[Place, Telling], ...] = ()
+    told: tuple[tuple[Place, Announcement], ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 
@@ -302,7 +302,7 @@ class Exhaustive:
         return found
 
 
-def _level(telling: Telling, party: int) -> int:
+def _level(telling: Announcement, party: int) -> int:
     if telling.bound:
         return STAGES
     return 3 if party in telling.openings else 2 if telling.commit else 1
@@ -326,7 +326,7 @@ def _attempt_key(attempt: Attempt) -> object:
     )
 
 
-def _told_key(telling: Telling) -> object:
+def _told_key(telling: Announcement) -> object:
     return telling.commit, frozenset((party, one.nonce) for party, one in telling.openings.items()), telling.bound
 
 
@@ -354,7 +354,7 @@ class Random:
         self.standings = dict.fromkeys(self.machines, Standing())
         self.facts = dict.fromkeys(self.machines, Facts())
         # All that was told and can be delivered: (sender, receiver, telling).
-        self.air: list[tuple[int, int, Telling]] = []
+        self.air: list[tuple[int, int, Announcement]] = []
         self.known: dict[Place, Proposal] = {}
 
     def run(self, steps: int) -> None:

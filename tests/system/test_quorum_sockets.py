@@ -34,7 +34,7 @@ from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
 from quietmean.node.opening import Opening
 from quietmean.node.session import StudySession
-from quietmean.node.start import Attempt, Gathering, Machine, Proposal, Standing, Telling
+from quietmean.node.start import Announcement, Attempt, Gathering, Machine, Proposal, Standing
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -294,7 +294,7 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     # Of ada everybody hears the proposal, and nothing after it.
     tell = Machine.tell
 
-    def told_by(machine: Machine, standing: Standing) -> Telling:
+    def told_by(machine: Machine, standing: Standing) -> Announcement:
         telling = tell(machine, standing)
         return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 0 else telling
 
@@ -320,7 +320,7 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
 def test_who_is_there_and_does_not_get_on_is_left_out_in_the_end(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     tell = Machine.tell
 
-    def told_by(machine: Machine, standing: Standing) -> Telling:
+    def told_by(machine: Machine, standing: Standing) -> Announcement:
         telling = tell(machine, standing)
         return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 4 else telling
 
@@ -367,7 +367,7 @@ def test_the_record_is_what_was_written() -> None:
     for standing in (Standing(), Standing(attempt), Standing(attempt, bound=True), Standing(None, never=True)):
         assert load_standing(dump_standing(2, standing)) == standing
     everybody = Proposal(1, frozenset(range(5)), b"")
-    for told in (Telling(), Telling(proposal, b"h" * 32, {2: opening}, bound=True), Telling(everybody, b"h" * 32)):
+    for told in (Announcement(), Announcement(proposal, b"h" * 32, {2: opening}, bound=True), Announcement(everybody, b"h" * 32)):
         (frame,) = to_frames(told, 5)
         assert from_frame(frame, 5) == told
 
@@ -376,7 +376,7 @@ def test_openings_of_many_parties_take_several_frames() -> None:
     """Each fits into a header, and says all the rest again."""
     everybody = Proposal(1, frozenset(range(500)), b"")
     openings = {party: Opening(bytes([party % 256]) * 32, 1e300, b"x" * 32) for party in range(500)}
-    frames = list(to_frames(Telling(everybody, b"h" * 32, openings, bound=True), 500))
+    frames = list(to_frames(Announcement(everybody, b"h" * 32, openings, bound=True), 500))
     assert len(frames) == 16
     assert all(len(encode_frame(frame)) < HEADER_LIMIT for frame in frames)
     heard = [from_frame(frame, 500) for frame in frames]

@@ -19,9 +19,9 @@ from quietmean.core.errors import InputError, NotYet, PeerError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.folder import (
     DiskPlace,
-    FolderPost,
     FolderSettings,
     FolderStorage,
+    FolderTransport,
     Outbox,
     Parties,
     Slot,
@@ -87,7 +87,7 @@ class Party:
         )
         self.file = folder / f"{party}.outbox"
         self.outbox = Outbox(self.file, study, party)
-        self.post = FolderPost(endpoint, IDENTITIES[party], settings, self.outbox, self.handle)
+        self.post = FolderTransport(endpoint, IDENTITIES[party], settings, self.outbox, self.handle)
         self.watching: asyncio.Task[None] | None = None
         self._quiet = quiet
 

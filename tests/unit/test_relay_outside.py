@@ -18,7 +18,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socket
 from quietmean.node.preflight import Agreed, CheckSession, PeerReadiness
 from quietmean.node.relay import Admission, RelayServer, outer_tls
-from quietmean.node.tunnel import Reach, RelayError
+from quietmean.node.tunnel import Dialer, RelayError
 from quietmean.node.tunnel.messages import Attending
 from quietmean.node.tunnel.route import RelayAccess
 from support.outside import HOST, Authority, Proxy
@@ -85,7 +85,7 @@ async def exchange() -> list[bytes]:
     accesses = [RelayAccess(RelayAddress(HOST, 443), each, ROSTER.digest) for each in IDENTITIES]
     attending = await accesses[1].open("attend")
     assert isinstance(await attending.message(), Attending)
-    reach = Reach(IDENTITIES[0], ROSTER)
+    reach = Dialer(IDENTITIES[0], ROSTER)
     calling = asyncio.create_task(reach.route(1).dial(credentials[0].client(1)))
     call: Any = await attending.message()
     joined = await accesses[1].join(await accesses[1].open("answer", ticket=call.ticket))

@@ -32,7 +32,7 @@ from quietmean.node.net import (
 from quietmean.node.relay import Admission, RelayLimits, RelayServer, exchange
 from quietmean.node.relay import server as relay_server
 from quietmean.node.relay.connection import RelayConnection
-from quietmean.node.tunnel import BINARY, END_OF_HEAD, Nonce, Reach, RelayError, Turned, frame
+from quietmean.node.tunnel import BINARY, END_OF_HEAD, Dialer, Nonce, RelayError, Turned, frame
 from quietmean.node.tunnel.messages import Attending, FromRelay, Role, decode_message, encode_message, prove
 from quietmean.node.tunnel.route import RelayAccess
 from quietmean.node.tunnel.stream import RelayStream
@@ -83,7 +83,7 @@ class Party:
         roster = roster_at(address)
         self.handled: list[tuple[int, AnyRequest, bytes]] = []
         self.refusals: list[str] = []
-        self.reach = Reach(IDENTITIES[party], roster)
+        self.reach = Dialer(IDENTITIES[party], roster)
         endpoint = Endpoint(
             party,
             roster,

@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.core.errors import Outage
 from quietmean.core.party import PartyId
-from quietmean.node.folder import FolderPost, FolderSettings, Outbox
+from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.mesh import Member, Mesh
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Payload, Traffic
@@ -162,7 +162,7 @@ class _Party:
 
         async def attempt() -> NodeResult:
             with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
-                post = FolderPost(endpoint, settings.identity, folder, outbox, self.handle)
+                post = FolderTransport(endpoint, settings.identity, folder, outbox, self.handle)
                 participant.attach(post.links, closed=post.closed, came=post.came)
                 if (before := await participant.open()) is not None:
                     return before

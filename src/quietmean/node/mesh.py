@@ -27,7 +27,7 @@ from quietmean.node.net import (
     Route,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.tunnel import Reach, Role
+from quietmean.node.tunnel import Dialer, Role
 
 
 class Member(Protocol):
@@ -69,7 +69,7 @@ class Mesh:
         asked: Callable[[PartyId], None] = lambda party: None,
     ) -> None:
         self._endpoint, self._member, self._readiness, self._asked = endpoint, member, readiness, asked
-        self._reach = Reach(identity, endpoint.roster)
+        self._dialer = Dialer(identity, endpoint.roster)
         self._listening: socket.socket | None = None
         self._listener: Listener | None = None
         self.links: dict[PartyId, Link] = {}
@@ -79,7 +79,7 @@ class Mesh:
 
     def route(self, party: PartyId) -> Route:
         """The way to a party, at an address of its own or at a relay."""
-        return self._reach.route(party)
+        return self._dialer.route(party)
 
     def bind(self, listening: socket.socket | Address | Path | None = None) -> None:
         """Take the place where the others reach this party: by default its address in the roster.
@@ -87,7 +87,7 @@ class Mesh:
         A socket that listens already is closed at the end; a path is the runtime folder of a port that several studies share.
         Raises :class:`InputError` if that is not possible.
         """
-        self._listening = listening if isinstance(listening, socket.socket) else self._reach.open_socket(listening)
+        self._listening = listening if isinstance(listening, socket.socket) else self._dialer.open_socket(listening)
 
     def unbind(self) -> None:
         """Give back a place that was taken where nobody ever listened at it: what should follow has not begun."""
@@ -112,7 +112,7 @@ class Mesh:
             links=self.links,
         )
         self._listener.start()
-        self._reach.attend(self._listener, self._endpoint.refusal, role)
+        self._dialer.attend(self._listener, self._endpoint.refusal, role)
 
     def cut_off(self, parties: Iterable[PartyId]) -> None:
         """See :meth:`Listener.cut_off`."""
@@ -132,11 +132,11 @@ class Mesh:
         """
         # From the last to the first.
         async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(self._reach.close)
+            closing.push_async_callback(self._dialer.close)
             closing.push_async_callback(self._close_links)
             if self._listener is not None:
                 closing.push_async_callback(self._listener.close)
-            closing.push_async_callback(self._reach.leave)
+            closing.push_async_callback(self._dialer.leave)
             self.unbind()
             for link in self.links.values():
                 link.stop()

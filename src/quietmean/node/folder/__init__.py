@@ -2,16 +2,16 @@
 
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import DiskPlace, FolderStorage, parse_folder
-from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
+from quietmean.node.folder.post import FolderLink, FolderSettings, FolderTransport
 from quietmean.node.folder.slot import Parties, Slot, SlotKind, open_file, seal_file
 from quietmean.node.folder.timetable import Timetable
 
 __all__ = [
     "DiskPlace",
     "FolderLink",
-    "FolderPost",
     "FolderSettings",
     "FolderStorage",
+    "FolderTransport",
     "Outbox",
     "Parties",
     "Slot",

@@ -110,7 +110,7 @@ class _Peer:
             self.expected += 1
 
 
-class FolderPost:
+class FolderTransport:
     """All links of one party. ``handle`` answers requests; ``answered`` is told of every answer that somebody waits for.
 
     Raises :class:`InputError` without a mailbox key, and, from :meth:`watch`, where files of this party are there that its outbox
@@ -366,7 +366,7 @@ class FolderLink:
 
     unreachable = False
 
-    def __init__(self, post: FolderPost, party: PartyId) -> None:
+    def __init__(self, post: FolderTransport, party: PartyId) -> None:
         self._post, self._party = post, party
         self.usual_trouble = "no file of it has come to the folder"
         self.trouble = self.usual_trouble

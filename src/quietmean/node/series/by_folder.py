@@ -17,7 +17,7 @@ from typing import Any
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.driver import endpoint_of, outbox_path
-from quietmean.node.folder import FolderPost, FolderSettings, Outbox
+from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Start
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.party import SeriesParty
@@ -158,13 +158,15 @@ class RoundsByFolder:
         folder: FolderSettings,
         outbox: Callable[[Path, str, PartyId], Outbox],
         answer: Callable[[PartyId, AnyRequest, Payload], Coroutine[Any, Any, AnswerFrame]],
-    ) -> tuple[FolderPost, Tasks]:
+    ) -> tuple[FolderTransport, Tasks]:
         """One conversation and the tasks that look after it, both closed with ``closing``."""
         party = self._party
         members = party.members if len(settings.roster) == len(party.members) else range(len(settings.roster))
         member = _Conversation(party, members, answer)
         own = closing.enter_context(contextlib.closing(outbox(outbox_path(settings.store), settings.study, settings.party)))
-        post = FolderPost(endpoint_of(settings, member, party.monitor.traffic, {}), settings.identity, folder, own, member.handle)
+        post = FolderTransport(
+            endpoint_of(settings, member, party.monitor.traffic, {}), settings.identity, folder, own, member.handle
+        )
         watching = Tasks(party.fail)
         closing.push_async_callback(post.close)
         closing.push_async_callback(watching.stop)

@@ -5,7 +5,7 @@
 
 from quietmean.node.start.beginning import Beginning, OnStart, ignore_start
 from quietmean.node.start.gathering import Gathering
-from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
+from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
 from quietmean.node.start.occasion import Came, Closed
 from quietmean.node.start.record import load_standing
 from quietmean.node.start.rules import ATTEMPTS, Proposal, Rules, Signatures, least_minimum, quorum_study
@@ -13,6 +13,7 @@ from quietmean.node.start.started import Started
 
 __all__ = [
     "ATTEMPTS",
+    "Announcement",
     "Attempt",
     "Beginning",
     "Came",
@@ -25,7 +26,6 @@ __all__ = [
     "Signatures",
     "Standing",
     "Started",
-    "Telling",
     "ignore_start",
     "least_minimum",
     "load_standing",

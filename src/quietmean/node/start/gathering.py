@@ -14,7 +14,7 @@ from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
-from quietmean.node.start.machine import Attempt, Machine, Standing, Telling
+from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
 from quietmean.node.start.occasion import Came, Closed, Occasion, occasion_of
 from quietmean.node.start.pairing import Pairing
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
@@ -73,7 +73,7 @@ class Gathering:
         self._begun = False
         self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, came)
         # What each of the others has taken in.
-        self._taken_in: dict[PartyId, Telling] = {}
+        self._taken_in: dict[PartyId, Announcement] = {}
         # Who refused it, and what others say of the public seed who are in a round.
         self._refusing: set[PartyId] = set()
         self._checks: dict[PartyId, bytes] = {}
@@ -178,7 +178,7 @@ class Gathering:
         self._move(standing)
         self._changed.set()
 
-    def _take_encapsulated(self, standing: Standing, sender: PartyId, telling: Telling, ciphertext: bytes) -> None:
+    def _take_encapsulated(self, standing: Standing, sender: PartyId, telling: Announcement, ciphertext: bytes) -> None:
         """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
         before, attempt, proposal = self._standing, standing.attempt, telling.proposal
         if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
@@ -274,14 +274,14 @@ class Gathering:
         return self._taken_in.get(peer) == replace(self._telling, bound=False)
 
     @property
-    def _telling(self) -> Telling:
+    def _telling(self) -> Announcement:
         telling, own = self._machine.tell(self._standing), self._settings.party
         if self._rules.for_all and telling.bound:
             # Each tells what it revealed itself, and has done so before it is bound.
             return replace(telling, openings={own: telling.openings[own]})
         return telling
 
-    async def _ask(self, peer: PartyId, telling: Telling) -> None:
+    async def _ask(self, peer: PartyId, telling: Announcement) -> None:
         link = self._links[peer]
         for frame in to_frames(telling, self._rules.parties, self._pairing.ciphertext_for(peer) if telling.commit else b""):
             answer = await link.ask(frame)

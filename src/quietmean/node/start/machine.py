@@ -83,7 +83,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Telling:
+class Announcement:
     """What a party tells all others of its attempt. Being there is its acceptance. ``commit``: empty before it committed.
 
     ``openings``: its own, once it reveals; all that it has once it is ``bound``, since some may not have come everywhere.
@@ -128,22 +128,22 @@ class Machine:
         """Take no part in this session any more. Who is bound stays so."""
         return standing if standing.bound else Standing(None, never=True)
 
-    def tell(self, standing: Standing) -> Telling:
+    def tell(self, standing: Standing) -> Announcement:
         """What all others may know of where this party is."""
         attempt = standing.attempt
         if attempt is None or standing.never:
-            return Telling()
+            return Announcement()
         commit = self._commit(attempt) if attempt.all_agreed else b""
         openings: Mapping[PartyId, Opening] = {}
         if standing.bound:
             openings = attempt.openings
         elif attempt.all_committed:
             openings = {self.party: attempt.own}
-        return Telling(attempt.proposal, commit, openings, standing.bound)
+        return Announcement(attempt.proposal, commit, openings, standing.bound)
 
     # --- what others tell --------------------------------------------------------------------------------------------
 
-    def hear(self, standing: Standing, sender: PartyId, telling: Telling) -> Standing:
+    def hear(self, standing: Standing, sender: PartyId, telling: Announcement) -> Standing:
         """The standing after ``sender`` told where it is. Raises :class:`PeerError` for what a correct party never tells."""
         if telling.proposal is None or standing.never:
             return standing
@@ -158,7 +158,7 @@ class Machine:
             return replace(standing, elsewhere={**standing.elsewhere, sender: place}) if telling.bound else standing
         return replace(standing, attempt=self._noted(attempt, sender, telling))
 
-    def check(self, sender: PartyId, telling: Telling) -> None:
+    def check(self, sender: PartyId, telling: Announcement) -> None:
         """Raises :class:`PeerError` unless ``sender`` may be where it says that it is."""
         proposal = telling.proposal
         if proposal is None:
@@ -195,7 +195,7 @@ class Machine:
     def _commit(self, attempt: Attempt) -> bytes:
         return commitment_hash(quorum_study(self.rules.session, attempt.proposal), self.party, attempt.own)
 
-    def _noted(self, attempt: Attempt, sender: PartyId, telling: Telling) -> Attempt:
+    def _noted(self, attempt: Attempt, sender: PartyId, telling: Announcement) -> Attempt:
         study = quorum_study(self.rules.session, attempt.proposal)
         commits, openings = dict(attempt.commits), dict(attempt.openings)
         if telling.commit and commits.setdefault(sender, telling.commit) != telling.commit:

@@ -14,7 +14,7 @@ from quietmean.core.readable import by_this_clock
 from quietmean.core.reasons import grouped
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
-from quietmean.node.start.machine import Machine, Standing, Telling
+from quietmean.node.start.machine import Announcement, Machine, Standing
 from quietmean.node.start.rules import ATTEMPTS, Proposal
 from quietmean.node.tasks import Tasks
 
@@ -46,7 +46,7 @@ class Occasion(Protocol):
     def accepted(self) -> None:
         """This party went on to an attempt."""
 
-    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
         """Another party told where it is; ``standing``: of this one before."""
 
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
@@ -93,7 +93,7 @@ class WhenAllAreThere:
     def accepted(self) -> None:
         """There is one attempt."""
 
-    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
         """Nothing depends on when."""
 
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
@@ -154,7 +154,7 @@ class ByTime:
     def accepted(self) -> None:
         self._accepted_at = self._now()
 
-    def heard(self, sender: PartyId, telling: Telling, standing: Standing) -> None:
+    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
         self._there[sender] = self._now()
         self._settled.discard(sender)
         proposal, own = telling.proposal, standing.attempt

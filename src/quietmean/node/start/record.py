@@ -10,7 +10,7 @@ from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Start, is_signed
 from quietmean.node.opening import Opening
-from quietmean.node.start.machine import Attempt, Standing, Telling
+from quietmean.node.start.machine import Announcement, Attempt, Standing
 from quietmean.node.start.rules import Proposal
 
 # So many openings are told in one frame; a header has no room for those of hundreds of parties.
@@ -78,7 +78,7 @@ def load_standing(raw: bytes | None) -> Standing:
     return Standing(attempt, record.bound, record.never, elsewhere)
 
 
-def to_frames(telling: Telling, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:
+def to_frames(telling: Announcement, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:
     """A telling to one of so many parties, in as many frames as it takes. ``encapsulated``: to its key, with a commitment."""
     proposal = telling.proposal
     if proposal is None:
@@ -91,12 +91,12 @@ def to_frames(telling: Telling, parties: int, encapsulated: bytes = b"") -> Iter
         yield Start(0, *inside, tuple(part), telling.bound, encapsulated)
 
 
-def from_frame(frame: Start, parties: int) -> Telling:
+def from_frame(frame: Start, parties: int) -> Announcement:
     """What a frame says, of a party of so many."""
     if frame.attempt == 0:
-        return Telling()
+        return Announcement()
     proposal = Proposal(frame.attempt, frozenset(frame.members or range(parties)), frame.signature)
-    return Telling(proposal, frame.commit, {one.party: _opening(one) for one in frame.openings}, frame.bound)
+    return Announcement(proposal, frame.commit, {one.party: _opening(one) for one in frame.openings}, frame.bound)
 
 
 class RosterSignatures:

@@ -1,5 +1,6 @@
 """Ways through a relay: WebSocket outside, through a proxy where one is, and the parties' own TLS unchanged inside."""
 
+from quietmean.node.tunnel.dialer import Dialer, Role
 from quietmean.node.tunnel.messages import (
     CALL_SECONDS,
     HEALTH,
@@ -19,7 +20,6 @@ from quietmean.node.tunnel.messages import (
     encode_message,
     is_proved,
 )
-from quietmean.node.tunnel.reach import Reach, Role
 from quietmean.node.tunnel.route import RelayError
 from quietmean.node.tunnel.web_proxy import is_loopback
 from quietmean.node.tunnel.websocket import (
@@ -52,6 +52,7 @@ __all__ = [
     "TICKET_BYTES",
     "Attending",
     "Call",
+    "Dialer",
     "FrameHead",
     "FrameParser",
     "FromRelay",
@@ -59,7 +60,6 @@ __all__ = [
     "Nonce",
     "Piece",
     "Proof",
-    "Reach",
     "RelayError",
     "Role",
     "Turned",

@@ -39,7 +39,7 @@ def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
     return NotStarted(f"{error}{kept}")
 
 
-def loose_ends(result: NodeResult) -> dict[str, Any]:
+def unsettled(result: NodeResult) -> dict[str, Any]:
     """What the execution could not settle; parties by their place in the roster."""
     return {
         "silent": list(result.silent),
@@ -156,5 +156,5 @@ def origin_of(
         "finished": now(),
         **approval,
         **(start or {}),
-        **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result), **_audits(files.roster, result)}),
+        **({} if result is None else {"public_seed": result.public_seed, **unsettled(result), **_audits(files.roster, result)}),
     }

@@ -19,7 +19,7 @@ from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal
 from quietmean.studies.party.audit import Event
-from quietmean.studies.party.ending import ended, loose_ends, not_started, notes_of, origin_of
+from quietmean.studies.party.ending import ended, not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.preparing import Prepared
 
@@ -66,7 +66,7 @@ class Finished:
             **self.outcome.to_json(),
             **self.effort(),
             "refusals": list(self.result.refusals),
-            **loose_ends(self.result),
+            **unsettled(self.result),
             "notes": self.notes,
             "not_counted": self.outcome.missing(self.names),
             **({} if self.absent is None else {"not_in_at_start": list(self.absent)}),

@@ -28,7 +28,7 @@ from quietmean.node.tunnel.route import Attendance, RelayAccess, RelayRoute
 Role: TypeAlias = Literal["attend", "visit"]
 
 
-class Reach:
+class Dialer:
     """The party with this identity among those of the roster. Nothing is dialled before it is asked for."""
 
     def __init__(self, identity: Identity, roster: Roster) -> None:
