@@ -317,3 +317,14 @@ def test_a_target_with_an_unknown_choice_is_refused(field: str, wrong: str, righ
     target = Target(parties=8, epsilon=1.0, delta=1e-6).describe()
     with pytest.raises(InputError, match=rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\): choose one of"):
         Target.parse({**target, field: wrong})
+
+
+def test_a_field_hides_no_method() -> None:
+    """Whoever writes a protocol does not know all its hooks: a hidden one would be called as what the field holds."""
+
+    @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+    class Ring(Mechanism):
+        reach: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
+
+    with pytest.raises(InputError, match="field 'reach' of Ring hides a method of CanBeChecked: rename the field"):
+        parameters_of(Ring)

@@ -20,6 +20,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
+from inspect import isfunction
 from types import UnionType
 from typing import Any, Self
 
@@ -249,6 +250,7 @@ def _declared(kind: type[Any]) -> dict[str, Parameter]:
     parameters: dict[str, Parameter] = {}
     for declared in fields(kind):
         if "parameter" in declared.metadata:
+            _require_free(kind, declared.name)
             declaration = dict(declared.metadata["parameter"])
             declaration |= {"key": declaration["key"] or declared.name, "choices": tuple(declaration["choices"])}
             declaration["flag"] = (
@@ -263,6 +265,15 @@ def _declared(kind: type[Any]) -> dict[str, Parameter]:
                 name=declared.name, kind=hints[declared.name], default=declared.default, **declaration
             )
     return parameters
+
+
+def _require_free(kind: type[Any], name: str) -> None:
+    """Raises :class:`InputError` for a field that would hide a method, which others call."""
+    hidden = next((base for base in kind.__mro__[1:] if isfunction(base.__dict__.get(name))), None)
+    if hidden is not None:
+        raise InputError(
+            f"field {name!r} of {kind.__name__} hides the method of that name of {hidden.__name__}: rename the field"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
