@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg_plus import SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing
     from quietmean.sessions import Session
+    from quietmean.studies.data.frames import GroupedFrame
     from quietmean.studies.data.mapping import FrameOfPersons
 
     __version__: str
@@ -59,6 +60,7 @@ __all__ = [
     "Execution",
     "FrameOfPersons",
     "Gossip",
+    "GroupedFrame",
     "IncA",
     "InputDomain",
     "InputError",
@@ -97,6 +99,7 @@ _PLACES = {
     "CorDPDME": "protocols.cordp_dme",
     "Execution": "protocols.execution",
     "FrameOfPersons": "studies.data.mapping",
+    "GroupedFrame": "studies.data.frames",
     "Gossip": "protocols.gossip",
     "IncA": "protocols.inca",
     "InputDomain": "core.input_domain",

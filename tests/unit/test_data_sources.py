@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -248,25 +249,59 @@ def test_an_address_with_a_password_is_refused(address: Callable[[str], str]) ->
         assert "Sentinel" not in str(caught.value)
 
 
+OTHERS: list[Callable[[str], str]] = [
+    lambda secret: f"mysql://ada:{secret}@localhost/wards",
+    lambda secret: f"jdbc:postgresql://localhost/wards?user=ada&password={secret}",
+    lambda secret: f"postgresql+psycopg://ada:{secret}@localhost/wards#table=v",
+    lambda secret: f"https://ada:{secret}@clinic.example/wards.csv",
+    lambda secret: f"s3://{secret}:key@bucket/wards.parquet#skip=1",
+    lambda secret: f"ada:{secret}@localhost/wards",
+    lambda secret: f"host=localhost dbname=wards PASSWORD = {secret}",
+    lambda secret: f"service=wards password={secret}",
+    lambda secret: f"Driver=x;Server=y;Uid=ada;Pwd={secret};",
+]
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_no_address_of_anything_else_is_shown(address: Callable[[str], str]) -> None:
+    """Nor of what has a password without an address."""
+    for make in (Location.of, account_name, lambda source: read_columns(source, AGE)):
+        with pytest.raises(InputError, match=r"^the data are no file but an address") as caught:
+            make(address(SECRET))
+        assert "Sentinel" not in str(caught.value)
+
+
+def test_a_file_may_be_called_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ada:x@y.csv").write_text("age\n41\n")
+    for source in ("ada:x@y.csv", "ada:x@y.csv#decimal=point"):
+        assert read_columns(source, AGE).tolist() == [[41.0]]
+
+
 @pytest.mark.parametrize("command", ["join", "check", "contribute", "run", "data"])
+@pytest.mark.parametrize("address", [ADDRESSES[0], OTHERS[0], OTHERS[-1]])
 def test_no_command_shows_a_password(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str,
+    address: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     study = tmp_path / "study.toml"
     study.write_text('[study]\nname = "s"\n[[column]]\nname = "age"\nlow = 0\nhigh = 110\n')
-    address = ADDRESSES[0](SECRET)
+    secret = address(SECRET)
     arguments = {
-        "run": ["--data", address, "--parties", "2", "--column", "age", "--bounds", "0", "110", "--accept-wide"],
-        "data": [address, str(study)],
-    }.get(command, [str(study), "--data", address])
+        "run": ["--data", secret, "--parties", "2", "--column", "age", "--bounds", "0", "110", "--accept-wide"],
+        "data": [secret, str(study)],
+    }.get(command, [str(study), "--data", secret])
     with pytest.raises(SystemExit) as stop:
         main([command, *arguments])
     said = "".join(capsys.readouterr())
     assert stop.value.code == 2
     assert "Sentinel" not in said
     if command in ("run", "data"):
-        assert "the address of the database has a password" in said
+        assert re.search("the address of the database has a password|no file but an address", said)
 
 
 def test_a_server_that_is_not_there() -> None:

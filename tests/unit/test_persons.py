@@ -204,5 +204,7 @@ def test_rows_of_persons_leave_no_tests_in_answers(tmp_path: Path) -> None:
     (of_records,) = records.decode(mean, 1e-6, 500.0)
     assert of_persons.estimates.p_value is None
     assert not of_persons.estimates.tests
+    assert [flag.code for flag in of_persons.estimates.flags if flag.code == "untested"] == ["untested"]
+    assert "untested" not in {flag.code for flag in of_records.estimates.flags}
     assert of_records.estimates.p_value is not None or of_records.estimates.tests
     np.testing.assert_array_equal(of_persons.estimates.value, of_records.estimates.value)

@@ -144,6 +144,7 @@ def test_a_store_of_other_terms_is_refused(tmp_path: Path) -> None:
         ({"clip": 0.0}, "clip is 0"),
         ({"clip": float("nan")}, "clip is nan"),
         ({"unit": "rows"}, "unit is 'rows'"),
+        ({"unit": "person"}, "the unit cannot be person: choose party, or record with one vector for each person"),
         ({"roundz": 3}, "did you mean 'rounds'"),
         ({"weights": [1, 2]}, "weights must be 6"),
         ({"weights": [1] * 6, "unit": "record"}, "weights are for whole parties"),

@@ -19,6 +19,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
 from quietmean.studies import StudyTerms
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
+from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Signatory
 from support.pages import blocks
 from support.site_policy import toml, write_policy
@@ -60,6 +61,9 @@ class Person:
 
     def yes(self) -> bool:
         return bool(self.says)
+
+    def account(self, question: WhoseAccount) -> str:
+        raise AssertionError("nothing is charged here")
 
 
 def agreed(

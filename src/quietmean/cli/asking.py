@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from quietmean.cli.console import err, printable
@@ -12,10 +13,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from quietmean.studies.party import Agreement
+    from quietmean.studies.party.accounts import WhoseAccount
 
 
 class AtTerminal:
-    """Answers go to no output: standard output is the result's."""
+    """Answers go to no output: standard output is the result's.
+
+    ``pause``: while a question is asked that comes after the yes, nothing is drawn over it.
+    """
+
+    def __init__(self, pause: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._pause = pause
 
     def can_ask(self) -> bool:
         return sys.stdin.isatty()
@@ -31,6 +39,14 @@ class AtTerminal:
 
     def yes(self) -> bool:
         return _answer("Take part? Type yes: ") == "yes"
+
+    def account(self, question: WhoseAccount) -> str:
+        with self._pause():
+            err.print(f"Whose people are these? {printable(question.why[:1].upper() + question.why[1:])}.", markup=False)
+            for place, name in enumerate(question.names, 1):
+                err.print(f"  {place}  the same people as in account {printable(name)!r}", markup=False)
+            err.print(f"  0  others: a new account {printable(question.new)!r}, with a budget of its own", markup=False)
+            return _answer("Type a number: ")
 
 
 def show_contract(contract: Agreement, console: Console) -> None:

@@ -119,7 +119,7 @@ def command(
         # Before minutes of calibration: it is no receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
         show = Show(shown.report, shown.observe)
-        person = Person(AtTerminal(), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
+        person = Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
         preparation = Preparation(files, site, account_name(data), person)
         shown.say("calibrating the noise")
         choice = files.plan(agreed.plan, agreed.no_privacy)

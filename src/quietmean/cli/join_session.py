@@ -37,7 +37,9 @@ def take_part(
         raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
     if not program.is_file():
         raise InputError(f"program {program} is no file: check the path")
-    person = Person(AtTerminal(), warn, lambda text: shown.warn([text]), shown.tell_owner, Show(shown.report, shown.observe))
+    person = Person(
+        AtTerminal(shown.asking), warn, lambda text: shown.warn([text]), shown.tell_owner, Show(shown.report, shown.observe)
+    )
     preparation = SessionPreparation(files, site, person)
     shown.say("calibrating the noise")
     with shown.asking():

@@ -47,14 +47,14 @@ def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any
     document = answer.to_json()
     drawn = plot(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
-    says, names = finding(document), names_in(document)
+    says, names = finding(document, answer.counted), names_in(document)
     # A reason that is shown in place of the answer is not repeated.
     notes = [note for note in notes_of(document["flagged"]) if capital(note, names) != says]
     if (reason := answer.estimates.reason) and reason not in document["messages"]:
         notes.append(f"no interval of the population: {reason}")
     return {
         "name": answer.statistic.text,
-        "what": answer.statistic.summary,
+        "what": answer.statistic.summary.replace("record", answer.counted.removesuffix("s")),
         "says": f"{says}.",
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{number}", drawn[1]),
         **table,
@@ -106,7 +106,7 @@ def _about_bins(answer: Answer) -> str:
     binned = "bins" in parameters_of(type(answer.statistic))
     if not binned or answer.statistic.name in _EXACT_IN_BINS:
         return ""
-    return "The interval of the noise is for what the same binned records give."
+    return f"The interval of the noise is for what the same binned {answer.counted} give."
 
 
 def _part_of_bins(estimates: Estimates) -> str:

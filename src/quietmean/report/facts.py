@@ -29,7 +29,12 @@ def facts_of(answer: Answer) -> Facts:
     """Names and texts, none empty."""
     summary = answer.estimates.summary
     facts = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
-    return [(name, text) for name, text in facts if text and text != UNKNOWN]
+    counted = answer.counted
+    return [
+        (name.replace("records", counted), text.replace(" records end", f" {counted} end"))
+        for name, text in facts
+        if text and text != UNKNOWN
+    ]
 
 
 def _plainly(summary: Mapping[str, Any]) -> Facts:

@@ -147,7 +147,7 @@ def _below_forest(answer: Answer, slopes: bool, ratios: bool, weighted: bool) ->
         per, time = float(getattr(answer.statistic, "per", 1.0)), getattr(answer.statistic, "time", "time")
         return f"events per unit of {time}" if per == 1.0 else f"events per {plain(per)} {time}"
     if answer.statistic.name == "proportion":
-        return f"part of the records, by {name}"
+        return f"part of the {answer.counted}, by {name}"
     if answer.statistic.name == "restricted-mean":
         return f"mean {getattr(answer.statistic, 'time', 'time')} without an event"
     if not weighted:

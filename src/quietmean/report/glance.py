@@ -107,7 +107,7 @@ def who_is_left_out(
     whose = " of those who began" if absent else ""
     part = f"; {readable.percent_text(lost)} of the weight{whose} is left out" if silent or execution.in_part else ""
     begun = (
-        f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose records nothing is known."
+        f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose {counts} nothing is known."
         if absent
         else ""
     )

@@ -98,10 +98,10 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
         axes.tick_params(axis="x", labelrotation=turned, labelsize=8.5 if turned == 90 else None)
         for label in axes.get_xticklabels():
             label.set_horizontalalignment("right" if turned == 35 else "center")
-        axes.set_ylabel("records")
+        axes.set_ylabel(answer.counted)
         axes.set_ylim(bottom=0.0)
         quiet(axes)
-    return figure, f"Bars of {answer.statistic.text}: how many records are in each"
+    return figure, f"Bars of {answer.statistic.text}: how many {answer.counted} are in each"
 
 
 def _distribution(answer: Answer) -> tuple[Figure, str] | None:
@@ -120,9 +120,9 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
         axes.set_xlabel(getattr(answer.statistic, "column", ""))
         if dated:
             dates_below(axes, _FIRST_DAY)
-        axes.set_ylabel("part of the records below")
+        axes.set_ylabel(f"part of the {answer.counted} below")
         quiet(axes)
-    return figure, f"{answer.statistic.text}: the part of the records below each value, with bands"
+    return figure, f"{answer.statistic.text}: the part of the {answer.counted} below each value, with bands"
 
 
 def _map(answer: Answer) -> tuple[Figure, str] | None:

@@ -18,6 +18,7 @@ from quietmean.statistics.statistic import Statistic
 class Answer:
     """A statistic and its estimates, from ``records`` records (or parties, if they are the unit).
 
+    ``counted``: what is counted, in words, where it is not records.
     ``budget_part``: which part of the study's privacy budget its features use, from 0 to 1.
     """
 
@@ -25,6 +26,7 @@ class Answer:
     estimates: Estimates
     records: float
     budget_part: float = 1.0
+    counted: str = "records"
 
     @property
     def labels(self) -> list[str]:
@@ -34,7 +36,8 @@ class Answer:
 
     def flagged(self, flag: Flag) -> Answer:
         """The same, with a flag before its own."""
-        return replace(self, estimates=replace(self.estimates, flags=(flag, *self.estimates.flags)))
+        said = replace(flag, message=flag.message.replace("records", self.counted))
+        return replace(self, estimates=replace(self.estimates, flags=(said, *self.estimates.flags)))
 
     def to_json(self) -> dict[str, Any]:
         return {

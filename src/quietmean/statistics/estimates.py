@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -91,6 +91,12 @@ class Estimates(TableFile):
         arrays |= {name: np.array([one]) for name, one in more.items() if name.startswith("interval") and one is not None}
         values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
         return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
+
+    def in_words(self, said: Callable[[str], str]) -> Self:
+        """With every sentence as it is ``said``."""
+        flags = tuple(replace(flag, message=said(flag.message)) for flag in self.flags)
+        summary = {key: said(text) if key == "footnote" else text for key, text in self.summary.items()}
+        return replace(self, flags=flags, summary=summary, reason=said(self.reason), method=said(self.method))
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each term, with the names of R's broom (:mod:`quietmean.statistics.tidy`)."""

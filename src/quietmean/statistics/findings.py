@@ -29,6 +29,7 @@ class StatedAnswer:
     """An answer that a finding is about: the entry of 'statistics' in a result."""
 
     document: Mapping[str, Any]
+    counted: str = "records"
 
     @cached_property
     def terms(self) -> dict[str, Term]:
@@ -80,9 +81,9 @@ def with_interval(term: Term) -> str:
     return f"{texts.estimate} (95 %{whose} {ends})" if ends not in ("", UNKNOWN) else texts.estimate
 
 
-def finding(document: Mapping[str, Any]) -> str:
-    """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty."""
-    answer = StatedAnswer(document)
+def finding(document: Mapping[str, Any], counted: str = "records") -> str:
+    """What an entry of 'statistics' in a result says, in a sentence without a full stop; never empty. ``counted``: of what."""
+    answer = StatedAnswer(document, counted)
     sentence = _SAYS.get(str(document.get("kind", "")), _first)(answer)
     return sentence or _reason(document)
 
@@ -113,7 +114,7 @@ def _one(what: str) -> Callable[[StatedAnswer], str]:
 
 def _count(answer: StatedAnswer) -> str:
     term = answer.terms[WHOLE]
-    return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} records are counted"
+    return f"{with_interval(term)[:1].upper()}{with_interval(term)[1:]} {answer.counted} are counted"
 
 
 def _variance(answer: StatedAnswer) -> str:
@@ -138,7 +139,7 @@ def _histogram(answer: StatedAnswer) -> str:
     if largest is None or not 0 < total < math.inf or not largest.estimate > 0 or largest.upper is not None:
         return ""
     share = 100 * largest.estimate / total
-    return f"Most records are in {largest.term}: {with_interval(largest)}, {fixed(share, 0)} % of those with a value"
+    return f"Most {answer.counted} are in {largest.term}: {with_interval(largest)}, {fixed(share, 0)} % of those with a value"
 
 
 def _cdf(answer: StatedAnswer) -> str:

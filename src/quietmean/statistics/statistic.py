@@ -84,6 +84,14 @@ class Feature(ABC):
     def encode(self, records: Records) -> Array:
         """The feature of each record, shape (rows, size)."""
 
+    def cuts(self) -> Mapping[str, tuple[float, ...]]:
+        """Rising edges by column: numbers between the same two are encoded alike. Without any, each is by itself."""
+        return {}
+
+    def looks_at(self) -> tuple[Feature, ...]:
+        """Features of which it is computed, row by row, and whose columns are all that it needs."""
+        return (self,)
+
     def of_party(self, records: Records) -> Array:
         """The feature of a party that is protected as a whole, shape (1, size): by default the mean of its records'."""
         mean: Array = self.encode(records).mean(axis=0, keepdims=True)

@@ -61,6 +61,9 @@ class Within(Feature):
     def encode(self, records: Records) -> Array:
         return self.inner.encode(self._inside(records))
 
+    def looks_at(self) -> tuple[Feature, ...]:
+        return (*self.inner.looks_at(), Inside(self.condition, self.declared))
+
     def of_party(self, records: Records) -> Array:
         return self.inner.of_party(self._inside(records))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text
+from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
@@ -20,12 +20,14 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
+from quietmean.statistics.grouping import Groups, sums_of
 from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.subgroups import AskedOf
 
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
+_UNTESTED = Flag("untested", "no test, as the rows of one person are not independent: with rows first or last there is one")
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
 
 
@@ -249,7 +251,7 @@ class Workload:
         scaled = _domain_of_sums if self.hides_count else _scaled_domain
         return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
-    def encode(self, records: Array | Grouped | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
+    def encode(self, records: Array | Grouped | Groups | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
         They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
@@ -260,6 +262,8 @@ class Workload:
         is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records,
         unless their number is private.
         """
+        if isinstance(records, Groups):
+            return self._encoded(*sums_of(self, records, step))
         pieces = [records] if isinstance(records, np.ndarray | Grouped) else records
         total, count, outside, missing = np.zeros(self.dimension), 0, 0, 0
         whole: list[Array] = []
@@ -279,12 +283,15 @@ class Workload:
         if not count and not self.hides_count:
             raise InputError("a party has no records: every party needs at least one, or leave it out")
         if self.unit.within_party:
-            if not self.hides_count:
-                return Encoded(total, float(count), outside, missing)
-            return Encoded(total, float(self.most_records), outside, missing, max(count - self.most_records, 0))
+            return self._encoded(total, count, outside, missing)
         inside = self.inside(np.vstack(whole) if whole else np.empty((0, len(self.columns))))
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
+
+    def _encoded(self, total: Vector, count: int, outside: int, missing: int) -> Encoded:
+        if not self.hides_count:
+            return Encoded(total, float(count), outside, missing)
+        return Encoded(total, float(self.most_records), outside, missing, max(count - self.most_records, 0))
 
     def of_person(self, grouped: Grouped, *, step: float = 0.0) -> Array:
         """The vector of each person by itself, shape (persons, d): no two are further apart than the sensitivity, at one party.
@@ -342,8 +349,10 @@ class Workload:
         ``noise``: standard deviation on each coordinate. ``step``: that of the grid for which units were encoded; 0 for none.
         """
         released = self.decoder(step).released(mean, noise, weight)
-        records = released.records
-        return tuple(Answer(one, self._estimates(one, released), records, self.budget_part(one)) for one in self.statistics)
+        records, counted = released.records, in_words_of(self.unit, "records", self.rows)
+        return tuple(
+            Answer(one, self._estimates(one, released), records, self.budget_part(one), counted) for one in self.statistics
+        )
 
     def never_negative(self, step: float = 0.0) -> tuple[Array, Array]:
         """Combinations of the mean vector, (m, d), and what is added to them, (m,): without noise none is below 0.
@@ -369,7 +378,8 @@ class Workload:
             self._of_rows(estimates), flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
         # A statistic of many features has stated of how many records each term is.
-        return estimates if estimates.n is not None else asked.counted(estimates, released)
+        estimates = estimates if estimates.n is not None else asked.counted(estimates, released)
+        return estimates.in_words(partial(in_words_of, self.unit, rows=self.rows)) if self.of_persons else estimates
 
     def _of_rows(self, estimates: Estimates) -> Estimates:
         """Without what holds for independent rows only, where a person has several.
@@ -379,7 +389,8 @@ class Workload:
         """
         if not (self.averages_rows or self.adds_rows):
             return estimates
-        estimates = replace(estimates, p_value=None, test_statistic=None, tests={})
+        flags = (*estimates.flags, _UNTESTED) if estimates.tests or estimates.p_value is not None else estimates.flags
+        estimates = replace(estimates, p_value=None, test_statistic=None, tests={}, flags=flags)
         if self.averages_rows:
             return estimates
         return replace(estimates, population=None, interval_population=None, reason=estimates.reason or _DEPENDENT)

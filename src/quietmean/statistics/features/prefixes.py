@@ -66,6 +66,9 @@ class PrefixTable(Feature):
     def domain(self) -> InputDomain:
         return InputDomain((Prefixes(size=self.size, groups=self.groups, scale=1.0),))
 
+    def cuts(self) -> dict[str, tuple[float, ...]]:
+        return self.table.cuts()
+
     def encode(self, records: Records) -> Array:
         encoded: Array = self._code()[self.table.place(records)]
         return encoded

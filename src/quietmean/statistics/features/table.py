@@ -116,6 +116,14 @@ class Axis:
             single[1:-2] = [one == other for one, other in ends]
         return single
 
+    @cached_property
+    def cuts(self) -> tuple[float, ...]:
+        """Rising edges between which all numbers are in one cell; whole numbers are rounded to the nearest first."""
+        if not self.column.whole:
+            return self.edges
+        near = (math.floor(edge) + shift for edge in self.edges for shift in (-0.5, 0.0, 0.5, 1.0, 1.5))
+        return tuple(sorted({*self.edges, *near}))
+
     def place(self, records: Records) -> NDArray[np.int64]:
         """The cell of each record, shape (rows,)."""
         if not self.edges:
@@ -199,6 +207,13 @@ class CellIndicators(Feature):
         """The cell of each record, shape (rows,)."""
         places = np.ravel_multi_index([axis.place(records) for axis in self.axes], self.shape)
         return np.asarray(places, dtype=np.int64)
+
+    def cuts(self) -> dict[str, tuple[float, ...]]:
+        by_column: dict[str, tuple[float, ...]] = {}
+        for axis in self.axes:
+            name = axis.column.name
+            by_column[name] = tuple(sorted({*by_column.get(name, ()), *axis.cuts}))
+        return {name: cuts for name, cuts in by_column.items() if cuts}
 
     def encode(self, records: Records) -> Array:
         places = self.place(records)

@@ -77,6 +77,11 @@ class SessionTerms:
     def __post_init__(self) -> None:
         for name, resolved in zip(("protocol", "options"), resolve(self.protocol, self.options), strict=True):
             object.__setattr__(self, name, resolved)
+        if self.unit == PrivacyUnit.PERSON:
+            raise InputError(
+                "a session has vectors and does not know whose rows they are computed from, so the unit cannot be person: choose "
+                "party, or record with one vector for each person"
+            )
         if self.rounds < 1:
             raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
         if self.rounds > MOST_ROUNDS:
@@ -89,7 +94,7 @@ class SessionTerms:
         """As a person states them. Raises :class:`InputError` for terms that nobody can keep."""
         unit, fields = terms.get("unit", str(PrivacyUnit.PARTY)), dict[str, Any](terms)
         if unit not in list(PrivacyUnit):
-            raise InputError(f"unit is {unit!r}: choose one of {', '.join(PrivacyUnit)}")
+            raise InputError(f"unit is {unit!r}: choose party or record")
         fields |= {"unit": PrivacyUnit(unit), "options": dict(terms.get("options") or {})}
         return cls(parties=parties, **fields | {"colluding": colluding_count(parties, terms.get("colluding", 0.1))})
 

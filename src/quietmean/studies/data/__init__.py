@@ -6,6 +6,8 @@ in a file without a heading are cells.
 """
 
 from quietmean.studies.data.cells import text_of_cell
+from quietmean.studies.data.frames import GroupedFrame
+from quietmean.studies.data.grouped import GroupedRows, records_of
 from quietmean.studies.data.location import Location, account_name
 from quietmean.studies.data.mapping import FrameOfPersons
 from quietmean.studies.data.preview import ColumnPreview, Preview
@@ -16,6 +18,8 @@ from quietmean.studies.data.table import Table
 __all__ = [
     "ColumnPreview",
     "FrameOfPersons",
+    "GroupedFrame",
+    "GroupedRows",
     "Location",
     "Preview",
     "Records",
@@ -25,6 +29,7 @@ __all__ = [
     "location_of",
     "read_columns",
     "read_table",
+    "records_of",
     "text_of_cell",
     "values_of",
 ]

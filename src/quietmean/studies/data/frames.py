@@ -6,7 +6,7 @@ The type of a column may follow from its cells, as where pandas infers it, so it
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,17 @@ from quietmean.core.extras import command_for, import_extra, is_installed
 from quietmean.studies.data.apart import MOST_SECONDS, EndedError, pieces_apart
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, too_many_cells
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedFrame:
+    """A lazy table of Polars, DuckDB or Spark whose engine is to count groups of equal rows, instead of handing over the rows.
+
+    ``data``: what ``polars.scan_parquet``, ``duckdb.table`` or ``spark.read.parquet`` return. The unit of the study has to be the
+    record. Statistics of levels and bins need few groups, whatever the size; others as many as there are different values.
+    """
+
+    data: Any = field(repr=False)
 
 
 def read_columnar(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:

@@ -28,6 +28,10 @@ _PACKED = (".gz", ".bz2", ".xz", ".zip")
 _JSON_LINES = (".jsonl", ".ndjson")
 # Schemes of addresses of PostgreSQL; a path has one slash where there were more.
 _POSTGRESQL = re.compile(r"postgres(?:ql)?://?(?P<rest>.*)", re.DOTALL)
+# Addresses of anything else, and what says a password in them or in a text for libpq; a drive has one letter.
+_ADDRESS = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+.-]+:)+/|[^/@]{2,}:[^@]*@|.*\b(?:password|passwd|pwd)\s*=", re.DOTALL | re.IGNORECASE
+)
 _SERVICE = re.compile(r"service=(?P<name>[^\s#&=?/]+)")
 # The most bytes of a query, or of the settings of a file.
 _LONGEST_TEXT = 2**20
@@ -178,11 +182,17 @@ def _address_of(text: str) -> str | None:
 
     Raises :class:`InputError` if it has a password.
     """
-    if matched := _SERVICE.match(text):
-        return f"postgresql://?{text}" if text[matched.end() :].startswith("#") or matched.end() == len(text) else None
+    service = _SERVICE.match(text)
+    if service is not None and text[service.end() :][:1] in ("", "#"):
+        return f"postgresql://?{text}"
     matched = _POSTGRESQL.fullmatch(text)
-    if matched is None or Path(text).exists():
+    if (matched is None and not _ADDRESS.match(text)) or Path(text).exists() or Path(text.partition("#")[0]).exists():
         return None
+    if matched is None:
+        raise InputError(
+            "the data are no file but an address of something else, which is not shown, as it may have a password: give a file, "
+            "or a PostgreSQL database as postgresql://HOST/DATABASE"
+        )
     user, _, _ = matched["rest"].rpartition("@")
     if ":" in user or "password=" in unquote(matched["rest"]).lower():
         raise InputError(

@@ -16,7 +16,7 @@ from quietmean.statistics.persons import PersonRows
 from quietmean.statistics.transforms import Transform
 from quietmean.studies.data.cells import ColumnReader
 from quietmean.studies.data.formats import read_file
-from quietmean.studies.data.frames import table_of_frame
+from quietmean.studies.data.frames import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.mapping import FrameOfPersons
 from quietmean.studies.data.persons import PersonReader
@@ -26,7 +26,7 @@ from quietmean.studies.data.text import Tell
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
-    Source: TypeAlias = Path | str | IntoFrame | NDArray[Any] | FrameOfPersons
+    Source: TypeAlias = Path | str | IntoFrame | NDArray[Any] | FrameOfPersons | GroupedFrame
 else:
     Source: TypeAlias = Any
 
@@ -159,7 +159,7 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
 def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
     """The same piece by piece, with the columns ``besides``, which are called so here. Raises :class:`InputError` also for a file
     that changes meanwhile."""
-    source = source.data if isinstance(source, FrameOfPersons) else source
+    source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
     if isinstance(source, Path | str):
         return read_at(Location.of(source), wanted, tell, besides)
     return table_of_frame(source, {*wanted, *besides})
@@ -167,7 +167,7 @@ def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody, b
 
 def read_all_columns(source: Source, wanted: Collection[str]) -> Pieces:
     """All columns, as they are called here, of the table with the ``wanted`` ones. Raises :class:`InputError` as those do."""
-    source = source.data if isinstance(source, FrameOfPersons) else source
+    source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
     if not isinstance(source, Path | str):
         return table_of_frame(source, wanted)
     location = Location.of(source)

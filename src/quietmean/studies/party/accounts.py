@@ -7,6 +7,7 @@ budgets, and one account for two hospitals is a budget less than there is.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,26 @@ from quietmean.studies.party.policy import PolicyBudget
 
 # Between the name of an account and the number of one for new people beside it.
 _BESIDE = "/"
+
+
+class WhoseAccount(InputError):
+    """A second account would be made, and a person has to say whose people these are.
+
+    ``why``: what is recognised, in words; ``names``: of all accounts, recognised ones first; ``new``: of one for others.
+    """
+
+    def __init__(self, place: Path, why: str, names: Sequence[str], new: str) -> None:
+        self.why, self.names, self.new = why, tuple(names), new
+        super().__init__(
+            f"no account {new!r} is made in {place}, a second one would be a second budget: {why}. Give "
+            f"--account {names[0]} for the same people, or --new-account {new} for others"
+        )
+
+    def chosen(self, answer: str) -> str | None:
+        """The account of the same people, by its place from 1 on; None for a new one, 0. Raises this for any other answer."""
+        if not re.fullmatch("[0-9]{1,9}", answer) or int(answer) > len(self.names):
+            raise self
+        return self.names[int(answer) - 1] if int(answer) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +63,7 @@ class Accounts:
         return self.account in self.names
 
     def require_first(self) -> None:
-        """Raises :class:`InputError` where the ledger has an account already: that of the same people, perhaps."""
+        """Raises :class:`WhoseAccount` where the ledger has an account already: that of the same people, perhaps."""
         names = self.names
         if not names:
             return
@@ -54,10 +75,7 @@ class Accounts:
             why = f"the same input columns were charged to account {_listed(same)}, so these are the same data"
         else:
             why = f"the same people as {_listed(names)}? Nothing here tells"
-        raise InputError(
-            f"no account {self.account!r} is made in {self.place}, a second one would be a second budget: {why}. Give "
-            f"--account {(same or names)[0]} for the same people, or --new-account {self.account} for others"
-        )
+        raise WhoseAccount(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
 
     def make(self, budget: PolicyBudget, unit: PrivacyUnit) -> None:
         """One that counts replacement: what is hidden under add-remove is charged to it as two each."""

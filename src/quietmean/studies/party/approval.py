@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.fingerprint import fingerprint
@@ -35,6 +36,10 @@ class Questions(Protocol):
         """Whether to take part."""
         ...
 
+    def account(self, question: WhoseAccount) -> str:
+        """Whose people these are: the place of their account, from 1 on, or 0 for others."""
+        ...
+
 
 class NobodyToAsk:
     """No question is asked: a yes is said in advance."""
@@ -51,6 +56,9 @@ class NobodyToAsk:
 
     def yes(self) -> bool:
         return False
+
+    def account(self, question: WhoseAccount) -> str:
+        return ""
 
 
 @dataclass(frozen=True)

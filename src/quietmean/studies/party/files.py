@@ -28,7 +28,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from quietmean.studies.data import Records, Source
+from quietmean.studies.data import GroupedRows, Records, Source, records_of
 from quietmean.studies.outcome.forecast import Forecast
 
 
@@ -219,11 +219,11 @@ class Files(PartyFiles):
     def workload(self) -> Workload:
         return self.study.workload
 
-    def records(self, data: Source) -> Records:
+    def records(self, data: Source) -> Records | GroupedRows:
         """The columns that the study uses; NaN where a cell has no number."""
-        return Records(data, self.workload.columns, self.owner_notes.append, self.study.rows)
+        return records_of(data, self.workload.columns, self.owner_notes.append, self.study.rows)
 
-    def forecast(self, plan: Plan, records: Records) -> Forecast:
+    def forecast(self, plan: Plan, records: Records | GroupedRows) -> Forecast:
         """What the statistics will tell; without a public number of records, as if all parties had as many as this one.
 
         Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
@@ -235,7 +235,7 @@ class Files(PartyFiles):
             forecast.require_hope()
         return forecast
 
-    def encode(self, records: Records, plan: Plan) -> Encoded:
+    def encode(self, records: Records | GroupedRows, plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""
         return self.workload.encode(records, step=plan.value_step)
 

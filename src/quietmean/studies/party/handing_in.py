@@ -13,7 +13,7 @@ from quietmean.planning import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.data import Records, Source
+from quietmean.studies.data import Source, records_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
@@ -71,7 +71,7 @@ def hand_in(
     consent = Consent(rules, in_advance, person.questions, person.warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
     notes: list[str] = []
-    records = Records(data, study.workload.columns, notes.append, study.rows)
+    records = records_of(data, study.workload.columns, notes.append, study.rows)
     with auditor.refusals():
         rules.refuse_records(len(records), study.count, study.unit)
     study.require_records(len(records))
@@ -85,7 +85,8 @@ def hand_in(
 
     def charge(content: bytes) -> None:
         if paying is not None:
-            accounts.append(paying.reserve_file(study.name, plan, contributor.study, content))
+            paid = person.paid(paying, approved, lambda own: own.reserve_file(study.name, plan, contributor.study, content))
+            accounts.append(paid)
             auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
 
     contribution = contributor.contribute(encoded, charge)

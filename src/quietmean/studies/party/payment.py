@@ -87,7 +87,9 @@ class Payer:
         if self.beside:
             account, made = accounts.beside(study)
         elif not accounts.there:
-            made = self._make_account(accounts, plan)
+            # After a stop the same command goes on, with the account that a person chose before.
+            charged = None if self.new else book.account_of(study)
+            account, made = (account, self._make_account(accounts, plan)) if charged is None else (charged, "")
         book.reserve(
             account,
             study,

@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.portability import open_private
 from quietmean.ledger.people import DISTINCT_ROWS, PERSONS, ROWS, Sketch
 from quietmean.randomness import Seed
-from quietmean.studies.data import Records, Source
+from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.data.whole_rows import whole_rows
 
 # In the folder of the identity key, for all parties there.
@@ -26,7 +26,7 @@ _KEY_BYTES = 32
 class People:
     """``folder``: where the key is; ``tell``: for sentences that do not depend on the data."""
 
-    records: Records = field(repr=False)
+    records: Records | GroupedRows = field(repr=False)
     source: Source = field(repr=False)
     folder: Path
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
@@ -45,6 +45,8 @@ class People:
             return None
         if persons is not None:
             return Sketch.of(persons, PERSONS, key)
+        if isinstance(self.records, GroupedRows):
+            return None
         rows, all_rows = whole_rows(self.source, self.records.columns)
         return Sketch.of(rows, ROWS, key) if len(rows) >= DISTINCT_ROWS * all_rows > 0 else None
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,10 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.data import Records, Source
+from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
+from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event
@@ -38,6 +39,7 @@ from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
 Array = NDArray[np.float64]
+Charged = TypeVar("Charged")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,20 @@ class Person:
     note: Callable[[str], None]
     tell_owner: Callable[[Encoded, Sequence[str]], None]
     show: Show
+
+    def paid(self, payer: Payer, approval: Mapping[str, Any], charge: Callable[[Payer], Charged]) -> Charged:
+        """What ``charge`` returns, after a person said whose people these are where it has to be said.
+
+        Raises :class:`InputError` as ``charge`` does where nobody can be asked, and where an approval was signed for one account.
+        """
+        try:
+            return charge(payer)
+        except WhoseAccount as question:
+            if not self.questions.can_ask() or approval.get("approval", {}).get("approvals"):
+                raise
+            same = question.chosen(self.questions.account(question))
+            answered = replace(payer, account=same or question.new, new=same is None)
+        return charge(answered)
 
 
 class OwnFiles(Protocol):
@@ -151,7 +167,9 @@ class PartyPreparation:
             self._auditor.use(approvals, execution())
         if payer is None:
             return None
-        charged = payer.reserve(self._own.asked.name, plan, execution, charge, refund)
+        charged = self._person.paid(
+            payer, self.approval, lambda own: own.reserve(self._own.asked.name, plan, execution, charge, refund)
+        )
         self._auditor.write(Event.CHARGED, charge_of(plan, replace(payer, account=charged.account), epsilon))
         return charged
 
@@ -210,7 +228,7 @@ def require_places(places: Sequence[Output], store: Path) -> None:
         output.require_free()
 
 
-def brought(files: Files, choice: Choice, records: Records) -> dict[int, Brought]:
+def brought(files: Files, choice: Choice, records: Records | GroupedRows) -> dict[int, Brought]:
     """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
 
     def admitted(plan: Plan) -> Admitted:

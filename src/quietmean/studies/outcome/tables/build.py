@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from quietmean.core.domain import in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
@@ -47,26 +48,27 @@ def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
     Raises :class:`InputError` for what is no result.
     """
     try:
-        cost = _privacy(result)
-        return [table for document in result["statistics"] for table in _tables(document, cost)]
+        cost, certificate = _privacy(result), result.get("certificate", {})
+        counted = in_words_of(certificate.get("unit", ""), "records", certificate.get("rows"))
+        return [table for document in result["statistics"] for table in _tables(document, cost, counted)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         # Receipts are files that anybody may have changed.
         raise InputError("the result in this file is not as receipts have it: ask for the receipt that the study wrote") from None
 
 
-def _tables(document: Mapping[str, Any], cost: str) -> list[ResultTable]:
+def _tables(document: Mapping[str, Any], cost: str, counted: str) -> list[ResultTable]:
     """One; of a cross table also one of its ratios."""
     summary = document.get("summary", {})
     printed, crossed = printed_table(summary), {"rows", "columns"} <= set(summary)
     notes = [*TidyTests((document,)).sentences()] if printed is None else []
     notes += [_TESTED] if printed is None and any(not math.isnan(term.p_value) for term in terms_of(document)) else []
-    notes += [*_facts(summary), *_about(document), cost]
+    notes += [*_facts(summary, counted), *_about(document, counted), cost]
     if printed is not None:
         return [_as_printed(document, printed, notes)]
     if not crossed:
         return [_by_term(document, terms_of(document), notes)]
     table, ratios = _crossed(document, summary["rows"], summary["columns"], notes)
-    return [table, *([_by_term(document, ratios, [*_about(document), cost])] if ratios else [])]
+    return [table, *([_by_term(document, ratios, [*_about(document, counted), cost])] if ratios else [])]
 
 
 def _crossed(
@@ -189,7 +191,7 @@ class _Footnotes:
         ]
 
 
-def _facts(summary: Mapping[str, Any]) -> list[str]:
+def _facts(summary: Mapping[str, Any], counted: str) -> list[str]:
     entries = [(key, name, summary.get(key)) for key, name in _FACTS.items()]
     texts = [
         f"{name} {fixed(float(value), 3) if key.endswith('r_squared') else plain(float(value), 3)}"
@@ -199,24 +201,24 @@ def _facts(summary: Mapping[str, Any]) -> list[str]:
     within = [one for one in (summary, *summary.values()) if isinstance(one, Mapping) and "until" in one and "events" in one]
     # Until 0 nothing is compared, and a footnote says why.
     within = [one for one in within if number_of(one["until"]) > 0]
-    return [*([f"{', '.join(texts)}."] if texts else []), *map(_extent, within)]
+    return [*([f"{', '.join(texts)}."] if texts else []), *(_extent(each, counted) for each in within)]
 
 
-def _extent(about: Mapping[str, Any]) -> str:
+def _extent(about: Mapping[str, Any], counted: str) -> str:
     """A note on a comparison of arms: up to when, from which events, and what was left out."""
     events = ", ".join(f"{arm} {fixed(number_of(count), 0)}" for arm, count in about["events"].items())
     bins, records = int(about.get("bins_left_out", 0)), number_of(about.get("records_left_out", 0.0))
-    more = f"; left out: {bins} later {'bin' if bins == 1 else 'bins'} with about {fixed(records, 0)} records" if bins else ""
+    more = f"; left out: {bins} later {'bin' if bins == 1 else 'bins'} with about {fixed(records, 0)} {counted}" if bins else ""
     return f"Arms are compared until {plain(number_of(about['until']))}; events: {events}{more}."
 
 
-def _about(document: Mapping[str, Any]) -> list[str]:
+def _about(document: Mapping[str, Any], counted: str) -> list[str]:
     """Notes: how many records it is about, how intervals were made, and why there is none for a population."""
     complete, sentences = document.get("completeness"), []
     if complete and complete["present"] is not None:
         lacking = fixed(complete["missing"] or 0.0, 0)
         missing = f" ({lacking} have not)" if lacking != "0" else ""
-        sentences.append(f"n: records that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
+        sentences.append(f"n: {counted} that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
     if document.get("reason"):
         sentences.append(f"No interval of the population: {document['reason']}.")
     method = str(document.get("method", ""))
