@@ -105,6 +105,7 @@ def test_columns_of_any_kind(engine: Callable[[Any], Any]) -> None:
         "histogram(age, bins=3, where=visits >= 2.5)",
         "proportion(sex, where=age >= 41.2)",
         "cdf(visits, bins=5)",
+        "histogram(age, edges=20 40 60)",
     )
     statistics = tuple(parse_statistic(read_text(text)) for text in texts)
     for one in (*((each,) for each in statistics), statistics):

@@ -75,18 +75,32 @@ def sums_of(workload: Workload, groups: Groups, step: float) -> tuple[Array, int
         raise InputError("a party has no records: every party needs at least one, or leave it out")
     columns = workload.columns
     tried = workload.inside(np.full((1, len(columns)), np.nan))
-    totals, outside, missing = [], 0, 0
+    totals: list[Array] = []
+    # How many values are outside, and missing, by column.
+    strange = np.full((2, len(columns)), -1, dtype=np.int64)
     for feature, scale in workload.scales.items():
-        total = np.zeros(feature.size)
-        for rows, counts in groups.counted(question_of(feature, columns, tried)):
+        total, question = np.zeros(feature.size), question_of(feature, columns, tried)
+        seen = np.zeros_like(strange)
+        for rows, counts in groups.counted(question):
             scaled = feature.encode(workload.inside(rows)) * scale
             total += counts @ (feature.to_grid(scaled, scale, step) if step else scaled)
+            seen += _strange(workload, rows, counts)
         totals.append(total)
+        asked = [column.name in question.columns for column in columns]
+        strange[:, asked] = seen[:, asked]
     for place, column in enumerate(columns):
-        for rows, counts in groups.counted(question_about(column, columns)):
-            outside += int(counts @ workload.outside(rows)[:, place])
-            missing += int(counts @ np.isnan(rows[:, place]))
+        if strange[0, place] < 0:
+            # No feature looks at it.
+            counted = groups.counted(question_about(column, columns))
+            strange[:, place] = sum((_strange(workload, *piece) for piece in counted), np.zeros_like(strange))[:, place]
+    outside, missing = strange.sum(axis=1).tolist()
     return np.concatenate(totals), len(groups), outside, missing
+
+
+def _strange(workload: Workload, rows: Array, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many values are outside their bounds, and how many are missing, by column: (2, columns)."""
+    strange: NDArray[np.int64] = np.array([counts @ workload.outside(rows), counts @ np.isnan(rows)], dtype=np.int64)
+    return strange
 
 
 def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]) -> Question:
@@ -102,7 +116,9 @@ def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]
     needed = _with_sources(set(edges), columns)
     asked = [column for column in columns if column.name in needed]
     cuts = {
-        column.name: _with_codes(edges[column.name], column) for column in asked if edges.get(column.name) and not column.origin
+        column.name: _with_codes((*edges[column.name], column.low, column.high), column)
+        for column in asked
+        if edges.get(column.name) and not column.origin
     }
     return Question(tuple(column.name for column in asked), tuple((name, cut) for name, cut in cuts.items() if cut))
 
