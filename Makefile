@@ -68,8 +68,9 @@ test-postgresql: .venv/test.stamp
 	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
 	  apt-get install -y -q --no-install-recommends postgresql || \
 	  { echo "make test-postgresql: no server here, and it cannot be installed: apt-get install postgresql" >&2; exit 2; }; fi
-	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/property/test_any_cell.py \
+	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/unit/test_omop.py tests/property/test_any_cell.py \
 	  tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
+	$(BIN)/pytest -p no:xdist tests/system/test_data_managers_day.py -m "slow or not slow"
 
 # The R package as its users have it, and a study in which two of five sites take part from R.
 r: .venv/test.stamp
