@@ -372,10 +372,10 @@ class Workload:
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
         asked = self.asked(statistic)
-        estimates = asked.decode(released)
+        estimates = self._of_rows(asked.decode(released))
         flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
         estimates = replace(
-            self._of_rows(estimates), flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
+            estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
         # A statistic of many features has stated of how many records each term is.
         estimates = estimates if estimates.n is not None else asked.counted(estimates, released)

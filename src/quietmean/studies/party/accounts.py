@@ -32,6 +32,8 @@ class WhoseAccount(InputError):
 
     def __init__(self, place: Path, why: str, names: Sequence[str], new: str) -> None:
         self.why, self.names, self.new = why, tuple(names), new
+        # What a person chose before a stop.
+        self.charged: str | None = None
         super().__init__(
             f"no account {new!r} is made in {place}, a second one would be a second budget: {why}. Give "
             f"--account {names[0]} for the same people, or --new-account {new} for others"

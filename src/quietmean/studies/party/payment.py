@@ -22,7 +22,7 @@ from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party.accounts import Accounts
+from quietmean.studies.party.accounts import Accounts, WhoseAccount
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
 
@@ -87,9 +87,11 @@ class Payer:
         if self.beside:
             account, made = accounts.beside(study)
         elif not accounts.there:
-            # After a stop the same command goes on, with the account that a person chose before.
-            charged = None if self.new else book.account_of(study)
-            account, made = (account, self._make_account(accounts, plan)) if charged is None else (charged, "")
+            try:
+                made = self._make_account(accounts, plan)
+            except WhoseAccount as question:
+                question.charged = book.account_of(study)
+                raise
         book.reserve(
             account,
             study,

@@ -82,7 +82,7 @@ class Person:
         except WhoseAccount as question:
             if not self.questions.can_ask() or approval.get("approval", {}).get("approvals"):
                 raise
-            same = question.chosen(self.questions.account(question))
+            same = question.charged or question.chosen(self.questions.account(question))
             answered = replace(payer, account=same or question.new, new=same is None)
         return charge(answered)
 
