@@ -21,7 +21,8 @@ from quietmean.planning.possible import ImpossibleResult, ReleasedSum
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.statistics.moves import Shift, moves
+from quietmean.statistics.around import Shift
+from quietmean.statistics.moves import moves
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence, bound_text
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, require_possible_result

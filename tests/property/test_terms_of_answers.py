@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
 from quietmean.statistics import Estimates, Statistic, Workload
-from support.every_kind import COLUMNS, all_statistics
+from support.every_kind import COLUMNS, all_statistics, random_rows
 
 Array = NDArray[np.float64]
 RECORDS = 300
@@ -19,23 +19,11 @@ NOISES = (0.0, 1e-3, 0.02, 0.3, 10.0)
 SEED = 20261125
 
 
-def random_rows(rng: np.random.Generator, missing: float) -> Array:
-    """Rows of COLUMNS, NaN for a missing cell where the column may have one."""
-    table = np.empty((RECORDS, len(COLUMNS)))
-    for place, column in enumerate(COLUMNS):
-        if column.levels or column.boolean:
-            table[:, place] = rng.integers(0, len(column.levels) or 2, RECORDS)
-        else:
-            table[:, place] = rng.uniform(column.low, column.high, RECORDS)
-    table[rng.random(table.shape) < missing] = np.nan
-    return table
-
-
 def answers_of(statistic: Statistic, unit: PrivacyUnit) -> list[Estimates]:
     workload, rng = Workload(COLUMNS, (statistic,), unit), np.random.default_rng(SEED)
     decoder, answers = workload.decoder(0.0), []
     for missing in (0.0, 0.3, 1.0):
-        mean = workload.encode(random_rows(rng, missing)).vector
+        mean = workload.encode(random_rows(rng, RECORDS, missing)).vector
         for noise in NOISES:
             with np.errstate(all="ignore"):
                 noisy = mean + noise * rng.standard_normal(mean.size)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Parameter, parameters_of
@@ -39,6 +42,18 @@ def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD)
     found = list(itertools.islice(tried, _EACH))
     assert found or unit == PrivacyUnit.PARTY, f"no statistic of kind {kind.name} was found for the columns {', '.join(NAMES)}"
     return found
+
+
+def random_rows(rng: np.random.Generator, records: int, missing: float) -> NDArray[np.float64]:
+    """Rows of COLUMNS, NaN for a missing cell where the column may have one."""
+    table = np.empty((records, len(COLUMNS)))
+    for place, column in enumerate(COLUMNS):
+        if column.levels or column.boolean:
+            table[:, place] = rng.integers(0, len(column.levels) or 2, records)
+        else:
+            table[:, place] = rng.uniform(column.low, column.high, records)
+    table[rng.random(table.shape) < missing] = np.nan
+    return table
 
 
 def all_statistics(unit: PrivacyUnit = PrivacyUnit.RECORD) -> list[Statistic]:

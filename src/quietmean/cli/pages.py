@@ -106,7 +106,8 @@ def write_privacy_page(
     """Write the page of a study to ``path``. ``receipt``: what anybody can check it with; ``names``: of the parties."""
     from quietmean.report import OfficerPage, Stated, write_officer_page
 
-    stated = replace(Stated.of_receipt(outcome.receipt(origin), title), names=names, account=account)
+    read = Stated.of_receipt(outcome.receipt(origin), title)
+    stated = replace(read, names=names, account=account, influence=outcome.influence_sentences)
     commands = [f"quietmean certify {receipt.name}"]
     write_officer_page(
         OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, output_options.force

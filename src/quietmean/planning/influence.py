@@ -41,8 +41,10 @@ class Influence:
     """How far one party moves each coordinate of the ``mean`` of vectors, (d,), or of their ``total``, (d,), at most.
 
     Among the parties that count, with their weights: ``share`` is the largest party's part of all weight, ``weight`` its weight
-    where it may be left out, which takes it away, else 0. Infinite where nothing bounds it. Bounds hold but for a chance of some
-    1e-12 that honest noise is larger than was ever to be expected. Who sends nothing is a dropout, whose error is stated.
+    where it may be left out, which takes it away, else 0. ``records``: all weight; ``noise``: the largest standard deviation that
+    a coordinate of the mean may have by noise, with that party or without it. Infinite where nothing bounds it. Bounds hold but
+    for a chance of some 1e-12 that honest noise is larger than was ever to be expected. Who sends nothing is a dropout, whose
+    error is stated.
     """
 
     mean: Array
@@ -50,6 +52,8 @@ class Influence:
     checked: Checked
     share: float
     weight: float = 0.0
+    records: float = 1.0
+    noise: float = 0.0
 
     @property
     def is_bounded(self) -> bool:
@@ -135,7 +139,7 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
         # A decoder that draws results towards zero takes no two further apart than their sizes.
         widths = half if is_plain else largest
         mean = 2 * (reach * widths + room) * max(stretch, 1.0)
-        return Influence(mean, total * mean, Checked.RESULT, share)
+        return Influence(mean, total * mean, Checked.RESULT, share, records=total, noise=math.sqrt(variance))
     # The party that moves most, by its weight and by its noise, whichever party has which.
     units, weight = share * total if by_record else 1.0, share * total
     room = max(possible.reach(party) for party in np.flatnonzero(counted).tolist())
@@ -151,6 +155,8 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
         Checked.EACH_RELEASE,
         share,
         weight,
+        total,
+        math.sqrt(variance) if without <= 0 else max(math.sqrt(variance), noise / without),
     )
 
 

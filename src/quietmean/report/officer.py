@@ -66,6 +66,7 @@ class OfficerPage:
             "protected": self._protected(),
             "meaning": self._meaning(),
             "released": self._released(),
+            "influence": list(self.stated.influence),
             "budget": self._budget(),
             "attendance": self._attendance(),
             "assumptions": [one.to_json() for one in self._assumptions()],

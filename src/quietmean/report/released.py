@@ -41,7 +41,7 @@ class Stated:
 
     ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
     parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``: as it happened, for all that one party has.
-    ``account``: of the ledger that is charged.
+    ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
     """
 
     title: str = "An execution"
@@ -53,6 +53,7 @@ class Stated:
     nats: float | None = None
     party_epsilon: float | None = None
     account: Account | None = None
+    influence: tuple[str, ...] = ()
     stamps: Stamps = field(default_factory=Stamps)
 
     @classmethod

@@ -13,6 +13,7 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.party import PartyId
 from quietmean.node import Roster, Started
 from quietmean.node.start import least_minimum
+from quietmean.planning.influence import Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
@@ -21,6 +22,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, require_session
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
+from quietmean.studies.outcome.influence import coordinate_json, coordinate_text
 from quietmean.studies.party import ASSUMED, Agreement, Contract, Signatory, place_of, signatories
 
 # What a site's policy calls the question of every round.
@@ -122,6 +124,14 @@ class SessionContract(Agreement):
     def assumptions(self) -> tuple[Assumption, ...]:
         return (*self.plan.assumptions, STOPPING, OWN_PROGRAM)
 
+    @cached_property
+    def influence(self) -> Influence | None:
+        """How far one party can move a round's mean of vectors of norm 1 if all are there; None for too many parties."""
+        return planned_influence(self.plan)
+
+    def _moved(self) -> list[str]:
+        return [] if self.influence is None else [coordinate_text(self.influence, self.study.clip)]
+
     def to_json(self) -> dict[str, Any]:
         return {
             "session": self.study.describe(),
@@ -140,6 +150,7 @@ class SessionContract(Agreement):
             "plan": self.plan.digest,
             **self._quorum_json(),
             **self._deadlines_json(),
+            "influence": None if self.influence is None else coordinate_json(self.influence, self.study.clip),
             "relays": self.relays,
             "links": str(self.links),
             "post_quantum": self.post_quantum,
@@ -171,6 +182,7 @@ class SessionContract(Agreement):
             *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", relay) for relay in self.relays),
             ("keys", self.keys),
+            *(("one party can move", sentence) for sentence in self._moved()),
             *((ASSUMED, str(one)) for one in self.assumptions),
             ("digest", self.digest),
         ]

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.mixtures import BLOCK_SIZE
+from quietmean.statistics.around import Around
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import satterthwaite
+from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
@@ -68,6 +70,12 @@ def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tupl
     """How many values a group has (by its index), and the standard deviation of the noise in that."""
     count, error = released.weighted(feature, np.eye(feature.size)[BLOCK_SIZE * group])
     return count * released.weight, error * released.weight
+
+
+def moved_block(around: Around, feature: ColumnBlock, group: int = 0) -> MovedMoments | None:
+    """How far mean and variance of one group (by its index) move; see :meth:`MovedMoments.of`."""
+    one, first, second = np.eye(feature.size)[BLOCK_SIZE * group : BLOCK_SIZE * group + 3]
+    return MovedMoments.of(around, feature, np.array([[one, first], [first, second]]))
 
 
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:

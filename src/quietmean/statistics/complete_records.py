@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from quietmean.core.schema import parameter
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Moments, Vertex, vertices_of
 from quietmean.statistics.fields import names_field, require_names, sides_of
 from quietmean.statistics.known_levels import KnownLevels
-from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.moved_moments import MovedMoments
+from quietmean.statistics.products import CentredMoments, moments_of, moved_products
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
@@ -53,6 +55,10 @@ class OfColumns(Statistic):
     def _terms_with(self, column: Column, pairs: Iterable[tuple[int, int]]) -> tuple[str, ...]:
         """The terms of the pairs that this column is in."""
         return self._terms(pair for pair in pairs if column.name in [self.columns[index] for index in pair])
+
+    def _moved(self, around: Around, columns: Columns) -> MovedMoments | None:
+        """How far moments of the columns move, in their order."""
+        return moved_products(around, self._moments(columns), self._vertices(columns))
 
     def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
         """The moments of the columns, in their order; None where noise hides whether any record is complete."""

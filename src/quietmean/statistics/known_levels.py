@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
@@ -76,6 +77,23 @@ class KnownMargins:
 def is_hidden(count: float, error: float) -> bool:
     """Does the noise hide whether anybody is counted?"""
     return count <= max(LEAST_PRESENT * error, _NOBODY)
+
+
+def levels_stay(around: Around, feature: Moments, declared: Sequence[Vertex]) -> bool:
+    """Are the covariates of a model all of these, whichever of the results ``around`` it is?"""
+    unit = np.eye(feature.size)
+    alone = {other: unit[1 + index] for index, (constant, other) in enumerate(feature.edges) if constant is None}
+    for column in dict.fromkeys(vertex.column for vertex in declared if vertex.level is not None):
+        readers = [(unit[0] + alone[vertex]) / 2 for vertex in declared if vertex.column == column]
+        levels = np.array([unit[0] - np.sum(readers, axis=0), *readers])
+        parts = around.values(feature, levels)
+        if parts is None:
+            return False
+        least = parts - around.moved(feature, levels)
+        hidden = np.maximum(LEAST_PRESENT * around.noise(feature, levels), _NOBODY / around.shift.records)
+        if (least <= hidden).any():
+            return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)

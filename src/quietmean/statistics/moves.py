@@ -3,84 +3,108 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
+from quietmean.statistics.answers import Answer
+from quietmean.statistics.around import Around, Shift
 from quietmean.statistics.decoding import Decoder
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import WHOLE
-from quietmean.statistics.statistic import TermReading
+from quietmean.statistics.statistic import Statistic, TermReading
 from quietmean.statistics.workload import Workload
 
 Array = NDArray[np.float64]
 
-# A divisor that moves by less is a public number.
-_FIXED = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class Shift:
-    """How far each coordinate of a ``mean`` of vectors may move, (d,), or of their ``total``, (d,), with so much ``weight``."""
-
-    mean: Array
-    total: Array
-    weight: float
+# Records of which answers are made up, for their terms and ranges: as many values of each column as there are levels or more.
+_MADE_UP = 64
+_STRIDE = 27
 
 
 @dataclass(frozen=True)
 class Move:
-    """``most``: how far a term moves at most, infinite where nothing bounds it; None where that is not known."""
+    """``most``: how far a term moves at most, infinite where nothing bounds it; ``range``: where it can be anything between these
+    two numbers, which no value is beyond but by noise. None where an older document does not say how far.
+    """
 
     statistic: str
     term: str
     most: float | None
+    range: tuple[float, float] | None = None
 
     @property
     def label(self) -> str:
         return self.statistic if self.term == WHOLE else f"{self.statistic} {self.term}"
 
 
-def moves(workload: Workload, shift: Shift, step: float, mean: Vector | None = None) -> tuple[Move, ...]:
-    """Of each term that is linear in the vector, or a ratio of what is; of others of a statistic as a whole that it is not known.
+def moves(
+    workload: Workload, shift: Shift, step: float, mean: Vector | None = None, answers: Sequence[Answer] = ()
+) -> tuple[Move, ...]:
+    """Of each term of each statistic: what follows from the bounds of features through its estimator, or its whole range.
 
-    ``mean``: the mean vector, (d,), without which ratios are taken to be of records that all have a value. ``step``: as for
-    :meth:`Workload.decode`.
+    ``mean``: the mean vector, (d,), with its ``answers``; without it, before the start, ratios are of records that all have a
+    value. ``step``: as for :meth:`Workload.decode`.
     """
-    return tuple(_moves(workload, shift, workload.decoder(step), mean))
+    decoder = workload.decoder(step)
+    estimates = {one.statistic.text: one.estimates for one in answers}
+    return tuple(_moves(workload, around_of(decoder, shift, mean), decoder, estimates))
 
 
-def _moves(workload: Workload, shift: Shift, decoder: Decoder, mean: Vector | None) -> Iterator[Move]:
+def around_of(decoder: Decoder, shift: Shift, mean: Vector | None) -> Around:
+    quantities = None if mean is None else decoder.read @ mean + decoder.offset
+    return Around(decoder.read, decoder.spread, decoder.places, shift, decoder.offset, quantities)
+
+
+def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mapping[str, Estimates]) -> Iterator[Move]:
+    made_up: dict[str, Estimates] = {}
     for statistic in workload.statistics:
-        readings = workload.asked(statistic).readings
-        if not readings:
-            yield Move(statistic.text, WHOLE, None)
-        for reading in readings:
-            yield Move(statistic.text, reading.term, _most(reading, shift, decoder, mean))
+        asked = workload.asked(statistic)
+        seen = asked.around(around, decoder.whole)
+        if readings := asked.statistic.readings(asked.seen):
+            yield from (_of_reading(statistic, one, seen) for one in readings)
+            continue
+        bounds = dict(asked.statistic.moved(seen, asked.seen))
+        if statistic.text not in answers and not made_up:
+            made_up = _made_up(workload)
+        estimates = (answers or made_up)[statistic.text]
+        if around.is_bounded:
+            yield from _within_ranges(statistic, bounds, estimates)
+        else:
+            # Nothing that is shown need be within a range then.
+            yield from (Move(statistic.text, term, math.inf) for term in estimates.terms)
 
 
-def _most(reading: TermReading, shift: Shift, decoder: Decoder, mean: Vector | None) -> float | None:
-    places = decoder.places[reading.feature]
-    read, offset = decoder.read[places], decoder.offset[places]
-    if not np.isfinite(shift.mean).all():
-        return math.inf
-    if reading.adds_up:
-        return float(np.abs(reading.top @ read) @ shift.total + abs(reading.top @ offset) * shift.weight)
-    if reading.bottom is None:
-        return float(np.abs(reading.top @ read) @ shift.mean)
-    moved = float(np.abs(reading.bottom @ read) @ shift.mean)
-    if moved < _FIXED * max(1.0, float(shift.mean.max())):
-        return float(np.abs(reading.top @ read) @ shift.mean) / float(reading.bottom @ offset)
-    if mean is None:
-        # All is present, and the ratio at whichever end moves more.
-        slopes = [np.abs((reading.top - end * reading.bottom) @ read) @ shift.mean for end in reading.ends]
-        return float(max(slopes)) / (1 - moved) if moved < 1 else math.inf
-    # With v = a / b as released and v' = a' / b': v - v' = ((a - a') - v (b - b')) / b', and b' is no less than b - |b - b'|.
-    quantities = read @ mean + offset
-    part = float(reading.bottom @ quantities)
-    if part <= moved:
-        return math.inf
-    value = float(reading.top @ quantities) / part
-    return float(np.abs((reading.top - value * reading.bottom) @ read) @ shift.mean) / (part - moved)
+def _of_reading(statistic: Statistic, reading: TermReading, around: Around) -> Move:
+    most, (low, high) = around.of(reading), reading.ends
+    if reading.bottom is None or math.isfinite(most) or math.isinf(high - low) or not around.is_bounded:
+        return Move(statistic.text, reading.term, most)
+    return Move(statistic.text, reading.term, high - low, reading.ends)
+
+
+def _within_ranges(statistic: Statistic, bounds: Mapping[str, float], estimates: Estimates) -> Iterator[Move]:
+    for term, low, high in zip(estimates.terms, estimates.low.tolist(), estimates.high.tolist(), strict=True):
+        most, width = bounds.get(term, math.inf), high - low
+        yield (
+            Move(statistic.text, term, most)
+            if most < width or math.isinf(width)
+            else Move(statistic.text, term, width, (low, high))
+        )
+
+
+def _made_up(workload: Workload) -> dict[str, Estimates]:
+    """Answers of public records that are nobody's: their terms, and between what each lies whatever the data."""
+    places = np.arange(_MADE_UP)
+    columns = []
+    for index, column in enumerate(workload.columns):
+        order = places * (_STRIDE + 2 * index) % _MADE_UP
+        columns.append(
+            column.low + column.width * (order + 0.5) / _MADE_UP
+            if column.numeric
+            else (order % len(column.categories)).astype(np.float64)
+        )
+    mean = workload.of_records(np.column_stack(columns)).mean(axis=0)
+    return {one.statistic.text: one.estimates for one in workload.decode(mean, 0.0, float(_MADE_UP))}

@@ -9,8 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four
+from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
@@ -30,6 +32,11 @@ def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None, *, rob
         return moments
     higher = orders_three_and_four(*vertices, heavy=heavy is not None)
     return replace(moments, higher=tuple(higher), higher_weights=tuple(higher.values()), proven=moments.sensitivity**2)
+
+
+def moved_products(around: Around, feature: Moments, vertices: tuple[Vertex, ...]) -> MovedMoments | None:
+    """How far means and covariances of the vertices, scaled to [-1, 1], move; see :meth:`MovedMoments.of`."""
+    return MovedMoments.of(around, feature, _readers(feature, vertices))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, is_kind, nearest, parameter, parameters_of, wrong_field
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.supposed import Supposed, require_expected
@@ -139,6 +140,11 @@ class Feature(ABC):
     def complete_in(self, by: str) -> Array | None:
         """The same for each level of a column, (levels, size); None where it does not tell them apart."""
         return None
+
+    @property
+    def is_in_groups(self) -> bool:
+        """Has each record a place in one of several groups, whose sizes nobody knows beforehand?"""
+        return False
 
     def family(self) -> Hashable:
         """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
@@ -373,6 +379,10 @@ class Statistic(Configured, ABC):
     def readings(self, columns: Columns) -> tuple[TermReading, ...]:
         """How its terms are read from quantities where that is linear, or a ratio of what is linear; by default of none."""
         return ()
+
+    def moved(self, around: Around, columns: Columns) -> Mapping[str, float]:
+        """How far terms that are not read so move at most where quantities move ``around`` a result; others by their range."""
+        return {}
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         """The terms that are values of a column, such as its mean: days, of one with dates. By default none."""

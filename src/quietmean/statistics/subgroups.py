@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
@@ -25,7 +26,6 @@ from quietmean.statistics.statistic import (
     Records,
     Released,
     Statistic,
-    TermReading,
     presence_of,
     raw,
 )
@@ -169,13 +169,6 @@ class AskedOf:
         return (*within, self._inside) if self.statistic.counts_records else within
 
     @property
-    def readings(self) -> tuple[TermReading, ...]:
-        readings = self.statistic.readings(self.seen)
-        if self.condition is None:
-            return readings
-        return tuple(replace(reading, feature=self._within(reading.feature)) for reading in readings)
-
-    @property
     def total_share(self) -> float:
         share = self.statistic.total_share(self.seen)
         # Where each row has a share of its own, so has the number of records.
@@ -197,19 +190,51 @@ class AskedOf:
         places = {feature: released.places[self._within(feature)] for feature in features}
         return self._of_inside(released, places) if self.statistic.counts_records else replace(released, places=places)
 
+    def around(self, around: Around, whole: Array | None) -> Around:
+        """Where what the statistic reads may lie; ``whole``: as of :class:`Released`."""
+        if self.condition is None:
+            return around
+        places = {feature: around.places[self._within(feature)] for feature in self.statistic.features(self.seen)}
+        if not self.statistic.counts_records:
+            return replace(around, places={**around.places, **places}, of_all=False)
+        change, nothing = self._without_others(around.places, places, len(around.offset), whole)
+        constant = nothing if whole is None else np.zeros(len(nothing))
+        return replace(
+            around,
+            read=change @ around.read,
+            offset=change @ around.offset - constant,
+            spread=change @ around.spread @ change.T,
+            places={**around.places, **places},
+            quantities=None if around.quantities is None else change @ around.quantities - constant,
+            of_all=False,
+        )
+
     def _of_inside(self, released: Released, places: Mapping[Feature, NDArray[np.int64]]) -> Released:
         """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
         size = len(released.quantities)
         inside = np.eye(size)[released.places[self._inside][0]]
-        every = np.zeros(size) if released.whole is None else released.whole
         outside = released.part - float(inside @ released.quantities)
-        moved, change = np.zeros(size), np.eye(size)
+        change, nothing = self._without_others(released.places, places, size, released.whole)
+        quantities, deviations = released.quantities - nothing * outside, change @ released.deviations @ change.T
+        return replace(released, quantities=quantities, deviations=deviations, places=places, whole=inside)
+
+    def _without_others(
+        self,
+        all_places: Mapping[Feature, NDArray[np.int64]],
+        places: Mapping[Feature, NDArray[np.int64]],
+        size: int,
+        every: Array | None,
+    ) -> tuple[Array, Array]:
+        """The matrix (q, q) that takes those outside out of the quantities, and what each has in them, (q,).
+
+        ``every``: weights of the part of the room that is records, (q,); None where they are public, and all of it.
+        """
+        inside = np.eye(size)[all_places[self._inside][0]]
+        nothing, change = np.zeros(size), np.eye(size)
         for feature, own in places.items():
-            nothing = self._of_nothing(feature)
-            moved[own] = nothing * outside
-            change[own] -= np.outer(nothing, every - inside)
-        deviations = change @ released.deviations @ change.T
-        return replace(released, quantities=released.quantities - moved, deviations=deviations, places=places, whole=inside)
+            nothing[own] = self._of_nothing(feature)
+            change[own] -= np.outer(nothing[own], (np.zeros(size) if every is None else every) - inside)
+        return change, nothing
 
     def _of_nothing(self, feature: Feature) -> Array:
         """The quantities of a record in which nothing is present, (size,)."""

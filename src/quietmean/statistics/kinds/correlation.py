@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates
@@ -58,6 +59,12 @@ class Correlation(OfColumns):
 
     def _pairs(self) -> list[tuple[int, int]]:
         return [(i, j) for j in range(len(self.columns)) for i in range(j)]
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        moved, pairs = self._moved(around, columns), self._pairs()
+        if moved is None:
+            return {}
+        return {term: moved.correlation(i, j) for (i, j), term in zip(pairs, self._terms(pairs), strict=True)}
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         centred = self._centred(released, columns)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates
@@ -31,6 +32,15 @@ class Covariance(OfColumns):
 
     def _pairs(self) -> list[tuple[int, int]]:
         return [(i, j) for j in range(len(self.columns)) for i in range(j + 1)]
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        moved, halves = self._moved(around, columns), [vertex.half for vertex in self._vertices(columns)]
+        if moved is None:
+            return {}
+        variances, pairs = moved.variances(), self._pairs()
+        return {
+            term: halves[i] * halves[j] * float(variances[i, j]) for (i, j), term in zip(pairs, self._terms(pairs), strict=True)
+        }
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)

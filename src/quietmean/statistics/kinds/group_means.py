@@ -10,7 +10,8 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, present_in, summary
+from quietmean.statistics.around import Around
+from quietmean.statistics.block_summary import Summary, moved_block, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
@@ -18,6 +19,7 @@ from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import f_test, most_of, near_threshold, satterthwaite, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -80,6 +82,16 @@ class GroupMeans(Statistic):
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         # Of two groups the last terms are a length, and one without a unit.
         return tuple(term for term in estimates.terms if term not in (DIFFERENCE, SMD)) if column.name == self.column else ()
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        if self.cluster is not None:
+            return {}
+        block, groups = self._block(columns), columns.category(self.by).categories
+        half, own = block.column.width / 2, [moved_block(around, block, index) for index in range(len(groups))]
+        moved = {group: half * float(one.means[0]) for group, one in zip(groups, own, strict=True) if one is not None}
+        if len(groups) == 2 and len(moved) == 2:
+            moved |= {DIFFERENCE: sum(moved.values()), SMD: moved_smd([one for one in own if one is not None])}
+        return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
@@ -159,6 +171,25 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term
     noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
     sampling = total / (first.present * second.present) + smd**2 / (2 * total)
     return [*rows, _Row(SMD, smd, noise, sampling, math.inf, -math.inf, math.inf)]
+
+
+def moved_smd(pair: list[MovedMoments]) -> float:
+    """How far the standardised difference of two groups moves: the difference over a root that is between both variances'."""
+    ends = []
+    for one in pair:
+        if one.known is None:
+            return math.inf
+        high, moved = one.records[1], float(one.variances()[0, 0])
+        variance = max(float(one.known[1][0, 0]), 0.0) * (high / (high - 1) if high > 1 else math.inf)
+        ends.append((variance - moved, variance + moved))
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
+    if not least > 0:
+        return math.inf
+    apart = [float(one.known[0][0]) for one in pair if one.known is not None]
+    reach = float(pair[0].means[0] + pair[1].means[0])
+    values = [(apart[1] - apart[0] + sign * reach) / math.sqrt(size) for sign in (-1, 1) for size in (least, most)]
+    # The released one is between these as well.
+    return max(values) - min(values)
 
 
 def welch_anova(groups: list[Summary]) -> HypothesisTest:

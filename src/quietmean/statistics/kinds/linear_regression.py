@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
@@ -20,7 +21,8 @@ from quietmean.statistics.fields import ROBUST, robust_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.known_levels import levels_stay
+from quietmean.statistics.products import CentredMoments, moments_of, moved_products
 from quietmean.statistics.robust import PairMoments, of_line
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
@@ -79,6 +81,18 @@ class LinearRegression(Regression):
         if self.robust and not _of_one(self.formula):
             raise InputError(f"robust is true, but {self.formula!r} has several covariates: robust errors are those of one")
         return moments_of((*covariates, outcome), heavy=outcome, robust=self.robust)
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        outcome, covariates = self._sides(columns)
+        moments = self._moments(columns)
+        if not levels_stay(around, moments, covariates):
+            return {}
+        moved = moved_products(around, moments, (*covariates, outcome))
+        apart = None if moved is None else moved.least_squares(_LEAST_EIGENVALUE)
+        if apart is None:
+            return {}
+        in_units = np.abs(_to_units(outcome, covariates)) @ np.concatenate([[apart[1]], apart[0]])
+        return dict(zip((INTERCEPT, *(vertex.name for vertex in covariates)), in_units.tolist(), strict=True))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)

@@ -12,6 +12,7 @@ from scipy.optimize import isotonic_regression
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
+from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
@@ -82,6 +83,28 @@ def quantile_rows(
     return [_quantile(distribution, smooth, probability, by_record) for probability in probabilities]
 
 
+def moved_quantiles(around: Around, feature: PrefixTable, probabilities: Sequence[float], group: int = 0) -> list[float]:
+    """How far each quantile of one group moves: from the value where the highest curve reaches it to that of the lowest.
+
+    Making curves rise keeps their order. Infinite where nothing bounds the part that is present.
+    """
+    cells = np.eye(feature.size)[group * feature.cells : (group + 1) * feature.cells]
+    places = np.arange(len(feature.axis.edges))
+    sums, present = cells.cumsum(axis=0)[places], cells[:-1].sum(axis=0)
+    parts, whole, lost = around.values(feature, sums), around.values(feature, present), float(around.moved(feature, present))
+    if parts is None or whole is None or float(whole) <= lost or not math.isfinite(lost):
+        return [math.inf] * len(probabilities)
+    moved = around.moved(feature, sums)
+    curves = [
+        np.clip(isotonic_regression(parts + sign * moved).x / (float(whole) - sign * lost), 0.0, 1.0) for sign in (-1.0, 0.0, 1.0)
+    ]
+    farthest = []
+    for probability in probabilities:
+        most, value, least = (_bin_of(feature.axis, curve, probability)[2] for curve in curves)
+        farthest.append(max(most - value, value - least))
+    return farthest
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Quantiles(Statistic):
     """Quantiles of the present values of a column, linear inside bins; of whole numbers the first that reaches the probability.
@@ -113,6 +136,10 @@ class Quantiles(Statistic):
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         return estimates.terms if column.name == self.column else ()
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        moved = moved_quantiles(around, self._table(columns), self.probabilities)
+        return {f"{probability:g}": most for probability, most in zip(self.probabilities, moved, strict=True)}
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, distribution = columns[self.column], cumulative(released, self._table(columns))

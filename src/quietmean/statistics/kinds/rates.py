@@ -10,6 +10,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
+from quietmean.statistics.around import Around
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
@@ -167,6 +168,28 @@ class Rates(Statistic):
         edges: tuple[Edge, ...] = ((None, happened), (None, observed), (happened, observed))
         return Moments(edges, (1.0, _TIME_WEIGHT, _TIME_WEIGHT), by)
 
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        if self.cluster is not None:
+            return {}
+        names = [ALL] if self.by is None else list(columns.category(self.by).categories)
+        feature, rates, ends = self._moments(columns), {}, []
+        for index, name in enumerate(names):
+            events, time = _readers_of(feature, index)[:2]
+            rates[name] = around.ratio(feature, events, time) * self.per
+            value, own_time = around.values(feature, events), around.values(feature, time)
+            rate = math.nan if value is None or own_time is None or own_time <= 0 else float(value / own_time) * self.per
+            ends.append((rate - rates[name], rate, rate + rates[name]))
+        moved = dict(rates)
+        if len(names) == 2:
+            (low, rate, high), (own_low, own, own_high) = ends
+            reaches = low > 0 and own_low > 0
+            moved[RATIO] = max(own_high / low - own / rate, own / rate - own_low / high) if reaches else math.inf
+            moved[DIFFERENCE] = sum(rates.values())
+        if self.standard is not None:
+            used = [(weight, rates[name]) for weight, name in zip(self.standard, names, strict=True) if weight]
+            moved[STANDARDISED] = sum(weight * one for weight, one in used) / sum(self.standard)
+        return moved
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         feature = self._moments(columns)
         names = [ALL] if self.by is None else list(columns.category(self.by).categories)
@@ -295,6 +318,12 @@ def _logs_of_sites(groups: list[_Group]) -> list[SiteEstimate]:
 
 def _read(released: Released, feature: Moments, group: int) -> _Group:
     """Sums over all records of a group."""
+    readers = _readers_of(feature, group) * released.weight
+    return _Group(readers @ released.mean(feature), readers @ released.covariance(feature) @ readers.T)
+
+
+def _readers_of(feature: Moments, group: int) -> Array:
+    """Weights of the quantities, (5, size), in events, time, squares of events, products of both, and squares of time."""
     (_, events), (_, time), _ = feature.edges
     begin = group * feature.block
     unit, e, t, product, *squares = np.eye(feature.size)[begin : begin + feature.block]
@@ -307,8 +336,7 @@ def _read(released: Released, feature: Moments, group: int) -> _Group:
     # An event that is there or not is its own square.
     square = counted if events.level is not None else squared(events, e, squares[0])
     both = events.centre * observed + events.half * (time.centre * e + time.half * product)
-    readers = np.array([counted, observed, square, both, squared(time, t, squares[-1])]) * released.weight
-    return _Group(readers @ released.mean(feature), readers @ released.covariance(feature) @ readers.T)
+    return np.array([counted, observed, square, both, squared(time, t, squares[-1])])
 
 
 STATISTIC = Rates

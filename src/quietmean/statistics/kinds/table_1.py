@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
+from quietmean.statistics.around import Around
+from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import records_of
 from quietmean.statistics.estimates import Estimates
@@ -19,9 +21,9 @@ from quietmean.statistics.fields import names_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
-from quietmean.statistics.kinds.group_means import WELCH_T, compared, welch_anova
+from quietmean.statistics.kinds.group_means import WELCH_T, compared, moved_smd, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.quantiles import cumulative, prefix_table, quantile_rows
+from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
@@ -98,6 +100,26 @@ class Table1(Statistic):
         pairs = zip(estimates.terms, estimates.groups, strict=True)
         names = [f"{column.name} {one}" for one in ("mean", MEDIAN, *QUARTILES)]
         return tuple(term for term, (_, name) in pairs if name in names)
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        by = self._by(columns)
+        groups = [ALL] if by is None else list(by.categories)
+        moved: dict[str, float] = {}
+        for column in self._rows(columns):
+            feature = self._feature(column, by)
+            for index, group in enumerate(groups):
+                if isinstance(feature, ColumnBlock):
+                    own = _moved_numbers(around, feature, index)
+                    table = self._prefixes(column, by) if self.medians else None
+                    quantiles = [] if table is None else moved_quantiles(around, table, _QUARTERS, index)
+                    own |= dict(zip((QUARTILES[0], MEDIAN, QUARTILES[1]), quantiles, strict=False))
+                    moved |= {f"{group} {column.name} {what}": most for what, most in own.items()}
+                else:
+                    moved |= {f"{group} {term}": most for term, most in _moved_levels(around, feature, column, index)}
+            if isinstance(feature, ColumnBlock) and len(groups) == 2:
+                pair = [one for one in (moved_block(around, feature, 0), moved_block(around, feature, 1)) if one is not None]
+                moved |= {f"{SMD} {column.name}": moved_smd(pair)} if len(pair) == 2 else {}
+        return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, columns_of_rows = self._by(columns), self._rows(columns)
@@ -265,6 +287,33 @@ def _deviation(group_summary: Summary | None, column: Column, group: str, flags:
     return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, largest_sd, ends[0], ends[1])
 
 
+def _moved_numbers(around: Around, feature: ColumnBlock, group: int) -> dict[str, float]:
+    """How far mean and standard deviation of a column move in one group."""
+    half, own = feature.column.width / 2, moved_block(around, feature, group)
+    return {} if own is None else {"mean": half * float(own.means[0]), "sd": half * own.deviation()}
+
+
+def _moved_levels(around: Around, feature: CellIndicators, column: Column, group: int) -> Iterator[tuple[str, float]]:
+    """How far the proportion of each level of a column moves in one group, and the part that is missing."""
+    labels = (*column.categories, MISSING)
+    own, chosen_at = _of_group(feature, group), len(feature.axes) - 1
+    for level in (YES, MISSING) if column.boolean else labels:
+        chosen, counted = _level_weights(feature, own, labels, level, chosen_at)
+        term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
+        yield term, around.ratio(feature, chosen, counted)
+
+
+def _of_group(feature: CellIndicators, group: int) -> Array:
+    """Weights of the cells of one group, (size,)."""
+    return feature.along(0, np.eye(feature.shape[0])[group]) if len(feature.axes) > 1 else np.ones(feature.size)
+
+
+def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...], level: str, axis: int) -> tuple[Array, Array]:
+    """Of a group's cells with a level, and of those that count."""
+    chosen = own * feature.along(axis, np.eye(len(labels))[labels.index(level)])
+    return chosen, own if level == MISSING else own * (1 - feature.along(axis, np.eye(len(labels))[-1]))
+
+
 def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Row:
     """The part of a group without a value."""
     term = f"{column.name} {MISSING}"
@@ -299,11 +348,9 @@ def _levels(
     grouped = len(feature.axes) > 1
     rows = []
     for index, group in enumerate(groups):
-        own = feature.along(0, np.eye(feature.shape[0])[index]) if grouped else np.ones(feature.size)
-        missing = feature.along(len(feature.axes) - 1, np.eye(len(labels))[-1])
+        own = _of_group(feature, index)
         for level in (YES, MISSING) if column.boolean else labels:
-            chosen = own * feature.along(len(feature.axes) - 1, np.eye(len(labels))[labels.index(level)])
-            counted = own if level == MISSING else own * (1 - missing)
+            chosen, counted = _level_weights(feature, own, labels, level, len(feature.axes) - 1)
             what = f"{column.name} {level}" + (f" in {group}" if grouped else "")
             value, noise, error, ends, own_flags = part_of(released, feature, chosen, counted, what, False)
             term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"

@@ -9,7 +9,8 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, summary
+from quietmean.statistics.around import Around
+from quietmean.statistics.block_summary import Summary, moved_block, summary
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
@@ -35,6 +36,13 @@ class Variance(Statistic):
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (ColumnBlock(columns.number(self.column)),)
+
+    def moved(self, around: Around, columns: Columns) -> dict[str, float]:
+        column = columns.number(self.column)
+        moved, half = moved_block(around, ColumnBlock(column)), column.width / 2
+        if moved is None:
+            return {}
+        return dict(zip(TERMS, (float(moved.variances()[0, 0]) * half**2, moved.deviation() * half), strict=True))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.number(self.column)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from quietmean.core.party import Vector
-from quietmean.core.readable import percent_text
+from quietmean.core.readable import percent_text, some_of
 from quietmean.planning.influence import Checked, Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Workload
-from quietmean.statistics.moves import Move, Shift, moves
+from quietmean.statistics.answers import Answer
+from quietmean.statistics.around import Shift
+from quietmean.statistics.moves import Move, moves
 from quietmean.studies.agreement.study import StudyTerms
 
 _HOW = {
@@ -41,10 +43,20 @@ class StudyInfluence:
     before: bool = False
 
     @classmethod
-    def of(cls, workload: Workload, influence: Influence, step: float, mean: Vector | None = None) -> Self:
-        """``mean``: the mean vector, (d,), of a result; None before the start. ``step``: of the plan's grid."""
-        shift = Shift(influence.mean, influence.total, influence.weight)
-        return cls(influence.checked, influence.share, moves(workload, shift, step, mean))
+    def of(
+        cls,
+        workload: Workload,
+        influence: Influence,
+        step: float,
+        mean: Vector | None = None,
+        noise: float = 0.0,
+        answers: Sequence[Answer] = (),
+    ) -> Self:
+        """``mean``: the mean vector, (d,), of a result, with the standard deviation of the ``noise`` on a coordinate and its
+        ``answers``; None before the start. ``step``: of the plan's grid."""
+        largest = max(noise, influence.noise)
+        shift = Shift(influence.mean, influence.total, influence.weight, largest, influence.records, noise)
+        return cls(influence.checked, influence.share, moves(workload, shift, step, mean, answers))
 
     @classmethod
     def planned(cls, workload: Workload, plan: Plan, records: float | None, share: float | None = None) -> Self | None:
@@ -82,11 +94,9 @@ class StudyInfluence:
             by_statistic.setdefault(move.statistic, []).append(move)
         for statistic, own in by_statistic.items():
             if len(own) > _FEW:
-                known = [one.most for one in own if one.most is not None]
-                own = [Move(f"any term of {statistic}", own[0].term, max(known, default=None))] if known else own[:1]
-                found.append(f"any term of {statistic} by at most {bound_text(own[0].most)}")
+                found.append(f"any term of {statistic} {_farthest(own)}")
                 continue
-            found += [f"{one.label} by at most {bound_text(one.most)}" for one in own]
+            found += [f"{one.label} {_bounded(one)}" for one in own]
         missing = ", as if no cell were missing" if self.before else ""
         return [*found, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}"]
 
@@ -94,14 +104,69 @@ class StudyInfluence:
         return {
             "checked": str(self.checked),
             "largest_share": self.share,
-            "moves": [{"statistic": one.statistic, "term": one.term, "most": one.most} for one in self.moves],
+            "moves": [_move_json(one) for one in self.moves],
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`to_json`, of what a result holds."""
-        read = [Move(one["statistic"], one["term"], None if one["most"] is None else float(one["most"])) for one in raw["moves"]]
+        read = [
+            Move(
+                one["statistic"],
+                one["term"],
+                None if one["most"] is None else float(one["most"]),
+                (float(one["range"][0]), float(one["range"][1])) if "range" in one else None,
+            )
+            for one in raw["moves"]
+        ]
         return cls(Checked(raw["checked"]), float(raw["largest_share"]), tuple(read))
+
+
+def coordinate_json(influence: Influence, clip: float) -> dict[str, Any]:
+    """Of a mean of vectors of L2 norm ``clip``, of the coordinate that one party moves most."""
+    return {"checked": str(influence.checked), "largest_share": influence.share, "largest": clip * influence.largest}
+
+
+def coordinate_text(influence: Influence, clip: float) -> str:
+    """The same in a sentence."""
+    moved, how = bound_text(clip * influence.largest), _HOW[influence.checked]
+    share = percent_text(influence.share)
+    return f"a coordinate of a round's mean by at most {moved} if all are there; {how}; the largest party counts {share}"
+
+
+def _move_json(move: Move) -> dict[str, Any]:
+    whole = {} if move.range is None else {"range": list(move.range)}
+    return {"statistic": move.statistic, "term": move.term, "most": move.most, **whole}
+
+
+def _bounded(move: Move) -> str:
+    if move.range is not None:
+        low, high = move.range
+        return f"to anything from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}"
+    return f"by at most {bound_text(move.most)}"
+
+
+def _farthest(terms: Sequence[Move]) -> str:
+    """Of the term that moves most, in its units; where some have no bound, of the largest one, and which have none."""
+    known = [one for one in terms if one.most is not None]
+    bounded = [one for one in known if math.isfinite(one.most or 0.0)]
+    if not known or not bounded:
+        return _bounded(terms[0])
+    farthest = _bounded(max(bounded, key=lambda one: one.most or 0.0))
+    if len(bounded) == len(known):
+        return farthest
+    endless = some_of([one.term for one in known if one not in bounded], _FEW)
+    return f"{farthest}, but {endless} {_bounded(Move('', '', math.inf))}"
+
+
+def stated_influence(receipt: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the result in a receipt says of it, in sentences; nothing where it says nothing, or in another form."""
+    try:
+        certificate = receipt["result"]["certificate"]
+        told = StudyInfluence.from_json(certificate["influence"]).sentences()
+        return (*told, *([checked_text(certificate["checked_by"])] if "checked_by" in certificate else []))
+    except (LookupError, TypeError, ValueError):
+        return ()
 
 
 def checked_text(by: Mapping[str, Any]) -> str:

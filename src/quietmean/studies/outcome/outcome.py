@@ -274,7 +274,8 @@ def conclude(
     most = int(np.argmax(certificate.mu * changes))
     counted = execution.counted_weight()
     step = execution.protocol.numbers().step
-    answers = workload.decode(mean, float(np.sqrt(stated_variance(execution))), counted, step=step)
+    noise = float(np.sqrt(stated_variance(execution)))
+    answers = workload.decode(mean, noise, counted, step=step)
     by = execution.protocol.checked_by
     if by is not None and not by["lies_excluded"] and by["needed"] < execution.parties:
         answers = tuple(answer.flagged(Flag("unchecked", checked_text(by))) for answer in answers)
@@ -289,5 +290,5 @@ def conclude(
         certificate,
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
         gate,
-        None if influence is None else StudyInfluence.of(workload, influence, step, mean),
+        None if influence is None else StudyInfluence.of(workload, influence, step, mean, noise, answers),
     )

@@ -1,0 +1,148 @@
+"""How far means, variances, covariances and least squares move where the moments that they are computed from do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.around import Around, Shift
+
+if TYPE_CHECKING:
+    from quietmean.statistics.statistic import Feature
+
+Array = NDArray[np.float64]
+
+# Of columns scaled to [-1, 1]: no mean and no product is larger.
+_LARGEST = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class MovedMoments:
+    """Of k columns scaled to [-1, 1]: how far their means, (k,), and covariances, (k, k), move from those of a result.
+
+    ``records``: the least and the largest number of records that have them all. ``known``: the means and covariances of the
+    result, divisor n, without the noise's own part; None before the start. ``errors``: the largest standard deviation of the
+    noise in each covariance, (k, k), known as these are.
+    """
+
+    records: tuple[float, float]
+    means: Array
+    covariances: Array
+    known: tuple[Array, Array] | None
+    errors: Array
+
+    @classmethod
+    def of(cls, around: Around, feature: Feature, readers: Array) -> MovedMoments | None:
+        """``readers``: weights (k + 1, k + 1, size) of the quantities in the mean of each product of 1 and the columns.
+
+        None where so few records may have them that nothing bounds their moments, as of groups and subgroups before the start.
+        """
+        total = readers[0, 0]
+        present, lost = around.values(feature, total), float(around.moved(feature, total))
+        part = 1.0 if present is None else float(present)
+        least = part - lost
+        if not around.is_bounded or least <= 0:
+            return None
+        if present is None and (feature.is_in_groups or not around.of_all):
+            return None
+        raw = around.values(feature, readers)
+        if raw is None:
+            # What may be released is not known: each product is between -1 and 1.
+            products = (around.moved(feature, readers) + _LARGEST * lost) / least
+            sizes = (around.noise(feature, readers) + _LARGEST * around.noise(feature, total)) / least
+            own = sizes[0, 1:]
+            means = products[0, 1:]
+            squares = products[1:, 1:] + means[:, None] + means + np.outer(means, means) + np.outer(own, own)
+            return cls(_range(around.shift, part, lost), means, squares, None, np.full(squares.shape, math.inf))
+        raw = raw / part
+        centre = raw[0, 1:]
+        single = readers[0, 1:] - centre[:, None] * total
+        first = single[:, None, :] * centre[None, :, None]
+        joint = readers[1:, 1:] - raw[1:, 1:, None] * total - first - first.transpose(1, 0, 2)
+        means = around.moved(feature, single) / least
+        products = around.moved(feature, readers[1:, 1:] - raw[1:, 1:, None] * total) / least
+        # The noise's own part of a covariance: that of this result, and at most that of the other one.
+        whole = float(around.noise(feature, total)) / least
+        own = around.noise(feature, single) / least + means * whole
+        bias = around.own_noise(feature, single / part)
+        covariances = around.moved(feature, joint) / least + np.outer(means, means) + np.outer(own, own) + np.abs(bias)
+        slopes = around.noise(feature, single) / least
+        across = np.abs(centre)[:, None] * means + means[:, None] * np.abs(centre) + 2 * np.outer(means, means)
+        errors = around.noise(feature, joint) / least + (products + across) * whole
+        errors += means[:, None] * slopes + slopes[:, None] * means
+        covariance = raw[1:, 1:] - np.outer(centre, centre) + bias
+        return cls(_range(around.shift, part, lost), means, covariances, (centre, covariance), errors)
+
+    def variances(self) -> Array:
+        """How far variances of the divisor n - 1 move, (k, k), with covariances beside them; infinite for a single record."""
+        low, high = self.records
+        if low <= 1:
+            return np.full(self.covariances.shape, math.inf)
+        size = np.ones(self.covariances.shape) if self.known is None else np.abs(self.known[1])
+        unbiased, least = low / (low - 1), high / (high - 1)
+        moved: Array = unbiased * self.covariances + size * (unbiased - least)
+        return moved
+
+    def deviation(self, place: int = 0) -> float:
+        """How far a standard deviation moves: |sqrt(a) - sqrt(b)| = |a - b| / (sqrt(a) + sqrt(b))."""
+        moved = float(self.variances()[place, place])
+        if self.known is None or not math.isfinite(moved):
+            return math.sqrt(moved)
+        high = self.records[1]
+        variance = max(float(self.known[1][place, place]), 0.0) * high / (high - 1)
+        together = math.sqrt(variance) + math.sqrt(max(variance - moved, 0.0))
+        return min(math.sqrt(moved), moved / together if together > 0 else math.inf)
+
+    def correlation(self, i: int, j: int) -> float:
+        """How far c / sqrt(u v) moves, within -1 to 1."""
+        if self.known is None:
+            return 2.0
+        covariance, moved = self.known[1], self.covariances
+        ends = [
+            (float(covariance[a, b] - moved[a, b]), float(covariance[a, b] + moved[a, b])) for a, b in ((i, i), (j, j), (i, j))
+        ]
+        (u, most_u), (v, most_v), across = ends
+        if min(u, v) <= 0:
+            return 2.0
+        value = _inside(float(covariance[i, j]) / math.sqrt(float(covariance[i, i] * covariance[j, j])))
+        farthest = [_inside(end / math.sqrt(size)) for end in across for size in (u * v, most_u * most_v)]
+        return max(abs(one - value) for one in farthest)
+
+    def least_squares(self, floor: float) -> tuple[Array, float] | None:
+        """How far slopes on all columns but the last, and the intercept, of the last one move, all scaled.
+
+        With r = c' - S' b for the slopes b = S^-1 c of a result: S'^-1 r, whose entries are those of (1 - |S^-1| D)^-1 |S^-1| |r|
+        at most, where D bounds |S' - S|. None where that is infinite, or ``floor`` errors of noise may hide the least eigenvalue.
+        """
+        if self.known is None:
+            return None
+        means, covariance = self.known
+        size = len(means) - 1
+        matrix, moved = covariance[:size, :size], self.covariances[:size, :size]
+        left = float(np.linalg.eigvalsh(matrix)[0]) - float(np.linalg.norm(moved, 2))
+        if left <= floor * float(self.errors[:size, :size].max()) or left <= 0:
+            return None
+        inverse = np.linalg.inv(matrix)
+        slopes = inverse @ covariance[:size, size]
+        # A bound on each entry of r by the triangle's inequality.
+        rest = self.covariances[:size, size] + moved @ np.abs(slopes)
+        pull = np.abs(inverse) @ moved
+        if float(np.abs(np.linalg.eigvals(pull)).max()) >= 1:
+            return None
+        apart = np.linalg.solve(np.eye(size) - pull, np.abs(inverse) @ rest)
+        at_middle = float(
+            self.means[size] + np.abs(slopes) @ self.means[:size] + (np.abs(means[:size]) + self.means[:size]) @ apart
+        )
+        return apart, at_middle
+
+
+def _range(shift: Shift, part: float, lost: float) -> tuple[float, float]:
+    return max(shift.records - shift.weight, 0.0) * (part - lost), shift.records * (part + lost)
+
+
+def _inside(value: float) -> float:
+    return min(max(value, -1.0), 1.0)

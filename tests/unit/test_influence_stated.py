@@ -1,0 +1,69 @@
+"""What is said, and written down, of how far one party can move a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quietmean.node import Roster
+from quietmean.planning.influence import Checked
+from quietmean.report import Stated
+from quietmean.report.officer import OfficerPage, render_officer_page
+from quietmean.sessions.agreed import SessionContract
+from quietmean.statistics.moves import Move
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.outcome.influence import StudyInfluence, bound_text, stated_influence
+from quietmean.testing import example_execution
+from support.rosters import on_this_machine, write_roster
+
+MOVES = (
+    Move("mean(age)", "", 3.124),
+    Move("kappa(a, b)", "kappa", 2.0, (-1.0, 1.0)),
+    *(
+        Move("table-1()", f"all {name}", most)
+        for name, most in (("age mean", 1.0), ("age sd", 2.0), ("age smd", float("inf")), ("n", 0.5))
+    ),
+)
+TOLD = StudyInfluence(Checked.RESULT, 0.25, MOVES)
+
+
+def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
+    mean, kappa, table, how = TOLD.sentences()
+    assert mean == "mean(age) by at most 3.13"
+    assert kappa == "kappa(a, b) kappa to anything from -1 to 1"
+    assert table == "any term of table-1() by at most 2, but all age smd by at most infinitely much"
+    assert how.endswith("the largest party counts 25 %")
+
+
+def test_what_is_written_down_is_read_again_and_what_has_another_form_is_not() -> None:
+    assert StudyInfluence.from_json(TOLD.to_json()) == TOLD
+    receipt = {"result": {"certificate": {"influence": TOLD.to_json()}}}
+    assert stated_influence(receipt) == tuple(TOLD.sentences())
+    for raw in ({}, {"result": None}, {"result": {"certificate": {"influence": {"moves": 3}}}}):
+        assert stated_influence(raw) == ()
+
+
+@pytest.mark.parametrize("clip", [1.0, 2.5])
+def test_the_contract_of_a_session_states_it_in_the_units_of_vectors(clip: float, tmp_path: Path) -> None:
+    names = ("north", "south", "east")
+    write_roster(tmp_path, on_this_machine(names, [7001, 7002, 7003]))
+    fields = {"name": "rounds", "dimension": 5, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1, "clip": clip}
+    study = SessionStudy.parse({**fields, "protocol": "cordp-dme", "dropouts": 0.4})
+    contract = SessionContract.for_party("north", (study, Roster.load(tmp_path / "roster.toml")))
+    stated = contract.to_json()["influence"]
+    assert stated["checked"] == "each release"
+    # A third of two half widths, and the noise.
+    assert stated["largest"] > clip * 2 / 3
+    assert contract.influence is not None
+    assert stated["largest"] == pytest.approx(clip * contract.influence.largest)
+    (line,) = [text for name, text in contract.lines() if name == "one party can move"]
+    assert f"by at most {bound_text(stated['largest'])} if all are there" in line
+
+
+def test_the_page_of_who_answers_for_the_data_has_it() -> None:
+    execution = example_execution("inca", 8, rounds=4, sigma_star=2.0, sigma_delta=4.0)
+    privacy = execution.privacy(1e-6)
+    page = OfficerPage(execution, privacy, privacy.coalitions(1), Stated(influence=tuple(TOLD.sentences())))
+    assert "kappa(a, b) kappa to anything from -1 to 1" in render_officer_page(page)
+    assert "one party can have moved" not in render_officer_page(OfficerPage(execution, privacy, privacy.coalitions(1)))
