@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quietmean.node import Roster
-from quietmean.planning.influence import Checked
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.influence import Checked, planned_influence
+from quietmean.protocols import Target, configure
 from quietmean.report import Stated
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.sessions.agreed import SessionContract
 from quietmean.statistics.moves import Move
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.outcome.influence import StudyInfluence, bound_text, stated_influence
+from quietmean.studies.outcome.influence import StudyInfluence, bound_text, coordinate_json, coordinate_text, stated_influence
 from quietmean.testing import example_execution
 from support.rosters import on_this_machine, write_roster
 
@@ -42,6 +46,29 @@ def test_what_is_written_down_is_read_again_and_what_has_another_form_is_not() -
     assert stated_influence(receipt) == tuple(TOLD.sentences())
     for raw in ({}, {"result": None}, {"result": {"certificate": {"influence": {"moves": 3}}}}):
         assert stated_influence(raw) == ()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "said"),
+    [
+        ("secagg", {}, ["modulo a number"]),
+        ("packed-sharing", {"secrets": 3}, ["modulo a number", "all 4 sums of members are needed"]),
+        ("packed-sharing", {"secrets": 2}, ["modulo a number"]),
+        ("cordp-dme", {}, []),
+    ],
+)
+def test_what_nobody_notices_of_a_lie_is_stated(protocol: str, options: dict[str, Any], said: list[str]) -> None:
+    target = Target(epsilon=8.0, delta=1e-6, colluding=1, parties=4, dimension=2)
+    plan = calibrate(target, configure(protocol, options))
+    stated = planned_influence(plan)
+    assert stated is not None
+    assert len(stated.unnoticed) == len(said)
+    assert all(part in sentence for part, sentence in zip(said, stated.unnoticed, strict=True))
+    assert coordinate_json(stated, 1.0).get("unnoticed", []) == list(stated.unnoticed)
+    assert all(one in coordinate_text(stated, 1.0) for one in stated.unnoticed)
+    told = replace(TOLD, unnoticed=stated.unnoticed)
+    assert StudyInfluence.from_json(told.to_json()) == told
+    assert set(stated.unnoticed) <= set(told.sentences())
 
 
 @pytest.mark.parametrize("clip", [1.0, 2.5])

@@ -287,7 +287,10 @@ def _influence(plan: Plan) -> dict[str, Any] | None:
     from quietmean.planning.influence import planned_influence
 
     found = planned_influence(plan)
-    return None if found is None else {"checked": str(found.checked), "largest": to_plain(found.largest)}
+    if found is None:
+        return None
+    unnoticed = {"unnoticed": list(found.unnoticed)} if found.unnoticed else {}
+    return {"checked": str(found.checked), "largest": to_plain(found.largest), **unnoticed}
 
 
 def _named(protocols: list[str] | None) -> list[str] | None:
@@ -338,6 +341,8 @@ def _show(answer: dict[str, Any]) -> None:
             f"same; what is held against the bounds: {moved['checked']}",
             markup=False,
         )
+        for sentence in moved.get("unnoticed", ()):
+            out.print(sentence, markup=False)
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):

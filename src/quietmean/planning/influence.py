@@ -8,7 +8,7 @@ noise of all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -42,9 +42,9 @@ class Influence:
 
     Among the parties that count, with their weights: ``share`` is the largest party's part of all weight, ``weight`` its weight
     where it may be left out, which takes it away, else 0. ``records``: all weight; ``noise``: the largest standard deviation that
-    a coordinate of the mean may have by noise, with that party or without it. Infinite where nothing bounds it. Bounds hold but
-    for a chance of some 1e-12 that honest noise is larger than was ever to be expected. Who sends nothing is a dropout, whose
-    error is stated.
+    a coordinate of the mean may have by noise, with that party or without it. ``unnoticed``: what nobody sees of a lie, in
+    sentences. Infinite where nothing bounds it. Bounds hold but for a chance of some 1e-12 that honest noise is larger than was
+    ever to be expected. Who sends nothing is a dropout, whose error is stated.
     """
 
     mean: Array
@@ -54,6 +54,7 @@ class Influence:
     weight: float = 0.0
     records: float = 1.0
     noise: float = 0.0
+    unnoticed: tuple[str, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
@@ -75,7 +76,8 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     variance = noise.variance if settled or noise.most is None else noise.most
     reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
     means = _Means(execution.schedule, execution.weights, execution.contributors(), execution.counted_weight(), variance, reach)
-    return _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
+    influence = _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
+    return replace(influence, unnoticed=plan.protocol.unnoticed(execution.parties))
 
 
 def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:
@@ -100,7 +102,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
     # Predictions are of parties with one record each.
     variance = of_mean * (target.parties / total) ** 2
     means = _Means(schedule, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
-    return _influence(plan, means, exact=protocol.weight_is_known)
+    return replace(_influence(plan, means, exact=protocol.weight_is_known), unnoticed=protocol.unnoticed(target.parties))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.mechanism.results import GivesResults
 
+# Of sums that are taken modulo a number: a value beyond the bounds is the same number as one within them.
+WRAPS = "sums are modulo a number: a value beyond the bounds may count as another one within them, and nobody notices"
+
 
 class CanBeChecked(GivesResults):
     """By default only the result, which is a mean of values and its noise; see :mod:`quietmean.planning.release_bounds`."""
@@ -24,6 +27,10 @@ class CanBeChecked(GivesResults):
         """Of a result that sums of several parties determine: how many ``sums`` came, how many are ``needed``, and how many wrong
         ones would have been noticed for certain, ``lies_excluded``. None elsewhere, and where that is not known."""
         return None
+
+    def unnoticed(self, parties: int) -> tuple[str, ...]:
+        """What nobody notices of a member that lies, whatever receivers look at, in sentences; by default nothing more."""
+        return ()
 
     def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.

@@ -19,6 +19,7 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism.checking import WRAPS
 from quietmean.protocols.opening import MessageAttack
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
@@ -169,6 +170,11 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         if self.sums is None or self.lies_excluded is None:
             return None
         return {"sums": self.sums, "needed": self.threshold, "lies_excluded": self.lies_excluded}
+
+    def unnoticed(self, parties: int) -> tuple[str, ...]:
+        if self.threshold < self.members:
+            return (WRAPS,)
+        return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
 
     @property
     def weight_is_known(self) -> bool:

@@ -16,6 +16,7 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.mechanism.checking import WRAPS
 from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
@@ -84,6 +85,9 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
                 "heard from their owners.",
             ),
         )
+
+    def unnoticed(self, parties: int) -> tuple[str, ...]:
+        return (WRAPS,)
 
     def warnings(self, state: Any) -> tuple[str, ...]:
         return (state.failure,) if state.failure else ()

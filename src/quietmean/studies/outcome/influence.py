@@ -41,6 +41,7 @@ class StudyInfluence:
     moves: tuple[Move, ...]
     # As if no cell were missing.
     before: bool = False
+    unnoticed: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -56,7 +57,8 @@ class StudyInfluence:
         ``answers``; None before the start. ``step``: of the plan's grid."""
         largest = max(noise, influence.noise)
         shift = Shift(influence.mean, influence.total, influence.weight, largest, influence.records, noise)
-        return cls(influence.checked, influence.share, moves(workload, shift, step, mean, answers))
+        moved = moves(workload, shift, step, mean, answers)
+        return cls(influence.checked, influence.share, moved, unnoticed=influence.unnoticed)
 
     @classmethod
     def planned(cls, workload: Workload, plan: Plan, records: float | None, share: float | None = None) -> Self | None:
@@ -98,13 +100,14 @@ class StudyInfluence:
                 continue
             found += [f"{one.label} {_bounded(one)}" for one in own]
         missing = ", as if no cell were missing" if self.before else ""
-        return [*found, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}"]
+        return [*found, *self.unnoticed, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}"]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "checked": str(self.checked),
             "largest_share": self.share,
             "moves": [_move_json(one) for one in self.moves],
+            **({"unnoticed": list(self.unnoticed)} if self.unnoticed else {}),
         }
 
     @classmethod
@@ -119,19 +122,25 @@ class StudyInfluence:
             )
             for one in raw["moves"]
         ]
-        return cls(Checked(raw["checked"]), float(raw["largest_share"]), tuple(read))
+        return cls(
+            Checked(raw["checked"]), float(raw["largest_share"]), tuple(read), unnoticed=tuple(map(str, raw.get("unnoticed", ())))
+        )
 
 
 def coordinate_json(influence: Influence, clip: float) -> dict[str, Any]:
     """Of a mean of vectors of L2 norm ``clip``, of the coordinate that one party moves most."""
-    return {"checked": str(influence.checked), "largest_share": influence.share, "largest": clip * influence.largest}
+    stated = {"checked": str(influence.checked), "largest_share": influence.share, "largest": clip * influence.largest}
+    return stated | ({"unnoticed": list(influence.unnoticed)} if influence.unnoticed else {})
 
 
 def coordinate_text(influence: Influence, clip: float) -> str:
     """The same in a sentence."""
     moved, how = bound_text(clip * influence.largest), _HOW[influence.checked]
     share = percent_text(influence.share)
-    return f"a coordinate of a round's mean by at most {moved} if all are there; {how}; the largest party counts {share}"
+    return (
+        f"a coordinate of a round's mean by at most {moved} if all are there; {how}; the largest party counts {share}"
+        + "".join(f"; {one}" for one in influence.unnoticed)
+    )
 
 
 def _move_json(move: Move) -> dict[str, Any]:
