@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.protocols import Mechanism, Server, registry
+from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.literature import Publication
 
 ROOT = Path(__file__).parent.parent
@@ -31,12 +32,17 @@ Options are those of `quietmean plan` and `quietmean run`. Those in files only h
 def overview() -> str:
     """One line a protocol."""
     lines = ["| protocol | who is trusted | in one line |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| `{name}` | {_trust(kind)} | {kind.summary} |" for name, kind in registry().items())])
+    return "\n".join([*lines, *(f"| `{name}` | {_trust(kind)} | {kind.summary} |" for name, kind in _all().items())])
+
+
+def _all() -> dict[str, type[Mechanism]]:
+    """Those that can be named, and what a study with a committee takes."""
+    return dict(sorted([*registry().items(), (CommitteeSharing.name, CommitteeSharing)]))
 
 
 def page() -> str:
     """All protocols, with their options."""
-    return "\n".join([INTRODUCTION, overview(), "", *(_section(kind) for kind in registry().values())])
+    return "\n".join([INTRODUCTION, overview(), "", *(_section(kind) for kind in _all().values())])
 
 
 LITERATURE = """# References
@@ -80,7 +86,7 @@ def citation() -> str:
 def _publications() -> dict[Publication, list[str]]:
     """With the names of the protocols that come from each."""
     found: dict[Publication, list[str]] = {}
-    for name, kind in registry().items():
+    for name, kind in _all().items():
         for source in kind.sources:
             found.setdefault(source, []).append(name)
     return dict(sorted(found.items(), key=lambda one: (one[0].authors[0].family, one[0].year or 0, one[0].title)))

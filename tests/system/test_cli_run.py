@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
+from quietmean.cli.main import main
 from support.json_documents import faults
 
 
@@ -70,6 +71,37 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     assert "<svg" in report
     fields = ["estimate", "standard_error", "epsilon", "delta", "certificate", "parties_counted", "messages", "bytes", "seconds"]
     assert set(fields) <= set(result)
+
+
+def test_a_committee_opens_what_others_hand_in(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(table)
+    asked = ["--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--epsilon", "2", "--committee", "5"]
+    main(["run", *asked, "--parties", "10", "--dropouts", "0.2", "--out", "out", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert faults("result", result) == []
+    assert faults("receipt", json.loads((table / result["receipt"]).read_text())) == []
+    assert result["parties_counted"] == 8
+    assert len(result["killed"]) == len(result["not_counted"]) == 2
+    assert abs(result["estimate"] - result["true_mean"]) < 6 * result["standard_error"]
+    assert result["true_mean"] == pytest.approx(48.518, abs=3)
+    assert result["epsilon_a_priori"] <= 2
+    # Contributions of 8, and what 5 members tell each other.
+    assert result["messages"] > 8 + 5 * 4 * 4
+    main(["certify", result["receipt"], "--json"])
+    certified = json.loads(capsys.readouterr().out)
+    assert certified["epsilon_a_priori"] == pytest.approx(result["epsilon_a_priori"], rel=1e-6)
+    for wrong, sentence in (
+        (["--committee-colluding", "1"], "go with --committee MEMBERS"),
+        (["--committee", "3"], "too small"),
+        (["--committee", "5", "--protocol", "inca"], "leave protocol out"),
+        (["--committee", "5", "--colluding", "2"], "colluding says nothing"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *asked[:-2], "--parties", "10", *wrong, "--out", "other"])
+        assert ended.value.code == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("protocol", ["local-dp", "central-dp", pytest.param("gossip", marks=pytest.mark.slow)])

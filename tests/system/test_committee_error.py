@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import ProtocolFailure
 from quietmean.node.rehearsal import rehearse
+from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.accounting import predicted_error
 from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.simulation.committee import simulate_committee
+from quietmean.simulation import simulate
+from quietmean.studies.agreement.committee_session import sharing_of
 
 
 def parameters(contributors: int, dimension: int, committee: Committee) -> CommitteeParameters:
@@ -20,10 +24,20 @@ def parameters(contributors: int, dimension: int, committee: Committee) -> Commi
 
 @pytest.mark.parametrize("dropouts", [0.0, 0.5, 0.9])
 def test_simulated_error_is_the_predicted_one_whoever_comes(dropouts: float) -> None:
-    simulated = simulate_committee(parameters(60, 2000, Committee(9, 2, 2)), 8, dropouts=dropouts)
-    assert abs(simulated.ratio - 1) <= max(0.03, 3 * simulated.ratio_standard_error)
+    target = Target(60, 1.0, 1e-6, 2000, 2000**0.5, colluding=2, committee=Committee(9, 2, 2))
+    plan = calibrate(target, CommitteeSharing())
+    value = np.linspace(0, 1, 2000)
+    scaled = []
+    for seed in range(8):
+        run = simulate(plan, np.tile(value, (60, 1)), runs=1, seed=seed, dropouts=dropouts)
+        came = int(run.first.contributors().sum())
+        assert (came < 60) == (dropouts > 0)
+        scaled.append(run.errors / np.sqrt(predicted_error(sharing_of(plan).parameters(60), came)))
+    squares = np.array(scaled) ** 2
+    ratio, error = squares.mean(), squares.std() / np.sqrt(squares.size)
+    assert abs(ratio - 1) <= max(0.03, 3 * error)
     # With 16,000 numbers a wrong k shows: 6 or 8 dealings for 7.
-    assert abs(simulated.ratio - 1) < 0.06
+    assert abs(ratio - 1) < 0.06
 
 
 @pytest.mark.parametrize("absent", [frozenset[int](), frozenset({3})])
@@ -51,11 +65,8 @@ def test_without_enough_members_there_is_no_result() -> None:
         rehearse(parameters(4, 2, Committee(5)), np.zeros((4, 2)), [1.0] * 4, frozenset({0, 1}))
 
 
-def test_simulations_refuse_what_is_none() -> None:
-    plan = parameters(4, 2, Committee(5))
-    with pytest.raises(InputError, match="0 runs"):
-        simulate_committee(plan, 0)
-    with pytest.raises(InputError, match="values have shape"):
-        simulate_committee(plan, 1, values=np.zeros((3, 2)))
-    with pytest.raises(ProtocolFailure, match="contributions came"):
-        simulate_committee(plan, 1, dropouts=0.999)
+def test_fewer_contributions_than_the_minimum_give_no_result() -> None:
+    plan = calibrate(Target(4, 1.0, 1e-6, 2, 1.0, committee=Committee(5, minimum=4)), CommitteeSharing())
+    with pytest.raises(ProtocolFailure, match="none of the 20 runs finished"):
+        simulate(plan, runs=20, dropouts=0.95)
+    assert simulate(plan, runs=2, dropouts=0.0).failed == 0

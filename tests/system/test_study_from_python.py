@@ -100,6 +100,24 @@ def test_the_file_is_the_study(tmp_path: Path) -> None:
     assert qm.Study.load(tmp_path / "study.toml") == study
 
 
+def test_a_committee_opens_what_others_hand_in(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"committee": qm.Committee(members=4), "contribute_by": "2027-03-01T12:00:00Z"}
+    study = qm.Study({"age": (0, 110)}, **COST, **asked)
+    study.save(tmp_path / "study.toml")
+    assert qm.Study.load(tmp_path / "study.toml") == study
+    assert study.terms.committee is not None
+    assert study.terms.committee.committee == asked["committee"]
+    result = study.run(pd.DataFrame(people(400)), party_column="site")
+    mean = result["mean(age)"]
+    assert abs(mean.value[0] - 50) < 6 * mean.standard_error[0] + 2
+    assert result.missing == []
+    assert result.epsilon_a_priori <= 8.0
+    assert result.messages > 4
+    for half in ("committee", "contribute_by"):
+        with pytest.raises(qm.InputError, match="give committee and contribute_by together"):
+            qm.Study({"age": (0, 110)}, **COST, **{half: asked[half]})
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

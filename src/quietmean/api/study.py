@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from quietmean.core.output import Output
 from quietmean.core.schema import require_usual
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
+from quietmean.protocols.committee import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
@@ -23,7 +25,7 @@ from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source
 from quietmean.studies.data.sources import Parts, parties_of_table, parties_of_tables
 from quietmean.studies.outcome.forecast import Forecast
-from quietmean.studies.outcome.local import choose_kills, run_study
+from quietmean.studies.outcome.here import execute
 
 # What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
 Declared: TypeAlias = Column | tuple[float, float] | list[str] | type[bool]
@@ -45,7 +47,9 @@ class Study:
     ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
     reads messages between the others, each with that chance, or "all-after-first";
     ``dropouts``: the fraction that may leave. ``links``, where it is sealed: "hybrid", its keys rest on ML-KEM-768 and X25519
-    together, by default; or "x25519" alone. Raises :class:`InputError` for what cannot be asked.
+    together, by default; or "x25519" alone.
+    ``committee``: its members open the sum of what all parties hand in, one file each until ``contribute_by``, a time with its
+    offset; members list what came ``grace`` seconds later. Raises :class:`InputError` for what cannot be asked.
     """
 
     @refuses_unknown_keywords
@@ -74,6 +78,9 @@ class Study:
         accept_wide: bool = False,
         round_timeout: float = 10.0,
         links: str | None = None,
+        committee: Committee | None = None,
+        contribute_by: datetime | str | None = None,
+        grace: float = 600.0,
     ) -> None:
         if epsilon is None and nats is None:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
@@ -101,6 +108,7 @@ class Study:
                 "accept_wide": accept_wide,
                 "round_timeout": round_timeout,
                 "links": links,
+                **_committee_terms(committee, contribute_by, grace),
             }
         )
         # The budget is checked with the number of parties; the fewest that there can be.
@@ -161,7 +169,8 @@ class Study:
         parties: int | None = None,
         party_column: str | None = None,
     ) -> StudyResult:
-        """Run the study on this machine, each party a process of its own that talks over TLS to the others.
+        """Run the study on this machine, each party a process of its own that talks over TLS to the others; or, with a committee,
+        each making one file, whose sum the members open in this process.
 
         ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
         ``party_column`` names; or a list with one path or frame for each party. Real noise from the operating system. Warns of
@@ -178,14 +187,7 @@ class Study:
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
-        executed = run_study(
-            choice.plan,
-            terms.workload,
-            encoded,
-            kills=choose_kills(choice.plan, terms.dropouts),
-            round_timeout=terms.round_timeout,
-            report=lambda party, event: None,
-        )
+        executed = execute(terms, choice.plan, encoded, report=lambda party, event: None)
         took = executed.network
         return StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 
@@ -195,6 +197,16 @@ class Study:
                 raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
             return parties_of_tables(data, self.columns, notes.append, self._terms.persons)
         return parties_of_table(data, self.columns, parties, party_column, notes.append, self._terms.persons)
+
+
+def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:
+    """The field of a study with a committee. Raises :class:`InputError` for half of it."""
+    if (committee is None) != (contribute_by is None):
+        raise InputError("a committee lists contributions at a time: give committee and contribute_by together, or neither")
+    if committee is None or contribute_by is None:
+        return {}
+    until = contribute_by if isinstance(contribute_by, str) else contribute_by.isoformat()
+    return {"committee": {**committee.describe(), "contribute_by": until, "grace": grace}}
 
 
 def _column(name: str, declared: Declared) -> dict[str, Any]:

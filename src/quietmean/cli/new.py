@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.columns import NO_COLUMN_OPTIONS, ColumnOptions
+from quietmean.cli.committee_options import CommitteeShape
 from quietmean.cli.console import err, out, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
@@ -78,57 +79,28 @@ class MeetingOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitteeOptions:
+class CommitteeOptions(CommitteeShape):
     """A committee whose members open the sum of what others contribute, in one message each.
 
     Parameters
     ----------
-    committee
-        So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
-        than --committee-colluding of them collude, whoever else does.
-    committee_colluding
-        How many members may collude, with all other contributors; default 1.
-    committee_gone
-        How many members may be gone for good at any moment; default as many as may collude.
-    committee_size
-        gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes. Default gone.
     contribute_by
         Until when contributions come, such as 2027-03-01T12:00:00Z; members start then.
     grace
         Members list contributions so many seconds after --contribute-by; default 600.
     """
 
-    committee: int | None = None
-    committee_colluding: int | None = None
-    committee_gone: int | None = None
-    committee_size: str | None = None
     contribute_by: str | None = None
     grace: float | None = None
 
-    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a study, with ``minimum`` and ``largest_weight`` in its committee where it has one.
+    def study_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a study with this committee, or without one.
 
-        Raises :class:`InputError` for options of a committee where there is none.
+        Raises :class:`InputError` for options of a committee where there is none, and for one without a time.
         """
-        given = {
-            "colluding": self.committee_colluding,
-            "gone": self.committee_gone if self.committee_gone is not None else self.committee_colluding,
-            "size": self.committee_size,
-            "contribute_by": self.contribute_by,
-            "grace": self.grace,
-        }
-        if self.committee is None:
-            if any(value is not None for value in given.values()):
-                raise InputError(
-                    "--committee-..., --contribute-by and --grace go with --committee MEMBERS: give it, or leave them out"
-                )
-            return fields
-        if self.contribute_by is None:
+        if self.committee is not None and self.contribute_by is None:
             raise InputError("a committee lists contributions at a time: give --contribute-by, such as 2027-03-01T12:00:00Z")
-        options = dict(fields["options"])
-        given |= {"members": self.committee, "minimum": fields["minimum"], "largest_weight": options.pop("largest_weight", None)}
-        committee = {name: value for name, value in given.items() if value is not None}
-        return fields | {"minimum": None, "options": options, "committee": committee}
+        return self.fields(fields, contribute_by=self.contribute_by, grace=self.grace)
 
 
 def command(
@@ -169,7 +141,7 @@ def command(
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [one for one in column or () if listed is None or one not in listed.columns]
     given = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
-    given = committee.fields(given)
+    given = committee.study_fields(given)
     if listed is not None:
         given["column"] = [*listed.columns.values(), *given["column"]]
     asked = (

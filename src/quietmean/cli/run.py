@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.answers import print_answers
 from quietmean.cli.columns import NO_COLUMN_OPTIONS, ColumnOptions
+from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
 from quietmean.cli.console import (
     Progress,
     choice_document,
@@ -37,6 +38,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
+    from quietmean.protocols import Target
     from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.local import LocalStudy
 
@@ -69,6 +71,7 @@ def command(
     column: list[str],
     columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
     target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
+    committee: Annotated[CommitteeShape, Parameter(name="*", negative="")] = NO_COMMITTEE,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     rehearsal: Annotated[RehearsalOptions, Parameter(name="*", negative="")] = RehearsalOptions(),
     out: Path | None = None,
@@ -76,7 +79,8 @@ def command(
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
 
-    Every party is a process of its own with throw-away keys; they communicate by TLS 1.3 over loopback.
+    Every party is a process of its own with throw-away keys; they communicate by TLS 1.3 over loopback. With --committee parties
+    hand in one file each instead, and that committee's members open the sum, all in one process.
 
     Parameters
     ----------
@@ -97,8 +101,7 @@ def command(
         {
             "name": account_name(data),
             **columns.fields(column),
-            **target.fields(),
-            "options": options.chosen(),
+            **committee.fields({**target.fields(), "options": options.chosen()}, **committee.now),
             "round_timeout": rehearsal.round_timeout,
         }
     )
@@ -146,7 +149,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     from quietmean.studies import save_impossible, save_refusal
     from quietmean.studies.data.sources import parties_of_table
     from quietmean.studies.outcome.forecast import Forecast
-    from quietmean.studies.outcome.local import choose_kills, run_study
+    from quietmean.studies.outcome.here import execute
 
     notes: list[str] = []
     names, parts = parties_of_table(
@@ -167,11 +170,9 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_notes(notes)
     tell_owner(encoded)
-    kills = choose_kills(plan, study.dropouts)
-    with progress(f"starting {target.parties} processes") as line:
-        watch = _watch(line, target.parties)
+    with progress(_what_starts(target)) as line:
         try:
-            local = run_study(plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=watch)
+            local = execute(study, plan, encoded, _watch(line, target.parties))
         except GateRefused as error:
             save_refusal(folder / "receipt.json", plan.target, error.record)
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
@@ -206,6 +207,12 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         seconds=network.seconds,
         killed=[names[party] for party in network.killed],
     )
+
+
+def _what_starts(target: Target) -> str:
+    if target.committee is None:
+        return f"starting {target.parties} processes"
+    return f"{target.parties} contributors hand in files to a committee of {target.committee.members}"
 
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
@@ -254,7 +261,8 @@ def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> Non
     print_choice(document)
     print_privacy(document, study)
     print_not_counted(document)
-    killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
+    how = "never contributed" if study.committee is not None else "killed on the way"
+    killed = f", {len(local.network.killed)} {how}" if local.network.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"

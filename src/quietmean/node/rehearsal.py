@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.party import Message, Step, Vector
+from quietmean.core.party import Message, NoiseSource, Step, Vector
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Identity
@@ -27,28 +27,45 @@ from quietmean.randomness import SecureNoise, Seed
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """``checked``: the result, as anybody checks it; ``result``: its file. ``left_out``: (contributor's number, why).
+    """``checked``: the result, as anybody checks it; ``result``: its file. ``counted``: the numbers of the contributors in it;
+    ``left_out``: (contributor's number, why).
 
-    ``contribution_bytes``: of the largest file; ``member_bytes``: what the busiest member sent. ``seconds`` of this process, in
-    all: contributing, taking what was contributed, and the members' session.
+    ``contribution_bytes``: of the largest file; ``member_bytes``: what the busiest member sent; ``messages`` and ``bytes_sent``:
+    of all, contributions and what members told each other. ``seconds`` of this process, in all: contributing, taking what was
+    contributed, and the members' session.
     """
 
     checked: CheckedResult
     result: bytes = field(repr=False)
+    counted: tuple[int, ...]
     left_out: tuple[tuple[int, str], ...]
     contribution_bytes: int
     member_bytes: int
+    messages: int
+    bytes_sent: int
     seconds: tuple[float, float, float]
 
 
+@dataclass
+class Sent:
+    """What one member sent to the others."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
 def rehearse(
-    parameters: CommitteeParameters, values: Vector, weights: Sequence[float], absent_members: frozenset[int] = frozenset()
+    parameters: CommitteeParameters,
+    values: Vector,
+    weights: Sequence[float],
+    absent_members: frozenset[int] = frozenset(),
+    noise: Callable[[Seed], NoiseSource] = SecureNoise,
 ) -> Rehearsal:
     """A session with the ``values``, shape (contributions, d), of so many of the contributors that are admitted.
 
-    ``weights``: their public weights; ``absent_members``: numbers of members that never come. All keys are made for it and
-    forgotten. Raises :class:`InputError` for a weight or a value that does not fit the parameters, :class:`ProtocolFailure` if
-    there is no result.
+    ``weights``: their public weights; ``absent_members``: numbers of members that never come; ``noise``: makes that of a member
+    from a secret that is new. All keys are made for it and forgotten. Raises :class:`InputError` for a weight or a value that
+    does not fit the parameters, :class:`ProtocolFailure` if there is no result.
     """
     members = [Identity.generate() for _ in range(parameters.members)]
     mailboxes = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in members]
@@ -83,7 +100,7 @@ def rehearse(
             sealer,
             MailboxOpener(mailboxes[number]),
             held,
-            SecureNoise(Seed.from_os()),
+            noise(Seed.from_os()),
         )
     taken = time.perf_counter()
     states, sent = run_members(machines)
@@ -92,20 +109,24 @@ def rehearse(
         reasons = {reason for state in states.values() for reason in warnings(parameters, state)}
         raise ProtocolFailure(f"no member has a result: {'; '.join(sorted(reasons))}")
     numbers = {identity.public_key: number for number, identity in enumerate(contributors)}
+    checked, told = check_result(session, read_result(session, done.result.content)), sent.values()
     return Rehearsal(
-        checked=check_result(session, read_result(session, done.result.content)),
+        checked=checked,
         result=done.result.content,
+        counted=tuple(sorted(numbers[key] for _, key, _ in checked.counted)),
         left_out=tuple((numbers[key], why) for key, why in done.left_out),
         contribution_bytes=max(map(len, files), default=0),
-        member_bytes=max(sent.values()),
+        member_bytes=max(one.bytes for one in told),
+        messages=len(files) + sum(one.messages for one in told),
+        bytes_sent=sum(map(len, files)) + sum(one.bytes for one in told),
         seconds=(contributed - began, taken - contributed, time.perf_counter() - taken),
     )
 
 
-def run_members(machines: dict[int, CommitteeMachine]) -> tuple[dict[int, CommitteeState], dict[int, int]]:
-    """Members by number, in lockstep, with all messages between them; their last states, and how many bytes each sent."""
+def run_members(machines: dict[int, CommitteeMachine]) -> tuple[dict[int, CommitteeState], dict[int, Sent]]:
+    """Members by number, in lockstep, with all messages between them; their last states, and what each sent."""
     steps: dict[int, Step[CommitteeState]] = {number: machine.start() for number, machine in machines.items()}
-    sent = dict.fromkeys(machines, 0)
+    sent = {number: Sent() for number in machines}
     for _ in range(max(machine.rounds for machine in machines.values())):
         inboxes: dict[int, list[Message]] = {number: [] for number in machines}
         delivered: dict[int, set[int]] = {number: set() for number in machines}
@@ -114,7 +135,8 @@ def run_members(machines: dict[int, CommitteeMachine]) -> tuple[dict[int, Commit
                 for recipient in sorted(set(message.recipients) & set(machines)):
                     inboxes[recipient].append(message)
                     delivered[number].add(recipient)
-                    sent[number] += len(message.content)
+                    sent[number].messages += 1
+                    sent[number].bytes += len(message.content)
         steps = {
             number: machine.end_round(steps[number].state, inboxes[number], frozenset(delivered[number]))
             for number, machine in machines.items()

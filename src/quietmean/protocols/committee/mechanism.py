@@ -25,6 +25,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.committee.accounting import predicted_error, promised, sum_variance
 from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.encoding import decode, encode
 from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
 from quietmean.protocols.committee_size import Committee, Size
@@ -192,8 +193,23 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def batch(
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        """Raises :class:`InputError`: rehearse it in one process with :mod:`quietmean.simulation.committee`."""
-        raise InputError("a plan with a committee is not simulated by this command: its error is in the plan")
+        """The sum that members open, told by the first contributor; nothing if fewer than the minimum contribute.
+
+        Which member's noise is the k-th makes no difference: they are drawn from the sources of contributors, which have none.
+        """
+        parameters, counted = self.parameters(schedule.parties), np.nonzero(self.contributors(schedule, trace))[0].tolist()
+        vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
+        if len(counted) >= self.minimum:
+            total = np.zeros(self.dimension, dtype=np.int64)
+            for place in counted:
+                total += encode(parameters, values[place], float(weights[place]), Seed(noise.party(place).secret("rounding", 0)))
+            for first in range(0, parameters.dealings, len(values)):
+                drawn = noise.discrete(NoiseGroup.INDEPENDENT, first, parameters.scale, self.dimension)
+                total += drawn[: parameters.dealings - first].sum(axis=0)
+            vector[counted[0]] = decode(parameters, total, weights[counted].tolist())
+            weight[counted[0]] = weights[counted].sum()
+            by[counted[0]] = True
+        return Releases(vector, weight, by)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return trace.finished

@@ -93,7 +93,13 @@ def run_study(
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
     execution, opened = opened_of(first, plan)
     outcome = conclude_possible(plan, workload, execution, opened, first.gate)
+    return LocalStudy(outcome, network, truth_of(plan, workload, encoded, outcome))
+
+
+def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome: StudyOutcome) -> tuple[Answer, ...]:
+    """What the parties that count in the ``outcome`` give without noise."""
+    values: Vector = np.array([part.vector for part in encoded])
+    weights = np.array([part.weight for part in encoded])
     parts = outcome.execution.parts
     counted = float(parts @ weights)
-    truth = workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)
-    return LocalStudy(outcome, network, truth)
+    return workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)

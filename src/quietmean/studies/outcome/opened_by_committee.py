@@ -13,11 +13,25 @@ from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols.committee.result import CheckedResult
 from quietmean.randomness import Seed
+from quietmean.statistics import Workload
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 
 # No schedule of it is drawn: any seed gives the same one.
 _NO_SEED = Seed.public("opened by a committee")
+
+
+def outcome_of(plan: Plan, workload: Workload, checked: CheckedResult, counted: Mapping[int, float]) -> StudyOutcome:
+    """The outcome of an opened sum. ``counted``: the public weight of each contribution in it, by its contributor's place.
+
+    Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.
+    """
+    parties = plan.target.parties
+    weights = np.ones(parties)
+    weights[list(counted)] = list(counted.values())
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, parties)
+    execution = plan.execution(_NO_SEED, everyone, weights).without(frozenset(range(parties)) - counted.keys())
+    return conclude_possible(plan, workload, execution, ReleasedSum(checked.total, checked.weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +56,9 @@ class OpenedStudy:
         places = {entry.identity: place for place, entry in enumerate(sealed.entries)}
         names = [entry.name for entry in sealed.entries]
         counted = {places[key]: digest.hex() for digest, key, _ in checked.counted}
-        weights = np.ones(len(names))
-        for _, key, weight in checked.counted:
-            weights[places[key]] = weight
         without = frozenset(range(len(names))) - counted.keys()
-        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
-        execution = plan.execution(_NO_SEED, everyone, weights).without(without)
-        outcome = conclude_possible(plan, sealed.study.workload, execution, ReleasedSum(checked.total, checked.weight))
+        weights = {places[key]: weight for _, key, weight in checked.counted}
+        outcome = outcome_of(plan, sealed.study.workload, checked, weights)
         told = {name for name, _ in left_out}
         members = {entry.name for entry in sealed.computing}
         missing = [names[place] for place in sorted(without) if names[place] not in told | members]

@@ -1,0 +1,68 @@
+"""Options of a committee whose members open the sum of what others contribute, which several commands have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from quietmean.core.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitteeShape:
+    """A committee whose members open the sum of what others contribute, in one message each.
+
+    Parameters
+    ----------
+    committee
+        So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
+        than --committee-colluding of them collude, whoever else does.
+    committee_colluding
+        How many members may collude, with all other contributors; default 1.
+    committee_gone
+        How many members may be gone for good at any moment; default as many as may collude.
+    committee_size
+        gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes. Default gone.
+    """
+
+    committee: int | None = None
+    committee_colluding: int | None = None
+    committee_gone: int | None = None
+    committee_size: str | None = None
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What is given of it but for the number of members, by its name in a study."""
+        gone = self.committee_gone if self.committee_gone is not None else self.committee_colluding
+        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """Of a committee that is rehearsed on this machine: contributions come at once."""
+        return {} if self.committee is None else {"contribute_by": datetime.now(UTC).isoformat(timespec="seconds"), "grace": 0.0}
+
+    def fields(self, fields: dict[str, Any], **times: Any) -> dict[str, Any]:
+        """The fields of a study, with ``minimum`` and ``largest_weight`` in its committee where it has one.
+
+        ``times``: when contributions come, as far as that is given. Raises :class:`InputError` for options of a committee where
+        there is none.
+        """
+        given = self.shape | {name: value for name, value in times.items() if value is not None}
+        if self.committee is None:
+            if given:
+                names = "--committee-..., --contribute-by and --grace" if times else "options --committee-..."
+                raise InputError(f"{names} go with --committee MEMBERS: give it, or leave them out")
+            return fields
+        options = dict(fields["options"])
+        moved = {
+            "members": self.committee,
+            "minimum": fields.get("minimum"),
+            "largest_weight": options.pop("largest_weight", None),
+        }
+        committee = given | {name: value for name, value in moved.items() if value is not None}
+        return fields | {"minimum": None, "options": options, "committee": committee}
+
+
+NO_COMMITTEE = CommitteeShape()

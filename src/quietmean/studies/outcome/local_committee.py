@@ -1,0 +1,37 @@
+"""A study with a committee on this machine, in one process: real files, keys and members' machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from quietmean.node.local import LocalOutcome
+from quietmean.node.rehearsal import rehearse
+from quietmean.planning.plan import Plan
+from quietmean.randomness import BitStream, Seed
+from quietmean.statistics import Encoded, Workload
+from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.outcome.local import LocalStudy, truth_of
+from quietmean.studies.outcome.opened_by_committee import outcome_of
+
+
+def run_with_committee(plan: Plan, workload: Workload, encoded: Sequence[Encoded], *, dropouts: float) -> LocalStudy:
+    """Contributors with these ``encoded`` values each make one file, and the members of the plan's committee open one sum.
+
+    ``dropouts``: the fraction of contributors, rounded down, whose file never comes; those drawn are ``network.killed``. Raises
+    :class:`ImpossibleResult` for a sum that cannot be, and :class:`ProtocolFailure` if too few come.
+    """
+    parameters = sharing_of(plan).parameters(plan.target.parties)
+    drawn = BitStream(Seed.from_os()).permutation(len(encoded)).tolist()
+    absent = sorted(drawn[: int(dropouts * len(encoded) + 1e-9)])
+    came = [place for place in range(len(encoded)) if place not in absent]
+    admitted = [plan.admit(part.vector, part.weight) for part in encoded]
+    rehearsal = rehearse(
+        parameters, np.array([admitted[place].vector for place in came]), [admitted[place].weight for place in came]
+    )
+    counted = {came[number]: admitted[came[number]].weight for number in rehearsal.counted}
+    outcome = outcome_of(plan, workload, rehearsal.checked, counted)
+    seconds = sum(rehearsal.seconds)
+    network = LocalOutcome({}, {}, tuple(absent), seconds, rehearsal.messages, rehearsal.bytes_sent)
+    return LocalStudy(outcome, network, truth_of(plan, workload, encoded, outcome))
