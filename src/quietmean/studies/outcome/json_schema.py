@@ -22,6 +22,7 @@ from quietmean.core.json_schema import (
     record,
 )
 from quietmean.protocols import registry
+from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.statistics.flags_and_tests import LEVEL
 
@@ -111,7 +112,7 @@ def receipt_schema() -> Schema:
     }
     required = ["protocol", "parties", "rounds", "online", "sensitivity", "certify"]
     kinds = []
-    for name, kind in sorted(registry().items()):
+    for name, kind in sorted({**registry(), CommitteeSharing.name: CommitteeSharing}.items()):
         fields = {**common, **declared_fields(kind), "protocol": {"const": name}}
         kinds.append({"type": "object", "properties": fields, "required": required, "additionalProperties": False})
     return {"$schema": DIALECT, "title": "Receipt of a quietmean study", "oneOf": kinds}
