@@ -343,7 +343,7 @@ _MAKES = {
     "write_text", "write_bytes", "rename", "touch", "hardlink_to", "symlink_to", "link_to", "symlink", "link", "replace_durably",
     "write_private", "open_private", "mkstemp", "NamedTemporaryFile", "FileHandler", "save_figure", "savefig", "savez",
     "savez_compressed", "savetxt", "tofile", "copyfile", "copy2", "copytree", "truncate", "renames", "write_image",
-    "to_parquet", "to_excel", "mkfifo", "mknod", "copyfileobj", "put_file", "put_inside",
+    "to_parquet", "to_excel", "mkfifo", "mknod", "copyfileobj", "put_file", "put_inside", "replacing",
 }  # fmt: skip
 _MAKES_OF = {("os", "replace"), ("shutil", "copy"), ("shutil", "move"), ("np", "save"), ("sqlite3", "connect")}
 _FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}

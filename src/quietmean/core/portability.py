@@ -140,13 +140,20 @@ def replace_durably(path: Path, content: bytes) -> None:
 
 def replace_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
     """The same for whoever reads it meanwhile; what a crash of the machine leaves is not known, unless ``durable``."""
+    with replacing(path, durable=durable) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """The same for what is written piece by piece: it is there whole once the ``with`` statement ends normally."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     # Left by a process with the same number that crashed.
     fresh.unlink(missing_ok=True)
     try:
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             owner_only(file.fileno())
-            file.write(content)
+            yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

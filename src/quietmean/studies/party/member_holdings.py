@@ -5,10 +5,12 @@ Whatever happens to the folder afterwards, the member lists and adds up what it 
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of
-from quietmean.core.portability import replace_durably
+from quietmean.core.portability import replacing
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,
@@ -33,12 +35,16 @@ from quietmean.protocols.committee.keys import Opener
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
 
-_MAGIC = b"qmheld1\n"
+_MAGIC = b"qmheld2\n"
+_LENGTH = 8
 _PIECE = 1 << 20
 
 
-class _Front(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``left_out``: of each file that was not taken, the contributor's key if it is known, its name, and why."""
+class _Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands at the end of the file.
+
+    ``left_out``: of each file that was not taken, the contributor's key if it is known, its name, and why.
+    """
 
     session: str
     count: int
@@ -53,27 +59,27 @@ class MemberHoldings:
     session: CommitteeSession = field(repr=False)
     left_out: tuple[tuple[str, str, str], ...]
     count: int
-    offset: int
 
     @classmethod
     def load(cls, path: Path, session: CommitteeSession) -> MemberHoldings | None:
         """What was taken before; None if nothing was. Raises :class:`InputError` for a file that is not whole."""
         try:
             with path.open("rb") as file:
-                start = file.read(len(_MAGIC) + 8)
-                size = int.from_bytes(start[len(_MAGIC) :], "little")
-                if start[: len(_MAGIC)] != _MAGIC or size > path.stat().st_size:
+                size = os.fstat(file.fileno()).st_size
+                if file.read(len(_MAGIC)) != _MAGIC or size < len(_MAGIC) + _LENGTH:
                     raise _changed(path)
-                front = decode_json(file.read(size), _Front, lambda reason: _changed(path))
+                file.seek(size - _LENGTH)
+                end = size - _LENGTH - int.from_bytes(file.read(_LENGTH), "little")
+                if end < len(_MAGIC):
+                    raise _changed(path)
+                file.seek(end)
+                summary = decode_json(file.read(size - _LENGTH - end), _Summary, lambda reason: _changed(path))
         except FileNotFoundError:
             return None
         except OSError:
             raise _changed(path) from None
-        taken = cls(path, session, front.left_out, front.count, len(start) + size)
-        whole = (
-            front.session == session.session.hex() and path.stat().st_size == taken.offset + front.count * taken._record.itemsize
-        )
-        if not whole:
+        taken = cls(path, session, summary.left_out, summary.count)
+        if summary.session != session.session.hex() or end != len(_MAGIC) + summary.count * taken._record.itemsize:
             raise _changed(path)
         return taken
 
@@ -86,33 +92,12 @@ class MemberHoldings:
         ``until``: what was written later, in seconds since 1970, comes too late. Raises :class:`InputError` for a folder that
         cannot be read, or in which nothing is for this study, and :class:`Outage` where there is no room: nothing was taken then.
         """
-        left_out: list[tuple[str, str, str]] = []
-        held: dict[bytes, bytes] = {}
-        first: dict[bytes, tuple[bytes, str]] = {}
-        for file in contributions_in(folder):
-            dealer = ""
-            try:
-                header, raw = _read(session, file, until)
-                dealer = header.contributor
-                part = open_excerpt(session, header, excerpt(session, raw, member), member, opener)
-            except ContributionError as error:
-                left_out.append((dealer, file.name, str(error)))
-                continue
-            digest, before = first.setdefault(header.dealer, (header.digest, file.name))
-            if digest == header.digest:
-                held[header.dealer] = _packed(session, header, part)
-            else:
-                why = f"its contributor made another one, {before}, and one counts"
-                left_out.append((dealer, file.name, why))
-        if not held:
-            raise InputError(
-                f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
-                "opened, see that the right folder is there, and start again"
-            )
-        front = msgspec.json.encode(_Front(session.session.hex(), len(held), tuple(left_out)))
-        content = b"".join((_MAGIC, len(front).to_bytes(8, "little"), front, *held.values()))
         try:
-            replace_durably(path, content)
+            with replacing(path) as file:
+                file.write(_MAGIC)
+                summary = _take_all(file, session, member, opener, folder, until)
+                content = msgspec.json.encode(summary)
+                file.write(content + len(content).to_bytes(_LENGTH, "little"))
         except OSError as error:
             if (outage := outage_of(error, path)) is not None:
                 raise outage from None
@@ -132,7 +117,7 @@ class MemberHoldings:
     def __iter__(self) -> Iterator[Held]:
         if not self.count:
             return
-        records = np.memmap(self.path, dtype=self._record, mode="r", offset=self.offset, shape=(self.count,))
+        records = np.memmap(self.path, dtype=self._record, mode="r", offset=len(_MAGIC), shape=(self.count,))
         for record in records:
             part = Part(np.array(record["values"]), np.array(record["masks"]))
             yield Held(record["digest"].tobytes(), record["dealer"].tobytes(), float(record["weight"]), part)
@@ -143,7 +128,12 @@ class MemberHoldings:
 
 
 def delete_held(path: Path) -> None:
-    """Overwrite and delete what a member took, if it is there."""
+    """Overwrite and delete what a member took, if it is there, and what it was writing when it was killed."""
+    for left in (path, *path.parent.glob(f"{glob.escape(path.name)}.*.new")):
+        _overwrite(left)
+
+
+def _overwrite(path: Path) -> None:
     try:
         with path.open("r+b") as file:
             for _ in range(0, os.fstat(file.fileno()).st_size, _PIECE):
@@ -161,14 +151,48 @@ def contributions_in(folder: Path) -> list[Path]:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_file() and not entry.name.startswith("."))
     except OSError as error:
-        raise InputError(
-            f"folder {folder} with contributions cannot be read ({error.strerror}): see that it is there and mounted, and start "
-            "again; nothing was listed or opened"
-        ) from None
+        raise _unreadable(folder, str(error.strerror)) from None
     return [folder / name for name in names]
 
 
+def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: Opener, folder: Path, until: float) -> _Summary:
+    """Write this member's parts of what is in ``folder``, one after the other: of each only who it is from stays in memory."""
+    left_out: list[tuple[str, str, str]] = []
+    taken: dict[bytes, tuple[bytes, str]] = {}
+    for path in contributions_in(folder):
+        dealer = ""
+        try:
+            header, raw = _read(session, path, until)
+            dealer = header.contributor
+            part = open_excerpt(session, header, excerpt(session, raw, member), member, opener)
+        except ContributionError as error:
+            left_out.append((dealer, path.name, str(error)))
+            continue
+        except OSError as error:
+            raise _unreadable(folder, f"{path.name}: {error.strerror}") from None
+        if header.dealer not in taken:
+            taken[header.dealer] = header.digest, path.name
+            file.write(_packed(session, header, part))
+        elif taken[header.dealer][0] != header.digest:
+            why = f"its contributor made another one, {taken[header.dealer][1]}, and one counts"
+            left_out.append((dealer, path.name, why))
+    if not taken:
+        raise InputError(
+            f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
+            "opened, see that the right folder is there, and start again"
+        )
+    return _Summary(session.session.hex(), len(taken), tuple(left_out))
+
+
+def _unreadable(folder: Path, why: str) -> InputError:
+    return InputError(
+        f"folder {folder} with contributions cannot be read ({why}): see that it is there and mounted, and start again; nothing "
+        "was listed or opened"
+    )
+
+
 def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, bytes]:
+    """Raises :class:`OSError` where the folder fails: that is no reason to leave somebody out for good."""
     try:
         status = file.stat()
         if status.st_size > largest_file(session):
@@ -177,7 +201,7 @@ def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, 
             front = opened.read(front_bytes(session))
             header = read_header(session, front)
             raw = front + opened.read()
-    except OSError as error:
+    except PermissionError as error:
         raise ContributionError(f"it cannot be read ({error.strerror})") from None
     if header.kind != DealtParts.VALUE:
         raise ContributionError("it is a member's noise, not a contribution")

@@ -1,0 +1,134 @@
+"""What a member takes of the contributions: piece by piece, all of it or nothing, whatever the folder and the disk do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from quietmean.core.errors import InputError, Outage
+from quietmean.protocols.committee import Committee
+from quietmean.studies.party.member_holdings import MemberHoldings, delete_held
+from support.committee_world import CommitteeWorld
+from support.disk import SYSTEM_ERRORS
+
+WORLD = CommitteeWorld(Committee(4))
+LATER = float(1 << 33)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    folder = tmp_path / "box"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"c{number}.contribution").write_bytes(WORLD.contribution(number))
+    return folder
+
+
+def take(folder: Path, world: CommitteeWorld = WORLD) -> MemberHoldings:
+    return MemberHoldings.take(folder.parent / "m.held", world.session, 0, world.opener(0), folder, LATER)
+
+
+def nothing_is_left(folder: Path) -> None:
+    assert [path.name for path in folder.parent.iterdir() if path.is_file()] == []
+
+
+def failing(name: str, error: Callable[[], BaseException]) -> Any:
+    """``Path.open`` that fails for files of this name."""
+    real = Path.open
+
+    def opened(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        if path.name == name:
+            raise error()
+        file: IO[Any] = real(path, *arguments, **options)
+        return file
+
+    return opened
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SYSTEM_ERRORS if kind != "memory"])
+def test_a_full_disk_takes_nothing_and_the_same_goes_on(box: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    def refused(handle: int) -> None:
+        raise SYSTEM_ERRORS[kind]()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refused)
+        with pytest.raises(Outage, match=r"m\.held"):
+            take(box)
+    nothing_is_left(box)
+    assert len(take(box)) == 3
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ENOENT])
+def test_a_folder_that_fails_while_it_is_read_leaves_nobody_out(box: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", failing("c1.contribution", lambda: OSError(number, os.strerror(number))))
+        with pytest.raises(InputError, match=r"cannot be read \(c1\.contribution: .*nothing was listed"):
+            take(box)
+    nothing_is_left(box)
+    assert len(take(box)) == 3
+
+
+def test_a_file_that_nobody_may_read_stops_no_member(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "open", failing("c1.contribution", lambda: PermissionError(errno.EACCES, "Permission denied")))
+    taken = take(box)
+    assert len(taken) == 2
+    assert taken.left_out == (("", "c1.contribution", "it cannot be read (Permission denied)"),)
+
+
+def test_twice_is_once_and_another_one_is_left_out(box: Path) -> None:
+    (box / "again").write_bytes((box / "c0.contribution").read_bytes())
+    (box / "other").write_bytes(WORLD.contribution(1))
+    taken = take(box)
+    assert len(taken) == 3
+    (left,) = taken.left_out
+    assert left[1:] == ("other", "its contributor made another one, c1.contribution, and one counts")
+    loaded = MemberHoldings.load(taken.path, WORLD.session)
+    assert loaded == taken
+    assert [one.digest for one in taken] == [one.digest for one in loaded]
+
+
+def test_what_is_not_whole_is_no_holdings(box: Path) -> None:
+    taken = take(box)
+    whole = taken.path.read_bytes()
+    wrong = [whole[:size] for size in (0, 7, 8, 15, len(whole) // 2, len(whole) - 1)]
+    wrong += [whole[:8] + whole[9:], whole + b"x", whole[:-8] + b"\xff" * 8, b"x" + whole[1:]]
+    for content in wrong:
+        taken.path.write_bytes(content)
+        with pytest.raises(InputError, match="takes no part any more"):
+            MemberHoldings.load(taken.path, WORLD.session)
+    taken.path.write_bytes(whole)
+    other = CommitteeWorld(Committee(4), session_digest=b"t" * 32)
+    with pytest.raises(InputError, match="takes no part any more"):
+        MemberHoldings.load(taken.path, other.session)
+
+
+def test_what_was_written_when_it_was_killed_goes_too(box: Path) -> None:
+    taken = take(box)
+    left = taken.path.with_name("m.held.4711.new")
+    left.write_bytes(b"shares")
+    delete_held(taken.path)
+    nothing_is_left(box)
+    delete_held(taken.path)
+
+
+def test_memory_does_not_grow_with_what_is_taken(tmp_path: Path) -> None:
+    """96 more contributions, of which a part has 4 kB, take less than 1.5 kB each."""
+    world = CommitteeWorld(Committee(4), contributors=112, dimension=1000)
+    peaks = []
+    for count in (16, 112):
+        folder = tmp_path / str(count) / "box"
+        folder.mkdir(parents=True)
+        for number in range(count):
+            (folder / str(number)).write_bytes(world.contribution(number))
+        tracemalloc.start()
+        taken = take(folder, world)
+        assert sum(1 for _ in taken) == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 96 * 1500
