@@ -23,7 +23,7 @@ from quietmean.core.folders import data_folder
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
 from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes
 from quietmean.desk.in_short import in_short
-from quietmean.desk.inbox import convener_of, decide_by, inbox, part_name
+from quietmean.desk.inbox import convener_of, decide_by, inbox, is_member, part_name
 from quietmean.desk.languages import preferred
 from quietmean.desk.picture import pictures_of
 from quietmean.desk.rendering import shown, templates
@@ -99,7 +99,7 @@ class Desk:
             "contract": contract,
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
-            "short": in_short(contract, convener_of(sealed), decide_by(sealed.asked)),
+            "short": in_short(contract, convener_of(sealed), decide_by(sealed.asked, member=is_member(sealed, self.site.party))),
             "policy": policy,
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),

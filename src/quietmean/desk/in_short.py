@@ -15,6 +15,8 @@ class InShort:
     """``unit``: "record" or another one that is protected. ``epsilon``: at most, rounded up; None where nothing bounds it.
 
     ``if_all_others``: the same if all others collude. ``expected``: how wide the intervals will be, of the contract itself.
+    ``members``: of the committee that opens the sum, of whom ``colluding`` may collude with all other contributors; 0 where there
+    is none. Contributions come until ``contribute_by``.
     """
 
     convener: str
@@ -32,6 +34,8 @@ class InShort:
     if_all_others: str | None
     decide_by: datetime | None
     expected: str
+    members: int = 0
+    contribute_by: datetime | None = None
 
 
 def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> InShort:
@@ -41,6 +45,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
     else:
         alone, expected = contract.everybody_else, "; ".join(contract.expected())
     protocol = contract.plan.protocol
+    committee = None if isinstance(contract, SessionContract) else contract.study.committee
     return InShort(
         convener=convener,
         asks=", ".join(text for _, text in contract.asks_for),
@@ -57,6 +62,8 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         if_all_others=_bound(alone),
         decide_by=decide_by,
         expected=expected,
+        members=0 if committee is None else committee.members,
+        contribute_by=None if committee is None else committee.contribute_by,
     )
 
 

@@ -68,12 +68,23 @@ def convener_of(sealed: Sealed) -> str:
     return next((entry.name for entry in sealed.entries if entry.identity == key), key)
 
 
-def decide_by(study: AnyStudy) -> datetime | None:
-    """After it nobody waits for this site's answer; None where all are waited for."""
+def decide_by(study: AnyStudy, *, member: bool = False) -> datetime | None:
+    """After it nobody waits for this site's answer; None where all are waited for.
+
+    Of a study with a committee contributions come until then; a ``member`` may begin later.
+    """
+    if (committee := getattr(study, "committee", None)) is not None and not member:
+        until: datetime = committee.contribute_by
+        return until
     if study.start_by is not None:
         return study.start_by
     deadlines = getattr(study, "deadlines", None)
     return None if deadlines is None else deadlines.first
+
+
+def is_member(sealed: Sealed, party: str | None) -> bool:
+    """Whether this site is a member of the study's committee."""
+    return any(entry.name == party and entry.member for entry in sealed.entries)
 
 
 def part_name(study: str, party: str | None) -> str:
@@ -86,7 +97,7 @@ def _asked(site: SiteFolder, name: str, results: Container[str], nodes: Containe
         sealed = site.sealed(name)
     except InputError as error:
         return AskedStudy(name, State.UNREADABLE, why=str(error))
-    last, part = decide_by(sealed.asked), part_name(name, site.party)
+    last, part = decide_by(sealed.asked, member=is_member(sealed, site.party)), part_name(name, site.party)
     if part in results:
         state = State.DONE
     elif part in nodes:

@@ -18,7 +18,7 @@ from quietmean.desk.inbox import part_name
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
-from quietmean.studies.agreement.any_study import AnyStudy
+from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Policy, file_name
@@ -106,7 +106,7 @@ class Starter:
         # Where the policy names nobody who signs, a signature is no answer to it.
         signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
         study = str(self.site.studies()[name])
-        command = [sys.executable, "-m", "quietmean", *self._way(sealed), study, *self.here.options(sealed.asked)]
+        command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.asked)]
         command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
@@ -128,10 +128,16 @@ class Starter:
             os.close(reading)
         self._parts[part] = _Part(process, said)
 
-    def _way(self, sealed: Sealed) -> Sequence[str]:
-        """The command by which this site takes part; a contribution is written beside the study."""
+    def _way(self, sealed: Sealed, name: str) -> Sequence[str]:
+        """The command by which this site takes part; a contribution is written beside the study.
+
+        A member of a committee takes what is in the folder STUDY.contributions there.
+        """
         own = next((entry for entry in sealed.entries if entry.name == self.site.party), None)
-        if own is None or own.address is not None or sealed.asked.by_folder:
+        if own is not None and has_committee(sealed.asked):
+            if own.member:
+                return ["join", "--contributions", str(self.site.folder / f"{Path(name).stem}.contributions")]
+        elif own is None or own.address is not None or sealed.asked.by_folder:
             return ["join"]
         return ["contribute", "--out", str(self.site.folder / f"{file_name(own.name)}.contribution")]
 
