@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.protocols.committee_size import Committee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,19 @@ class CommitteeShape:
         gone = self.committee_gone if self.committee_gone is not None else self.committee_colluding
         given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size}
         return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def chosen(self) -> Committee | None:
+        """The committee; None where none is asked for. Raises :class:`InputError` for one that gives no result."""
+        from quietmean.protocols.committee_size import Committee
+
+        return None if self.committee is None else Committee.parse({"members": self.committee, **self.shape})
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for a committee that gives no result, and for options of one where there is none."""
+        if self.committee is None and self.shape:
+            raise InputError("options --committee-... go with --committee MEMBERS: give it, or leave them out")
+        _ = self.chosen
 
     @property
     def now(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
 from quietmean.cli.console import err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
@@ -117,11 +118,14 @@ def command(
     wanted: Annotated[AskedTarget, Parameter(name="*", negative="")] = AskedTarget(),
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     search: Annotated[SearchOptions, Parameter(name="*", negative="")] = SearchOptions(),
+    committee: Annotated[CommitteeShape, Parameter(name="*", negative="")] = NO_COMMITTEE,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Calibrate protocols for a target and rank them by predicted mean squared error.
+
+    Where no protocol is named, it also shows what a committee and files would give.
 
     Parameters
     ----------
@@ -139,7 +143,7 @@ def command(
     given = wanted.given()
     plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if about.study is not None:
-        _refuse_beside_study({**given, **options.chosen()})
+        _refuse_beside_study({**given, **options.chosen(), **_named_of(committee)})
         names = search.protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
@@ -150,6 +154,10 @@ def command(
     if parties is None:
         raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
     target = _target_asked(parties, given)
+    # Before anything is planned, which takes long.
+    committee.require_possible()
+    if committee.committee is not None and _named(search.protocol) is not None:
+        raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
     asked = {
         "protocols": _named(search.protocol),
         "options": options.chosen(),
@@ -160,6 +168,7 @@ def command(
         "explain": search.explain,
         "no_privacy": no_privacy,
         "trials": search.trials,
+        "committee": _named_of(committee),
     }
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
@@ -181,6 +190,11 @@ def command(
         print_json(answer)
     else:
         _show(answer)
+
+
+def _named_of(committee: CommitteeShape) -> dict[str, Any]:
+    """What is given of a committee, by option."""
+    return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None}
 
 
 def _refuse_beside_study(given: dict[str, Any]) -> None:
@@ -225,6 +239,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     from quietmean.planning.automatic import choose_from
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first
+    from quietmean.planning.ways import USUAL, compare_ways
     from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
     parties = asked["parties"]
@@ -264,6 +279,10 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         # As run and join choose.
         chosen, taken = choose_from(candidates, asked["options"], domain, asked["max_messages"])
         why = f"{taken}. Of all, {why}"
+    ways = []
+    if not asked["protocols"] and server == Server.NONE:
+        shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in asked["committee"].items()})
+        ways = [one.to_json() for one in compare_ways(candidates, shape.chosen or USUAL, domain)]
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
     document = {
@@ -275,6 +294,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
         "plan": candidates[chosen].plan.to_json(),
         "influence": _influence(candidates[chosen].plan),
+        **({"ways": ways} if ways else {}),
     }
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
@@ -332,6 +352,8 @@ def _show(answer: dict[str, Any]) -> None:
             candidate["trust"],
         )
     out.print(table)
+    if answer.get("ways"):
+        _show_ways(answer["ways"])
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
     if (moved := answer.get("influence")) is not None:
         from quietmean.studies.outcome.influence import bound_text
@@ -347,6 +369,19 @@ def _show(answer: dict[str, Any]) -> None:
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
+
+
+def _show_ways(ways: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
+        right = title.startswith(("predicted", "bytes"))
+        table.add_column(title, justify="right" if right else "left", no_wrap=title == "without a server")
+    for way in ways:
+        mse, sent = ("", "") if "mse" not in way else (f"{way['mse']:.4g}", f"{way['sent']:.0f}")
+        table.add_row(way["protocol"] or way["way"], mse, way["against"], way["steps"], sent)
+    out.print(table)
 
 
 def _committee_sentence(row: dict[str, Any]) -> str:

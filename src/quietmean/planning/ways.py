@@ -1,0 +1,88 @@
+"""Ways for many sites to get one mean without a server: among equals, by a committee, by file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.planning.automatic import PREFERRED
+from quietmean.planning.candidates import Candidate, Ranking, rank
+from quietmean.protocols import Target
+from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.mechanism import CommitteeSharing
+
+# Of which a study's convener can think before anybody is asked: one member may be gone, one may collude.
+USUAL = Committee(5)
+
+
+@dataclass(frozen=True)
+class Way:
+    """``mse``: predicted, per coordinate; ``against``: who may collude; ``steps``: what a site does; ``sent``: its bytes.
+
+    ``against`` says why there is none where that is so, and there are no figures then.
+    """
+
+    name: str
+    protocol: str
+    against: str
+    steps: str
+    mse: float | None = None
+    over_central: float | None = None
+    sent: float | None = None
+
+    @classmethod
+    def of(cls, name: str, candidate: Candidate, against: str, steps: str) -> Way:
+        over = candidate.mse / candidate.mse_central
+        return cls(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, candidate.bytes_sent)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"way": self.name, **{name: value for name, value in vars(self).items() if name != "name" and value is not None}}
+
+
+def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDomain | None = None) -> list[Way]:
+    """Beside each other, for the target of a ``ranking`` of all protocols among equals. ``domain``: where values lie."""
+    target = ranking.target
+    return [
+        _way("equals", lambda: _equals(ranking, target)),
+        _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, domain)),
+        _way("by file", lambda: _by_file(ranking, target)),
+    ]
+
+
+def _way(name: str, made: Callable[[], Way]) -> Way:
+    try:
+        return replace(made(), name=name)
+    except InputError as error:
+        return Way(name, "", f"none: {error}", "")
+
+
+def _equals(ranking: Ranking, target: Target) -> Way:
+    usual = next((one for one in ranking if one.plan.protocol.name == PREFERRED), None)
+    candidate = usual or next((one for one in ranking if not one.plan.protocol.by_file), None)
+    if candidate is None:
+        raise InputError("no protocol among equals keeps this target")
+    steps = f"online together for {candidate.rounds} rounds"
+    return Way.of("", candidate, f"any {target.colluding} of the {target.parties} sites", steps)
+
+
+def _by_committee(target: Target, committee: Committee, domain: InputDomain | None) -> Way:
+    wanted = replace(target, committee=committee, colluding=committee.colluding)
+    candidate = rank(wanted, [CommitteeSharing()], domain=domain)[0]
+    against = f"all other sites with any {committee.colluding} of the {committee.members} members"
+    return Way.of("", candidate, against, "1 file; members are online together")
+
+
+def _by_file(ranking: Ranking, target: Target) -> Way:
+    def stands_alone(candidate: Candidate) -> bool:
+        """With noise that pairs share, one missing file makes the result noise where none is planned to be missing."""
+        shared = candidate.plan.protocol.name == "cordp-dme"
+        return candidate.plan.protocol.by_file and not (shared and target.responding == target.parties)
+
+    candidate = next((one for one in ranking if stands_alone(one)), None)
+    if candidate is None:
+        raise InputError("no protocol by file keeps this target")
+    alone = candidate.plan.protocol.name == "local-dp"
+    return Way.of("", candidate, "all others" if alone else f"any {target.colluding} of the {target.parties} sites", "1 file")
