@@ -21,6 +21,7 @@ from quietmean.core.json_schema import (
     nullable,
     record,
 )
+from quietmean.core.schema import Configured
 from quietmean.protocols import registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
@@ -112,7 +113,8 @@ def receipt_schema() -> Schema:
     }
     required = ["protocol", "parties", "rounds", "online", "sensitivity", "certify"]
     kinds = []
-    for name, kind in sorted({**registry(), CommitteeSharing.name: CommitteeSharing}.items()):
+    receipts: dict[str, type[Configured]] = {**registry(), CommitteeSharing.name: CommitteeSharing}
+    for name, kind in sorted(receipts.items()):
         fields = {**common, **declared_fields(kind), "protocol": {"const": name}}
         kinds.append({"type": "object", "properties": fields, "required": required, "additionalProperties": False})
     return {"$schema": DIALECT, "title": "Receipt of a quietmean study", "oneOf": kinds}
