@@ -23,7 +23,7 @@ def test_each_takes_part_in_its_own_way(tmp_path: Path, transport: dict[str, obj
     study = CommitteeStudy(tmp_path, fields=transport)
     ways = {}
     for name in ("m1", "c1"):
-        starter = Starter(SiteFolder(tmp_path, name), Here("wages.csv", study.key(name)))
+        starter = Starter(SiteFolder(tmp_path, name), Here(data="wages.csv", key=study.key(name)))
         ways[name] = list(starter._way(study.sealed, "study.sealed"))
     assert ways["m1"] == ["join", "--contributions", str(tmp_path / "study.contributions")]
     assert ways["c1"] == ["contribute", "--out", str(tmp_path / "c1.contribution")]
