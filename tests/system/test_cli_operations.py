@@ -95,6 +95,7 @@ def test_a_log_that_cannot_be(arguments: list[str], words: str, capsys: pytest.C
     assert words in ends([*QUIET, *arguments], capsys)[1]
 
 
+@pytest.mark.slow
 def test_every_help_has_an_example_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         main([name, "--help"])
@@ -104,6 +105,7 @@ def test_every_help_has_an_example_and_the_exit_codes(capsys: pytest.CaptureFixt
         assert "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake" in told
 
 
+@pytest.mark.slow
 def test_examples_have_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         main([name, "--help"])
@@ -150,6 +152,7 @@ def waiting_party(folder: Path) -> list[str]:
     return [sys.executable, "-m", "quietmean", *join]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
 def test_sigterm_is_ctrl_c(in_background: bool, tmp_path: Path) -> None:
     """Also where a shell has made the process ignore Ctrl-C."""

@@ -104,6 +104,7 @@ def test_a_committee_opens_what_others_hand_in(
         assert sentence in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("protocol", ["local-dp", "central-dp", pytest.param("gossip", marks=pytest.mark.slow)])
 def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--parties", "5", "--protocol", protocol, "--out", "out"]
@@ -123,6 +124,7 @@ def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> No
         assert "party 0 trusted" in result["certificate"]["adversary"]
 
 
+@pytest.mark.slow
 def test_plan_then_simulate(table: Path) -> None:
     plan = quietmean("plan", "--parties", "12", "--epsilon", "1", "--dropouts", "0.1", "--out", "plan.json", folder=table)
     best = plan["candidates"][plan["chosen"]]

@@ -67,6 +67,7 @@ def test_everybody_there_everybody_counts() -> None:
     assert check_result(GONE.session, merged).sums == 5
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("member", "round_"), list(itertools.product(range(5), range(1, 9)))[::2])
 def test_any_one_member_may_be_gone_from_any_moment_on(member: int, round_: int) -> None:
     run = CommitteeRun(GONE, files(GONE), gone={member: round_}).run()
@@ -135,6 +136,7 @@ BAD: dict[str, Callable[[CommitteeWorld], bytes]] = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_contribution_is_out_and_the_result_is_right(bad: str) -> None:
     mixed = files(GONE) | {7: BAD[bad](GONE)}
@@ -163,6 +165,7 @@ def test_a_second_file_of_a_contributor_does_not_count_besides_its_first() -> No
 # --- members that lie ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("world", "liar"), [*((GONE, liar) for liar in range(5)), *((LYING, liar) for liar in range(6))])
 def test_a_wrong_sum_is_corrected_or_refused_and_its_member_named(world: CommitteeWorld, liar: int) -> None:
     def lie(round_: int, sender: int, receiver: int, content: bytes) -> bytes:

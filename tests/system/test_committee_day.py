@@ -108,6 +108,7 @@ def test_members_open_one_sum_though_one_of_them_never_comes(tmp_path: Path, fre
     assert again.checked.total.tobytes() == opened["m2"].checked.total.tobytes()
 
 
+@pytest.mark.slow
 def test_anybody_shows_the_result(tmp_path: Path, free_ports: FreePorts, capsys: pytest.CaptureFixture[str]) -> None:
     day = Day(tmp_path, free_ports(4))
     asyncio.run(day.open("m1", "m2", "m3", "m4"))

@@ -72,6 +72,7 @@ def test_all_honest_votes_of_up_to_twelve_members_are_for_one_choice() -> None:
     assert sum(len(run.decisions) for run in runs) > 100
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "make",
     [SecondVote, ForgetsItsLocks, LocksBelow, SecondEcho, VotesOnEchoes],
@@ -122,12 +123,14 @@ def decided_by_all(make: MakeVoter, number: int, size: tuple[int, int, int], lia
     return all(state.decided for member, state in run.states.items() if member not in leaving)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [RandomRun, SplittingLeader])
 @pytest.mark.parametrize(("size", "liars"), [((9, 2, 2), 0), ((9, 2, 2), 1), ((9, 2, 2), 2), ((5, 1, 1), 1)])
 def test_with_f_members_away_or_lying_there_is_a_decision(size: tuple[int, int, int], liars: int, kind: type[RandomRun]) -> None:
     assert all(decided_by_all(Voter, number, size, liars, kind) for number in range(30))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [WithoutEchoes, VotesOnEchoes], ids=["no echoes", "no locks"])
 def test_without_echoes_or_locks_leaders_that_lie_prevent_a_decision(make: MakeVoter) -> None:
     decided = [decided_by_all(make, number, (5, 1, 1), 1, kind) for kind in (RandomRun, SplittingLeader) for number in range(60)]

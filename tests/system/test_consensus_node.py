@@ -57,6 +57,7 @@ def content_bytes(plan: Plan) -> int:
     return int(links * (8 * dimension + protocol.iterations * each))
 
 
+@pytest.mark.sampled(1)
 def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) -> None:
     plan = make_plan(4, 50, graph="ring", bits=2, iterations=60)
     values = make_values(4, 50)
@@ -72,6 +73,7 @@ def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) ->
     assert not np.array_equal(outcome.results[0].mean, values.mean(axis=0))
 
 
+@pytest.mark.slow
 def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
     plan = make_plan(5, 3, graph="complete", iterations=60, silence_timeout=2)
     values = make_values(5, 3)

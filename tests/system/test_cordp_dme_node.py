@@ -116,6 +116,7 @@ def total_of_machines(directory: Path, outcome: LocalOutcome, values: Vector) ->
     return total
 
 
+@pytest.mark.slow
 def test_eight_processes_of_which_one_dies(tmp_path: Path) -> None:
     plan, values = make_plan(8, 3, dropouts=0.125), make_values(8, 3)
     outcome = run(tmp_path / "run", plan, values, [Kill(5, 1)], round_timeout=3.0, gone_timeout=0.5)

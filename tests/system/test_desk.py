@@ -198,6 +198,7 @@ def test_who_gets_in_and_who_does_not(desk: Running) -> None:
     assert desk.process.wait(30) == 0
 
 
+@pytest.mark.slow
 @BOTH
 def test_what_the_pages_say(desk: Running, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     browser = Browser(desk.port)
@@ -291,6 +292,7 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     assert (status, "largest_epsilon" in page) == (400, True)
 
 
+@pytest.mark.slow
 @BOTH
 def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None:
     browser = Browser(desk.port)
@@ -313,6 +315,7 @@ def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None
     assert not (tmp_path / "ages-south.refused").exists()
 
 
+@pytest.mark.slow
 def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
@@ -360,6 +363,7 @@ def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
         assert asked.stdout.strip() == expected, asked.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["desk", "--port", str(desk.port), "--no-browser"])
@@ -388,6 +392,7 @@ def test_whose_connection_it_is() -> None:
             assert not same_user(port, own + 1 if own < 65535 else own - 1)
 
 
+@pytest.mark.slow
 def test_a_desk_ends_with_the_test_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ZeroDivisionError), running() as desk:
@@ -489,6 +494,7 @@ def until(browser: Browser, said: str) -> str:
     raise AssertionError(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "said"),
     [("de-DE,de;q=0.9", "Woran diese Stelle teilnimmt"), ("fr", "À quoi ce site participe"), ("it", "takes part")],

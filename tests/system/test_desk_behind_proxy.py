@@ -139,6 +139,7 @@ def peer(name: str, late: int) -> PeerView:
     return PeerView(name, None, "mixing", 1, True, late == 0, late)
 
 
+@pytest.mark.slow
 @needs_accounts
 def test_the_board_shows_what_runs_and_nothing_of_the_site(pages: Pages) -> None:
     for path in ("/", "/study/ages.sealed", "/ledger", "/audit", "/audit/file", "/node/x", "/report/x"):
@@ -180,6 +181,7 @@ def test_the_board_shows_what_runs_and_nothing_of_the_site(pages: Pages) -> None
     assert "What runs" in pages.ask("/", login="alice")[1]
 
 
+@pytest.mark.sampled(1)
 @needs_accounts
 def test_what_attackers_try(pages: Pages) -> None:
     assert pages.ask("/", login=None)[0] == 302
@@ -209,6 +211,7 @@ def test_what_attackers_try(pages: Pages) -> None:
     assert (pages.folder / "ages-south.refused").exists()
 
 
+@pytest.mark.slow
 @needs_accounts
 def test_a_node_does_not_sign_for_its_owner(pages: Pages) -> None:
     """The pages were started with the node's own key."""
@@ -224,6 +227,7 @@ def test_a_node_does_not_sign_for_its_owner(pages: Pages) -> None:
     assert not (pages.folder / "ages-south.approval").exists()
 
 
+@pytest.mark.slow
 @needs_accounts
 def test_it_does_not_run_as_the_node(pages: Pages) -> None:
     """As root, or where this account reads a key of the node."""

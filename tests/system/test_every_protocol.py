@@ -73,6 +73,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "unit", "read"), CASES, ids=str)
 def test_from_the_plan_to_the_attack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str, read: Any

@@ -210,6 +210,7 @@ def test_a_fit_that_has_ended_is_what_it_was_and_says_so() -> None:
         KMeans(**CLUSTERS, site=site("north")).fit(fitting.rows_of("north")[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "same", "other", "field"),
     [

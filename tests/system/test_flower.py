@@ -162,6 +162,7 @@ def dropped(told: Deliveries) -> Deliveries:
     return {party: with_frames(one, {}) for party, one in told.items()}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "lie", [Replays(), cross_wired, renamed, changed, dropped], ids=lambda lie: getattr(lie, "__name__", "replays")
 )
@@ -204,6 +205,7 @@ def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreem
     assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, 1, {7}))
 
 
+@pytest.mark.slow
 def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     old: dict[tuple[int, int], dict[int, bytes]] = {}
 

@@ -121,6 +121,7 @@ REFUSED: dict[str, tuple[Callable[[Site], object], str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("change", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_a_client_that_may_not_take_part_says_so_and_nothing_else(
     site: Site, capsys: pytest.CaptureFixture[str], change: Callable[[Site], object], sentence: str
@@ -182,6 +183,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("moment", ["after the charge", "before the round", "before the ledger", "after the ledger"])
 def test_a_client_that_was_killed_pays_once_and_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Moments around each change of ledger and log: what is on disk then is gone on with by the next process."""

@@ -52,6 +52,7 @@ def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
         assert np.sqrt((error**2).mean()) == pytest.approx(deviation, rel=0.15)
 
 
+@pytest.mark.slow
 def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
     values = (1 + np.sin(np.arange(24.0)).reshape(8, 3)) / 4
@@ -111,6 +112,7 @@ def check_published(outcome: LocalOutcome, values: Vector, least: int, pair: flo
     return execution
 
 
+@pytest.mark.slow
 def test_without_a_collector_one_dies_before_the_exchange_and_one_after_it(tmp_path: Path) -> None:
     """With own noise off: what is shared with the first is nowhere in the result, what is shared with the second is."""
     values = (1 + np.sin(np.arange(24.0)).reshape(8, 3)) / 4

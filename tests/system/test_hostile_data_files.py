@@ -339,6 +339,7 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_metadata_that_lie(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")

@@ -34,6 +34,7 @@ def told(tool: ModuleType, folder: Path, names: list[str], studies: range) -> li
     return list(tool.stories(path))
 
 
+@pytest.mark.slow
 def test_a_party_that_is_killed_and_comes_back_is_counted_once(tool: ModuleType, tmp_path: Path) -> None:
     (story,) = told(tool, tmp_path, ["packed-sharing"], range(1, 2))
     assert story.failed == ()

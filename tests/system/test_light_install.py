@@ -54,6 +54,7 @@ def command(folder: Path, environment: dict[str, str], *arguments: str, code: in
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> None:
     (tmp_path / "t.csv").write_text("age\n" + "".join(f"{20 + row}\n" for row in range(40)))
     study = [

@@ -96,6 +96,7 @@ async def drawn(plan: Path, program: str, count: int) -> list[dict[str, Any]]:
     return told
 
 
+@pytest.mark.slow
 def test_nothing_secret_is_the_same_in_two_parties(plan: Path) -> None:
     told = asyncio.run(drawn(plan, SERVER.format(DRAWS), 20))
     assert {len(one["descriptors"]) for one in told} == {4}, "three standard ones, and that of the listing itself"

@@ -123,12 +123,14 @@ def open_(outcome: LocalOutcome) -> int:
     return sum(len(result.unresolved) for result in outcome.results.values())
 
 
+@pytest.mark.sampled(1)
 def test_a_bad_network_changes_nothing(tmp_path: Path) -> None:
     plan = inca(4, 4, sigma_delta=0.7)
     conditions = ProxyConditions(seed=1, delay=(0.005, 0.03), loss=0.05, stall=(0.1, 0.3), reset=0.02)
     assert_exact(plan, asyncio.run(travel(plan, tmp_path, conditions, None, round_timeout=30.0)))
 
 
+@pytest.mark.slow
 def test_a_partition_longer_than_the_time_out(tmp_path: Path) -> None:
     # Rounds enough that all are together again before the last one ends: what is cut off then cannot be settled.
     plan = inca(4, 16, sigma_delta=0.0)

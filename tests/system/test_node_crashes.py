@@ -112,6 +112,7 @@ def crash_story(
         return asyncio.run(run())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_crashes_at_arbitrary_moments_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     parties, rounds = 5, 16
@@ -167,6 +168,7 @@ def assert_all_but_2_finish(outcome: LocalOutcome, values: Vector, killed: list[
     assert outcome.messages == sum(result.transfers for result in outcome.results.values())
 
 
+@pytest.mark.slow
 def test_a_real_process_that_dies_for_good(tmp_path: Path) -> None:
     values = make_values(6)
     plan = make_plan(6, 6, sigma_delta=0.0)
@@ -199,6 +201,7 @@ def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
     assert_all_but_2_finish(outcome, values, [2, 4], last_seen=6)
 
 
+@pytest.mark.slow
 def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
     # Rounds enough that the others are not done before it is back: while it is started, each costs them 0.4 s.
     parties, rounds = 4, 60

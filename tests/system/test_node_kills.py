@@ -91,6 +91,7 @@ def who_is_killed_comes_back(
     assert_nothing_is_missing(plan, values, outcome)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("links", list(Links))
 def test_a_killed_party_comes_back(tmp_path: Path, links: Links) -> None:
     who_is_killed_comes_back(tmp_path, parties=5, rounds=5, seed=1, fraction=0.4, links=links)

@@ -116,6 +116,7 @@ def some_values(parties: int, dimension: int) -> Vector:
 SLOW = (("inca", 1000), ("secagg", 3), ("local-dp", 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "dimension"), [("inca", 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 )
@@ -146,6 +147,7 @@ def settings(tmp_path: Path, **more: Any) -> NodeSettings:
     return NodeSettings(identities[0], Roster(tuple(entries)), plan, plan.admit(np.array([0.25, 0.5])), **(given | more))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wiped", [False, True])
 def test_an_array_is_wiped_only_if_that_was_asked_for_and_then_always(tmp_path: Path, wiped: bool) -> None:
     # The study cannot even begin.

@@ -69,6 +69,7 @@ def answer(cell: Cell) -> str:
     return " ".join("".join(parts).split())
 
 
+@pytest.mark.slow
 def test_the_page_about_python_is_a_notebook(tmp_path: Path) -> None:
     examples = doctest.DocTestParser().get_examples((DOCS / "how-to" / "from-python.md").read_text())
     cells = [code(number, one.source, fails=one.exc_msg is not None) for number, one in enumerate(examples)]
@@ -81,6 +82,7 @@ def test_the_page_about_python_is_a_notebook(tmp_path: Path) -> None:
         assert doctest.OutputChecker().check_output(wanted, answer(cell), options), (example.source, wanted, answer(cell))
 
 
+@pytest.mark.slow
 def test_a_result_is_a_table(tmp_path: Path) -> None:
     source = (
         "import quietmean as qm, pandas as pd\n"

@@ -218,6 +218,7 @@ def test_too_few_end_cleanly(parties: Parties) -> None:
     assert all(not calls for calls in parties.bound.values())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", ["accepted", "committed", "revealed", "bound"])
 def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
     parties: Parties, stage: str, monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,7 @@ def consortium(request: pytest.FixtureRequest, tmp_path: Path, free_ports: Calla
         found.close()
 
 
+@pytest.mark.slow
 def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
     there = NAMES[1:]
     consortium.budget(*there)

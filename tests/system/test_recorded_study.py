@@ -82,6 +82,7 @@ def salts(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("through_relay", [False, True], ids=["direct", "relay"])
 def test_nothing_of_a_recorded_study_opens(tmp_path: Path, salts: list[bytes], through_relay: bool) -> None:
     with recorded() as directions:

@@ -74,6 +74,7 @@ def rubbish(address: tuple[str, int], turns: int, tls: bool) -> None:
                         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(os.name != "posix", reason="the port hands descriptors over")
 @pytest.mark.parametrize("kind", ["relay", "relay with a certificate", "port"])
 def test_what_is_written_does_not_grow(kind: str, tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:

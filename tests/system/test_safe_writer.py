@@ -134,6 +134,7 @@ def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.Captur
         remove(site, before, place)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("option", WRITTEN)
 def test_nothing_is_lost(option: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     # Some files are known by the ends of their names.
@@ -151,6 +152,7 @@ def test_nothing_is_lost(option: str, site: Site, capsys: pytest.CaptureFixture[
             refused(site, WRITTEN[option].replace("PLACE", "place") + force, place, kind, capsys)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", DERIVED)
 def test_what_is_written_beside_it_loses_nothing_either(what: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     line, name = DERIVED[what]

@@ -48,6 +48,7 @@ def assert_as_predicted(plan: Plan, outcome: LocalOutcome, values: Vector, count
     assert (errors**2).mean() > variance * (1 - spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["secagg", pytest.param("secagg-plus", marks=pytest.mark.slow)])
 def test_a_party_that_dies_after_sharing_its_keys_leaves_no_trace(tmp_path: Path, name: str) -> None:
     parties, dimension = 8, 500
@@ -72,6 +73,7 @@ def test_a_party_that_is_started_again_goes_on_where_it_was(tmp_path: Path) -> N
     assert_as_predicted(plan, outcome, values, [0, 1, 2, 3])
 
 
+@pytest.mark.slow
 def test_too_many_deaths_end_the_study_without_a_result(tmp_path: Path) -> None:
     plan = calibrate(Target(4, 2.0, 1e-5, 3), SecAgg())
     with pytest.raises(ProtocolFailure, match="no party finished the study: "):

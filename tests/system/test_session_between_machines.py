@@ -138,6 +138,7 @@ def test_files_stay_where_they_are_whatever_folder_a_program_works_in(tmp_path: 
     assert {f"{name}.json" for name in NAMES} <= {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.sampled(1)
 def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
     """Means of all rounds, one charge, one receipt, fresh noise each round."""
     sizes: list[int] = []
@@ -275,6 +276,7 @@ async def interrupt(running: qm.session) -> None:
     await running.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
 
 
+@pytest.mark.sampled(1)
 def test_different_members_are_away_in_different_rounds(way: str) -> None:
     async def story() -> None:
         running = {name: part(name, UNSTEADY) for name in NAMES}
@@ -476,6 +478,7 @@ def _is_there(dead: list[str]) -> bool:
     return started not in dead and (east["last_heard"] or "") > started
 
 
+@pytest.mark.slow
 def test_by_way_of_a_relay_that_is_started_again(way: str, free_ports: Callable[[int], list[int]]) -> None:
     with RelayProcess(free_ports(1)[0]) as relay:
         roster = Roster.load(Path("roster.toml"))

@@ -194,6 +194,7 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
         assert "0 of 10 rounds" in output
 
 
+@pytest.mark.slow
 def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """North's pages: contract and words; a signature of who answers for the data; the receipt of a part that was given up."""
     main(["keygen", "--key", "owner.key"])

@@ -144,6 +144,7 @@ def visit(name: str, means: dict[int, set[bytes]]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_by_schedule_alone_in_which_no_two_are_ever_there_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("quietmean.studies.party.files"), "_QUIET", 0.1)
     monkeypatch.setattr(import_module("quietmean.node.folder.post"), "_LAST_PAUSE", 0.05)

@@ -187,6 +187,7 @@ def test_a_second_process_of_the_same_study_is_refused(tmp_path: Path, ports: di
 # --- restarts --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
     write_roster(tmp_path, {name: port.address for name, port in ports.items()})
     PortProcess.start(ports.values())
@@ -240,6 +241,7 @@ print(qm.join("study.sealed", key="north.key", data="north.csv", accept=sys.argv
 """
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
     """South as the page has it; north joins from Python, behind a port of its own."""
     page, join = commands(PAGE)[3:5]

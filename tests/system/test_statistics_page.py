@@ -74,6 +74,7 @@ def test_the_columns_of_the_page() -> None:
     assert columns["inflamed"].boolean
 
 
+@pytest.mark.slow
 def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
     _, _, command, _ = commands(PAGE)
     text, *_ = blocks(PAGE, "toml")

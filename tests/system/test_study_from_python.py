@@ -71,6 +71,7 @@ def test_its_receipt_is_certified_to_the_same_numbers(result: Any, tmp_path: Pat
     assert "crosstab(sex, smoker)" in page
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_every_kind_of_frame_one_for_each_party(make: Any) -> None:
     frames = [make(people(300, seed)) for seed in range(3)]

@@ -38,6 +38,7 @@ def _folder(tmp_path: Path, free_ports: Any) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_without_a_word_of_the_owner_nothing_starts_and_nothing_is_charged(folder: Path) -> None:
     write_policy(unattended=True)
     code, _, errors = ending(join(folder, "ada", "--no-ledger"))

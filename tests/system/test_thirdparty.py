@@ -61,6 +61,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return Machine(tmp_path_factory.mktemp("machine"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_its_options_are_flags_with_help(machine: Machine, command: str) -> None:
     text = " ".join(machine.python(*CLI, command, "--help").replace("│", " ").split())
@@ -99,6 +100,7 @@ def study(machine: Machine) -> dict[str, Any]:
     return machine.quietmean("run", "--data", "patients.csv", *options)
 
 
+@pytest.mark.slow
 def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, study: dict[str, Any]) -> None:
     mean, share = study["statistics"]
     assert [one["name"] for one in (mean, share)] == ["mean(age)", "share-above(glucose, 126)"]
@@ -135,6 +137,7 @@ def test_the_table_of_protocols_has_it(machine: Machine) -> None:
     assert "| `--group-size` | `group_size` | how many parties at least share noise with each other |" in section
 
 
+@pytest.mark.slow
 def test_noise_that_cancels_may_do_so_up_to_rounding_where_nobody_stays(machine: Machine) -> None:
     """All drop out: the mass that would be there if all finished is compared on the scale of the noise that it holds."""
     program = """
@@ -151,6 +154,7 @@ for seed in range(370, 380):
     machine.python("-c", program)
 
 
+@pytest.mark.slow
 def test_a_wrong_build_of_it_is_found_out(machine: Machine) -> None:
     """The kit has teeth: the population of a build with twice the pair noise is not that of its machines."""
     program = """
@@ -169,6 +173,7 @@ with pytest.raises(AssertionError, match="covariance of 'delta' noise"):
     machine.python("-c", program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["how-to/own-protocol.md", "how-to/own-statistic.md"])
 def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
     assert commands(page)
@@ -179,6 +184,7 @@ def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
     machine.python("-c", PROFILE + "\n".join(blocks(page, "python")))
 
 
+@pytest.mark.slow
 def test_the_study_file_of_the_page_is_one(machine: Machine) -> None:
     (table,) = blocks("how-to/own-statistic.md", "toml")
     columns = '[[column]]\nname = "glucose"\nlow = 0\nhigh = 300\n'

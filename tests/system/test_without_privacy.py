@@ -22,6 +22,7 @@ def quietmean(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["gossip", pytest.param("secret-sharing", marks=pytest.mark.slow)])
 def test_run_certify_and_report(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "v.csv").write_text("age\n" + "\n".join(str(20 + place % 50) for place in range(60)))
