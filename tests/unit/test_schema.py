@@ -326,5 +326,5 @@ def test_a_field_hides_no_method() -> None:
     class Ring(Mechanism):
         reach: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
 
-    with pytest.raises(InputError, match="field 'reach' of Ring hides a method of CanBeChecked: rename the field"):
+    with pytest.raises(InputError, match="field 'reach' of Ring hides the method of that name of CanBeChecked: rename the field"):
         parameters_of(Ring)

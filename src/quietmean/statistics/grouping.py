@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,21 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.statistic import Array, Feature, presence_of, raw
 from quietmean.statistics.transforms import Transform
 
-if TYPE_CHECKING:
-    from quietmean.statistics.workload import Workload
+
+class Asked(Protocol):
+    """What is known of a workload here: its columns and its features with their scales, and how rows come inside the bounds."""
+
+    @property
+    def unit(self) -> PrivacyUnit: ...
+    @property
+    def hides_count(self) -> bool: ...
+    @property
+    def columns(self) -> Columns: ...
+    @property
+    def scales(self) -> Mapping[Feature, float]: ...
+
+    def inside(self, records: Array, /) -> Mapping[str, Array]: ...
+    def outside(self, records: Array, /) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ class _Seen(Mapping[str, Array]):
         return len(self._records)
 
 
-def sums_of(workload: Workload, groups: Groups, step: float) -> tuple[Array, int, int, int]:
+def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, int, int]:
     """The sum of all rows' vectors, (d,), how many rows there are, values outside their bounds, and missing cells.
 
     Raises :class:`InputError` where records are not the unit, and without any unless their number is private.
@@ -97,7 +110,7 @@ def sums_of(workload: Workload, groups: Groups, step: float) -> tuple[Array, int
     return np.concatenate(totals), len(groups), outside, missing
 
 
-def _strange(workload: Workload, rows: Array, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _strange(workload: Asked, rows: Array, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many values are outside their bounds, and how many are missing, by column: (2, columns)."""
     strange: NDArray[np.int64] = np.array([counts @ workload.outside(rows), counts @ np.isnan(rows)], dtype=np.int64)
     return strange

@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 # Records of which answers are made up, for their terms and ranges: as many values of each column as there are levels or more.
 _MADE_UP = 64
 _STRIDE = 27
+# A divisor that moves by less is a public number.
+_FIXED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
 
 
 def _of_reading(statistic: Statistic, reading: TermReading, around: Around) -> Move:
-    most, (low, high) = around.of(reading), reading.ends
+    most, (low, high) = _moved(around, reading), reading.ends
     if reading.bottom is None or math.isfinite(most) or math.isinf(high - low) or not around.is_bounded:
         return Move(statistic.text, reading.term, most)
     return Move(statistic.text, reading.term, high - low, reading.ends)
@@ -108,3 +110,25 @@ def _made_up(workload: Workload) -> dict[str, Estimates]:
         )
     mean = workload.of_records(np.column_stack(columns)).mean(axis=0)
     return {one.statistic.text: one.estimates for one in workload.decode(mean, 0.0, float(_MADE_UP))}
+
+
+def _moved(around: Around, reading: TermReading) -> float:
+    """How far a term moves that is read from quantities directly; infinite where nothing bounds it."""
+    feature, top, bottom = reading.feature, reading.top, reading.bottom
+    if not around.is_bounded:
+        return math.inf
+    if reading.adds_up:
+        places = around.places[feature]
+        each = float(np.abs(top @ around.read[places]) @ around.shift.total)
+        return each + abs(float(top @ around.offset[places])) * around.shift.weight
+    if bottom is None:
+        return float(around.moved(feature, top))
+    moved = float(around.moved(feature, bottom))
+    if moved < _FIXED * max(1.0, float(around.shift.mean.max())):
+        return float(around.moved(feature, top)) / float(bottom @ around.offset[around.places[feature]])
+    if around.quantities is None:
+        # All is present, and the ratio at whichever end moves more.
+        if not around.of_all or not all(map(math.isfinite, reading.ends)) or moved >= 1:
+            return math.inf
+        return max(float(around.moved(feature, top - end * bottom)) for end in reading.ends) / (1 - moved)
+    return around.ratio(feature, top, bottom)
