@@ -157,6 +157,8 @@ class PrivacyAnalysis:
     def _everybody_else(self, but: frozenset[PartyId]) -> Array:
         """mu of each party if all others collude ``but`` those named: shape (n,), upper bounds."""
         parties = range(self.transcript.parties)
+        if self.terms.conversion.coalition is not None:
+            return np.full(len(parties), math.inf)
         with one_thread():
             others = ([party for party in parties if party != alone and party not in but] for alone in parties)
             return np.array([self._mu_of(alone, members) for alone, members in zip(parties, others, strict=True)])

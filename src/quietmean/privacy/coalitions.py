@@ -172,6 +172,8 @@ class CoalitionCertificate(Tabular):
         who = "1 party" if self.size == 1 else f"{self.size} parties"
         if self.size == 0:
             return "an outsider who sees what is published"
+        if self.terms.conversion.coalition is not None:
+            return f"{self.terms.conversion.coalition} (by formula, whoever they are)"
         if self.scope == Scope.FOUND:
             return f"the worst coalition of {who} that was found ({self.tried} tried; a worse one may exist)"
         if self.exhaustive:
