@@ -140,6 +140,7 @@ def test_numbers_of_records_are_whole(every_kind: tuple[Sequence[Answer], list[d
     assert seen > 10
 
 
+@pytest.mark.sampled(2)
 def test_no_sentence_has_a_power_of_ten_or_the_name_of_a_cell(
     every_kind: tuple[Sequence[Answer], list[dict[str, Any]]],
 ) -> None:

@@ -66,7 +66,7 @@ def test_only_protocols_with_the_options_are_taken() -> None:
         choose(TARGET, {"ballots": 4, "injection": "early"})
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("parties", "dropouts"), [(8, 0.125), (4, 0.5)])
 def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path: Path) -> None:
     """run, join and check make their plan by ``Study.choice``."""

@@ -321,6 +321,7 @@ def test_the_more_is_read_the_more_rounds_are_planned() -> None:
 # --- what is promised, and charged ---
 
 
+@pytest.mark.slow
 def test_no_gate_can_keep_what_nobody_foresees() -> None:
     plan = usual(0.5)
     assert not plan.gated

@@ -256,7 +256,7 @@ def test_study_files_take_the_options() -> None:
         StudyTerms.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("extra", "words"),
     [

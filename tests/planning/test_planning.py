@@ -76,6 +76,7 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
         assert certificate.max_epsilon <= epsilon
 
 
+@pytest.mark.slow
 def test_fresh_executions_rarely_exceed_the_target() -> None:
     """60 fresh executions, all 66 coalitions each: the 2 % margin covers nearly all; at most 3 may exceed, none by 5 %."""
     plan = planned(IncA())

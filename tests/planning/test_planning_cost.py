@@ -26,7 +26,7 @@ print(used.ru_maxrss // 1024, used.ru_utime, len(found), len(found.left_out))
 """
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory has another unit elsewhere")
 @pytest.mark.parametrize("parties", [20_000, 1_000_000])
 def test_plans_of_many_parties_take_a_gigabyte_and_twenty_seconds_at_most(parties: int) -> None:
@@ -55,6 +55,7 @@ def test_where_nothing_is_left_the_sentence_says_how_to_have_one() -> None:
         rank(many(20_000), ["secagg"], strict=False)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["secagg", "secagg-plus", "cordp-dme"])
 def test_memory_is_about_what_is_stated(name: str) -> None:
     """At most as much as is stated and what every plan takes, and no less than a quarter of it."""

@@ -22,7 +22,7 @@ WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protoc
 EXAMPLES = 25
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 def test_no_history_costs_more_than_was_promised(name: str) -> None:
     """Random parameters, schedules, dropouts, lost and late messages, and every coalition."""
@@ -50,7 +50,7 @@ def test_no_history_costs_more_than_was_promised(name: str) -> None:
     holds()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 @pytest.mark.parametrize("limit", [10**6, 0])
 def test_no_history_settles_for_more_than_was_reserved(name: str, limit: int) -> None:

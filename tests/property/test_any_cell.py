@@ -106,7 +106,7 @@ def test_no_cell_ends_a_study(name: str, size: int | None, tmp_path: Path, capfd
     assert "".join(capfd.readouterr()) == ""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("cell", DAMAGED)
 def test_a_damaged_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> None:
     expected = read(excel_xml(tmp_path, "age", 1, '<c{at} t="n"><v>40</v></c>'), [])

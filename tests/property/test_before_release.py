@@ -110,6 +110,7 @@ def test_the_star_with_given_colluders_is_never_below_any_coalition(execution: E
         assert (certificate.mu_upper <= bound[list(certificate.honest)] * (1 + TOLERANCE)).all()
 
 
+@pytest.mark.slow
 def test_the_star_is_close_where_it_should_be() -> None:
     # Seeds 0..5; 12 parties, 2 colluders, nobody leaves: 1 % to 60 % above the worst of all coalitions.
     protocol = replace(inca(rounds=10), sigma_star=1.3, sigma_delta=3.4)

@@ -82,6 +82,7 @@ def test_every_choice_lies_in_a_part(sizes: list[int]) -> None:
         assert any(set(choice) <= part for part in parts)
 
 
+@pytest.mark.slow
 def test_coalitions_with_members_in_both_halves_are_missed_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branches, "divided", lambda union: itertools.islice(divided(union), 2))
     assert attack(30, SEED) < 1 - 1e-3
@@ -103,6 +104,7 @@ def test_ways_that_a_member_could_see_are_found_out(monkeypatch: pytest.MonkeyPa
 NOISE: dict[str, Any] = {"sigma_star": 6.0, "sigma_delta": 8.0, "schedule": "circulant", "permanent": 0.1, "temporary": 0.0}
 
 
+@pytest.mark.slow
 def test_close_to_the_worst_coalition() -> None:
     """20 parties, 3 colluding, in mu squared; a third of what is spent by default on each certificate."""
     execution = example_execution("inca", 20, 1, rounds=10, **NOISE)

@@ -80,6 +80,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return make(tmp_path_factory.mktemp("one"), "cordp-dme")
 
 
+@pytest.mark.sampled(1)
 @given(st.data())
 def test_broken_files_are_left_out_and_named(folder: Folder, data: st.DataObject) -> None:
     """Cut, with bytes flipped, with parts of each other in them, twice, empty, in any order and under any name."""

@@ -50,6 +50,7 @@ def told_by_command(path: Path, corrupt: frozenset[int], report: Path | None = N
     return document
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
 def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp(name)

@@ -56,6 +56,7 @@ def compared(transcript: Transcript, size: int, share: float = 1.0, read: list[i
     return same, left
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("injection", ["incremental", "early"])
@@ -68,6 +69,7 @@ def test_every_coalition_of_few_parties(injection: str, number: int, size: int) 
     assert left == 0
 
 
+@pytest.mark.slow
 def test_two_hundred_pairs_of_many_parties() -> None:
     transcript = example_execution("inca", 24, 3, rounds=9, sigma_star=1.1, sigma_delta=6.0, **CHURN).transcript()
     same, left = compared(transcript, 2, share=0.8)
@@ -75,6 +77,7 @@ def test_two_hundred_pairs_of_many_parties() -> None:
     assert left == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("star", "delta"), [(0.1, 50.0), (1.0, 1e-2), (1.0, 1e3), (30.0, 0.5)])
 def test_noise_of_widely_different_sizes(star: float, delta: float) -> None:
     transcript = example_execution("inca", 9, 2, rounds=6, sigma_star=star, sigma_delta=delta, **CHURN).transcript()

@@ -69,6 +69,7 @@ def test_no_record_counts_more_than_without_the_condition(text: str) -> None:
     np.testing.assert_array_equal(restricted.of_records(outside), np.repeat(nothing, len(outside), axis=0))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [

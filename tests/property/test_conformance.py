@@ -16,6 +16,7 @@ from quietmean.testing.strategies import executions, values
 from support.effort import examples
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "examples", [pytest.param(20, id="some examples"), pytest.param(150, id="more examples", marks=pytest.mark.slow)]
 )

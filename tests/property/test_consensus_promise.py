@@ -100,6 +100,7 @@ def test_whoever_is_away_when_tells_no_more_than_promised(mode: str) -> None:
     assert max(excesses(consensus(3, TRIANGLE, mode=mode), all_absences(consensus(3, TRIANGLE)))) <= ROUNDING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_whichever_first_messages_arrive_they_tell_no_more_than_promised(mode: str) -> None:
     """Also where one end of an edge takes it for open and the other does not."""

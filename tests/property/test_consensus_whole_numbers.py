@@ -151,6 +151,7 @@ CASES = {
 KNOWN = [(0, "delta", 1), (1, "delta", 1)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CASES)
 def test_the_true_delta_is_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)

@@ -216,6 +216,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     read_files_in_this_process(monkeypatch)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [pytest.param(PAIRS, marks=pytest.mark.slow), SOME])
 @pytest.mark.parametrize("reader", READERS)
 def test_no_farther_apart_than_the_sensitivity(
@@ -283,6 +284,7 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("reader", "place", "name", "mutant"), MUTANTS, ids=lambda one: getattr(one, "__name__", None))
 def test_a_row_that_decides_about_others_is_found(
     reader: str, place: Any, name: str, mutant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

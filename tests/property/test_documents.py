@@ -24,6 +24,7 @@ PARTIES = 8
 MANY = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", registry())
 def test_every_protocol_survives_its_json(name: str) -> None:
     protocol, drawn = get_protocol(name), set[Mechanism]()
@@ -44,6 +45,7 @@ def test_every_protocol_survives_its_json(name: str) -> None:
     assert len(drawn) > 10
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", statistics.registry())
 def test_every_statistic_survives_its_json_and_its_text(name: str) -> None:
     @MANY

@@ -99,6 +99,7 @@ def _worst(case: Case, number: int) -> float:
     return worst
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("block", range(8))
 def test_mu_squared_equals_theorem_4_1_for_every_honest_party(block: int) -> None:
     worst = 0.0
@@ -109,6 +110,7 @@ def test_mu_squared_equals_theorem_4_1_for_every_honest_party(block: int) -> Non
     print(f"worst relative deviation of mu^2 in block {block}: {worst:.2e}")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ratio", [10.0, 30.0, 100.0, 300.0, 1000.0])
 def test_the_upper_bound_holds_however_large_the_cancelled_noise_is(ratio: float) -> None:
     """Rounding in the sparse solver grows with (sigma_delta / sigma_star)^2: its stated error must grow along."""

@@ -40,6 +40,7 @@ def test_partners_that_all_collude() -> None:
     assert certificate.exceed_probability == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tries", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_receivers_that_all_collude(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """60 parties, 12 colluders: those to whom one party sends are worse than random ones, and the bound is above both."""
@@ -56,6 +57,7 @@ def test_receivers_that_all_collude(tries: int, monkeypatch: pytest.MonkeyPatch)
     assert "a bound" in certificate.describe()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("size", [0, 1, 2, 4])
 @pytest.mark.parametrize("injection", ["incremental", "early"])
 @pytest.mark.parametrize("number", range(3))

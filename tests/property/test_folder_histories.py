@@ -182,6 +182,7 @@ def a_process_that_is_started_again_reads_from_the_beginning(patch: pytest.Monke
     patch.setattr(Outbox, "next_number", lambda outbox, receiver: 1)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("wrong", "name", "found"),
     [

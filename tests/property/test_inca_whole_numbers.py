@@ -102,6 +102,7 @@ def certified(case: Case) -> float:
     return float(certificate.mu_upper[certificate.honest.index(TARGET)])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_the_true_delta_is_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)
@@ -114,6 +115,7 @@ def test_the_true_delta_is_below_the_bound(name: str, monkeypatch: pytest.Monkey
     assert found[0] > 0.38 * allowed[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["early", "early, finer", "early, so far apart that the shift is rounded", "incremental"])
 def test_the_figure_in_real_numbers_is_nearly_attained(name: str) -> None:
     """A claim of 97 % of it would be found out."""

@@ -150,6 +150,7 @@ def worst(study: StudyTerms, plan: Plan) -> tuple[float, float]:
     return reached, stated
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_no_lie_moves_an_answer_by_more_than_is_stated(name: str, way: int) -> None:
     study, plan = case_of(name, way)

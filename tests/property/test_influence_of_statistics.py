@@ -111,6 +111,7 @@ def of(kinds: Iterable[str]) -> list[Any]:
 KINDS = of(registry())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_moves_a_term_of_a_result_by_more_than_is_stated(kind: str) -> None:
     parts = [worst(case) for case in cases(kind)]

@@ -209,6 +209,7 @@ def counts_only_mu(
     return replace(entry, reserved=request.charge, charged=Charge(request.charge.mu))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("reserve", "settle", "excess"),
     [

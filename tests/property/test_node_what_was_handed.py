@@ -198,6 +198,7 @@ def releases_hold_under_faults(name: str, examples: int) -> int:
     return away
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["cordp-dme", "local-dp"])
 def test_whoever_published_is_on_record(name: str) -> None:
     """Where each party publishes its own noisy value, there is nothing else to record."""

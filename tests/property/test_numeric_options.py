@@ -112,6 +112,7 @@ def test_every_command_with_numbers_has_a_line() -> None:
 AT_ONCE = [one for one in all_options() if one.command in ("relay", "ledger", "simulate", "certify", "check")]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("option", AT_ONCE, ids=str)
 def test_some_numbers_of_commands_that_answer_at_once(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
     assert faults(option, ("nan", "-1", "1e308", str(10**400)), capsys) == []

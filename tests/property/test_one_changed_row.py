@@ -59,6 +59,7 @@ def changed(rng: random.Random, delimiter: str) -> bytes:
     return raw.replace(b"\n", b"").replace(b"\r", b"")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CR LF"])
 def test_no_other_row_is_read_otherwise(delimiter: str, end: bytes, tmp_path: Path) -> None:

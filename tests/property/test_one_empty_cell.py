@@ -161,6 +161,7 @@ def study_of(protocol: str) -> tuple[Plan, Workload]:
     return study.plan(4), study.workload
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_study_publishes_the_same_but_for_its_vectors(protocol: str) -> None:
     plan, workload = study_of(protocol)

@@ -48,6 +48,7 @@ def test_four_members_without_a_liar() -> None:
     assert found.decisive > 1000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("liar", [0, 3])
 def test_four_members_one_of_which_lies(liar: int) -> None:
     """The first leader, or one that leads nothing in the two ballots."""
@@ -126,6 +127,7 @@ def test_very_many_random_runs_never_split() -> None:
     print(f"\n70000 runs: {decided + more} decided, {refunded + again} with proof that nothing was published")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["quorum", "vote", "second"])
 def test_random_runs_find_wrong_members_out(wrong: str) -> None:
     found = {

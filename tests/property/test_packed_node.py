@@ -145,6 +145,7 @@ def test_without_faults_everybody_has_the_sum_of_all() -> None:
     assert sum(result.transfers for result in outcome.results.values()) == (4 * PARTIES + 1) * others
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_few_stories(seed: int) -> None:
     stories(range(seed, seed + 1))
@@ -202,6 +203,7 @@ def test_what_was_charged_stays_charged_if_others_may_have_the_sum() -> None:
         assert "stays charged" in str(failure)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("write", [BEGUN - 1, BEGUN, DEALT, DEALT + 1 + PARTIES, VOTED - PARTIES])
 def test_a_store_that_was_restored_takes_no_part(write: int) -> None:
     """It is as it was before the agreement ended, after dealing, before the vote; the others go on without it."""
@@ -219,6 +221,7 @@ def without(outcome: FaultOutcome) -> set[int]:
     return set(range(PARTIES)) - outcome.results.keys()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("away", [1.0, 5.0, 20.0, 500.0])
 @pytest.mark.parametrize("write", [BEGUN, DEALT, DEALT + 1 + PARTIES, VOTED])
 def test_who_is_away_for_long_holds_nobody_up_and_has_the_same_result_or_none(away: float, write: int) -> None:
@@ -237,6 +240,7 @@ def test_who_is_away_for_long_holds_nobody_up_and_has_the_same_result_or_none(aw
         assert not isinstance(outcome.failures[2], NothingPublished), "others have the result"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_two_that_return_late_while_two_are_gone(seed: int) -> None:
     """Two are gone for good, two more away for up to ten time-outs, when three are too few for votes: never two results."""

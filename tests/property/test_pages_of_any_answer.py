@@ -55,6 +55,7 @@ def check(text: str, data: st.DataObject) -> None:
         assert odd is None, odd[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @settings(max_examples=FEW, deadline=None, derandomize=True, database=None, phases=PHASES)
 @given(data=st.data())
@@ -70,6 +71,7 @@ def test_no_answer_makes_a_page_fail_at_length(text: str, data: st.DataObject) -
     check(text, data)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("known", [True, False])
 def test_a_study_without_any_estimate_has_a_page(alone: bool, known: bool) -> None:

@@ -176,6 +176,7 @@ def test_that_finds_seeds_that_leave_the_secret_of_ml_kem_out(secret: bytes | No
     assert found_without_ml_kem(seen) == all_seeds(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conditions", [NetworkConditions(), ROUGH])
 def test_death_at_each_write_of_the_start(conditions: NetworkConditions) -> None:
     _, free = run()

@@ -32,6 +32,7 @@ ALONE = [(name, way) for name in SEEN_ALONE for way in range(len(WAYS))]
 CASES = [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in EVERY]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "way"), ALONE)
 def test_honest_releases_at_the_edges_are_possible_alone_and_wrong_ones_are_not(name: str, way: int) -> None:
     """Whatever the records: whether a release is left out does not depend on them, but for a chance of 1e-12."""
@@ -60,6 +61,7 @@ def _wrong_releases(plan: Plan, possible: PossibleReleases, party: int, release:
     return [replace(release, vector=edge) for edge in edges] + [replace(release, weight=weight) for weight in weights]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SEEN_ALONE)
 def test_what_pairs_share_counts_in_a_release_by_itself(name: str) -> None:
     """Over 200 draws of 10 numbers the deviation is within 10 % of what is stated: six of its own errors, 2e-9 a party."""

@@ -152,6 +152,7 @@ def less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(occasion, "_LONG_BEFORE", 300.0)
 
 
+@pytest.mark.slow
 def test_a_day_on_which_one_never_comes() -> None:
     assert day(1)
 

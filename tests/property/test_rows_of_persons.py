@@ -104,7 +104,7 @@ def check_mean(statistic: Statistic, step: float) -> None:
             np.testing.assert_allclose(vector, as_records(workload).of_records(person).mean(axis=0), atol=1e-9)
 
 
-@pytest.mark.sampled(26)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("statistic", SEVERAL, ids=lambda one: one.text)
 def test_a_person_of_any_number_of_rows_moves_a_vector_as_far_as_a_record(statistic: Statistic) -> None:
     for step in STEPS:

@@ -113,6 +113,7 @@ def assert_exact(execution: Execution, values: Vector, trace: ExecutionTrace) ->
     assert release.weight == outcome.counted.sum()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_sums_are_exact_under_any_dropouts(name: str) -> None:
     parties = 9

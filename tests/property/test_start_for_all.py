@@ -112,7 +112,7 @@ def test_two_exchanges_with_each_other_party_precede_the_first_round(parties: in
     assert seen.told <= 3 * parties * (parties - 1)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("conditions", [NetworkConditions(), ROUGH])
 def test_death_at_each_write_of_the_start(conditions: NetworkConditions) -> None:
     """Before or after it is on disk: the party goes on, everybody is in, and each has committed once."""

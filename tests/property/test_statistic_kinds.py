@@ -129,7 +129,7 @@ def test_every_statistic_keeps_its_promises(text: str) -> None:
     check_statistic(statistic(text), COLUMNS, RECORDS)
 
 
-@pytest.mark.sampled(125)
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("noise", [0.0, 0.02, 5.0])
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_answer_is_as_its_json_schema_says(text: str, noise: float) -> None:
@@ -160,7 +160,7 @@ def odd_records(draw: np.random.Generator) -> Array:
     return records
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_an_answer_comes_out_whatever_the_data_and_the_noise(text: str) -> None:
     """A study is over when answers are computed: an error here would lose what its budget has bought."""

@@ -126,13 +126,13 @@ def test_no_two_records_are_further_apart_than_the_sensitivity(
     assert workload.sensitivity <= math.sqrt(total) * (1 + 1e-9)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("text", MENU)
 def test_each_sensitivity_is_reached(text: str) -> None:
     assert check_sensitivity(study([text]), restarts=8) >= 0.99
 
 
-@pytest.mark.sampled(39)
+@pytest.mark.sampled(33)
 @pytest.mark.parametrize("text", MENU)
 def test_each_length_is_reached_where_counts_are_private(text: str) -> None:
     assert check_sensitivity(study([text], count=CountVisibility.PRIVATE), restarts=8) >= 0.99

@@ -320,7 +320,7 @@ def hostile(message: Message, mutator: Mutator, choice: int, limit: int) -> Mess
     return message
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(PARAMETERS))
 def test_no_message_breaks_a_party(name: str) -> None:
     """A machine fails as a protocol or goes on, whatever the others send; what it keeps can be stored."""

@@ -63,7 +63,7 @@ def answered(statistic: Statistic, records: Array, noise: float = SILENT) -> Ans
     return answer
 
 
-@pytest.mark.sampled(99)
+@pytest.mark.sampled(88)
 @pytest.mark.parametrize("way", ["0", "0.15", "0.4", "party"])
 @pytest.mark.parametrize("text", [text for text, one in STATISTICS.items() if not isinstance(one, Table1)])
 def test_an_answer_is_that_of_the_complete_records(text: str, way: str) -> None:
@@ -225,7 +225,7 @@ def test_the_missing_cells_of_the_lung_study() -> None:
         assert answer.estimates.n[place, 0] == pytest.approx(count, abs=1e-3), text
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", STATISTICS)
 def test_no_interval_is_one_point_where_there_is_noise(text: str) -> None:
     """However far noise moves an estimate out of its range: one point would look like certainty."""

@@ -66,6 +66,7 @@ def test_enough_rounds_always_succeed(rounds: int) -> None:
     assert successes(rounds, 0.3, 0.0) >= RUNS - 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("rounds", "rate"), [(4, 0.42), (6, 0.94), (8, 0.99)])
 def test_success_rates_with_half_of_the_messages_seen(rounds: int, rate: float) -> None:
     """n = 100, k = 1, half of the messages intercepted, 300 runs, exact binomial test: error rate 1e-6."""

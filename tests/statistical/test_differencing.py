@@ -56,6 +56,7 @@ def test_quietmean_gives_noise_of_the_size_that_the_plan_says(differencing: Modu
     assert ((low < found) & (found < high)).all()
 
 
+@pytest.mark.slow
 def test_less_noise_than_planned_is_found(differencing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with half the noise in the machines' batch, and all of it in the transcript."""
     batch = LocalDP.batch

@@ -64,6 +64,7 @@ def small_plan() -> Plan:
     return calibrate(target, IncA.from_options({"rounds": 6}), trials=20)
 
 
+@pytest.mark.slow
 def test_lost_shares_are_refused_and_would_have_exceeded_the_target() -> None:
     # Nearly all shares are lost: without the gate the releases show single values, and the figure would not hold.
     plan = small_plan()

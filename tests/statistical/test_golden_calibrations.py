@@ -22,7 +22,7 @@ def test_a_calibrated_plan_is_what_it_was(name: str) -> None:
     assert changes(golden, planned(golden["arguments"])) == []
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", load("certificates")["larger"], ids=lambda case: " ".join([case["execution"]["protocol"], *case["arguments"]])
 )

@@ -12,6 +12,7 @@ from quietmean.testing import assert_rate, assert_uniform_counts
 PARTIES = 7
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["uniform", "permutation"])
 @pytest.mark.parametrize("out_degree", [1, 3])
 def test_neighbours_are_uniform(kind: str, out_degree: int) -> None:

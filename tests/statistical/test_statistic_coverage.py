@@ -198,7 +198,7 @@ def test_tests_of_nothing_reject_as_often_as_they_say(name: str) -> None:
     assert 0.025 <= part <= 0.07, f"{name}: {part}"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chi-squared", pytest.param("log-rank", marks=pytest.mark.slow), "t-test"])
 def test_tests_that_ignore_the_noise_reject_nothing_far_too_often(name: str) -> None:
     """1000 seeds: at 5 % more than 7.5 % would be rejected in 1 of 5000 cases; the slow test above allows no more than 7 %."""

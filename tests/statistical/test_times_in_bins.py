@@ -177,7 +177,7 @@ def test_the_log_rank_test_of_whole_times_is_that_of_the_records() -> None:
 # --- many times in a bin ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("seed", range(150))
 def test_the_records_own_answer_is_within_what_bins_leave_open(seed: int) -> None:
     """Whatever the shape, whole numbers that nobody declared, and an end of the study for all who are left."""
@@ -312,6 +312,7 @@ def test_comparisons_with_few_bins_are_refused_with_a_reason() -> None:
         assert "bins=12" in flag.message
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "when",
     [
@@ -350,6 +351,7 @@ def rows_of(data: Any, time: str, died: str, arm: Any) -> Array:
     return records_of(data[time].to_numpy(float), data[died].to_numpy(float), np.asarray(arm, dtype=float))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bins", [12, 18, 24])
 def test_comparisons_of_real_studies_are_near_those_of_the_records(bins: int) -> None:
     """Cox regression and the log-rank test of lifelines. They look at all events; what is left out is told."""

@@ -90,7 +90,7 @@ RATES = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RATES)
 def test_rates_hold_however_events_vary(name: str) -> None:
     draw, mean = RATES[name]

@@ -138,7 +138,7 @@ def canned(texts: Sequence[str]) -> Callable[..., LocalStudy]:
     return lambda *_, **__: study
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize(
     ("texts", "needed"),

@@ -108,7 +108,7 @@ def test_a_committee_opens_what_others_hand_in(
         assert sentence in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["local-dp", "central-dp", pytest.param("gossip", marks=pytest.mark.slow)])
 def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--parties", "5", "--protocol", protocol, "--out", "out"]

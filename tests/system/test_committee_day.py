@@ -164,6 +164,7 @@ def test_a_member_that_holds_something_takes_no_other(tmp_path: Path, free_ports
         MemberHoldings.load(own.held, session)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["nothing", "missing", "late"])
 def test_a_folder_without_contributions_opens_nothing(tmp_path: Path, free_ports: FreePorts, kind: str) -> None:
     day = Day(tmp_path, free_ports(4))

@@ -123,7 +123,7 @@ def decided_by_all(make: MakeVoter, number: int, size: tuple[int, int, int], lia
     return all(state.decided for member, state in run.states.items() if member not in leaving)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [RandomRun, SplittingLeader])
 @pytest.mark.parametrize(("size", "liars"), [((9, 2, 2), 0), ((9, 2, 2), 1), ((9, 2, 2), 2), ((5, 1, 1), 1)])
 def test_with_f_members_away_or_lying_there_is_a_decision(size: tuple[int, int, int], liars: int, kind: type[RandomRun]) -> None:

@@ -149,6 +149,7 @@ def outcome_of(kind: type, name: str) -> Any:
     return None if kind is KMeans else fitting.labels(y) if kind is LogisticRegression else y
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "same", "other"),
     [

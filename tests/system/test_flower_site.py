@@ -183,7 +183,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("moment", ["after the charge", "before the round", "before the ledger", "after the ledger"])
 def test_a_client_that_was_killed_pays_once_and_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Moments around each change of ledger and log: what is on disk then is gone on with by the next process."""

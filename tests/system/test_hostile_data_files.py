@@ -50,6 +50,7 @@ def sheet_rewritten(source: Path, target: Path, change: Callable[[bytes], bytes]
             archive.writestr(entry.filename, content)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("place", "records"),
     [("XFD1048576", [40, 50]), ("A1048576", [40, 50, 7]), ("XFD3", [40, 50]), ("Z2", [40, 50])],

@@ -184,7 +184,6 @@ def test_by_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(local, "run_local", with_a_liar)
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
-    monkeypatch.setattr("quietmean.api.study.choose_kills", lambda plan, dropouts: [])
     # What is no number the liar's own process cannot write down; all else is left out, as it is seen alone.
     found = study().run([frame(age) for age in AGES])
     assert len(found.missing) == 1

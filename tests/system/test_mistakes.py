@@ -49,6 +49,7 @@ def test_there_are_at_least_112() -> None:
     assert len({mistake["line"] for mistake in MISTAKES}) >= 112
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["line"][:70])
 def test_a_mistake_gets_one_sentence_with_the_remedy(
     mistake: dict[str, Any], here: Path, capsys: pytest.CaptureFixture[str]

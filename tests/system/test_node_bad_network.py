@@ -123,7 +123,7 @@ def open_(outcome: LocalOutcome) -> int:
     return sum(len(result.unresolved) for result in outcome.results.values())
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_a_bad_network_changes_nothing(tmp_path: Path) -> None:
     plan = inca(4, 4, sigma_delta=0.7)
     conditions = ProxyConditions(seed=1, delay=(0.005, 0.03), loss=0.05, stall=(0.1, 0.3), reset=0.02)

@@ -62,6 +62,7 @@ def test_real_processes_pass_the_gate_although_one_is_killed(tmp_path: Path) -> 
         np.testing.assert_array_equal(result.total_vector, first.total_vector)
 
 
+@pytest.mark.slow
 def test_real_processes_publish_nothing_that_could_cost_more(tmp_path: Path) -> None:
     plan = gated_plan(4, 4, star=1.0, delta=2.0)
     with pytest.raises(GateRefused, match="could cost a mu of") as refused:

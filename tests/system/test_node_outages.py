@@ -47,6 +47,7 @@ ON_DISK = [
 IN_HANDLERS = [Trouble(0, 1, "memory"), Trouble(1, 6, "write"), Trouble(2, 9, "full")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("trouble", "of_handlers"),
     [*((trouble, False) for trouble in ON_DISK), *((trouble, True) for trouble in IN_HANDLERS)],

@@ -110,6 +110,7 @@ def with_enough_time(attempt: Callable[[float], str], told: str) -> None:
     raise AssertionError(f"{told!r} is not in {outcome!r}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("links", list(Links))
 @pytest.mark.parametrize("parties", [2, 5])
 def test_everybody_gets_the_mean(tmp_path: Path, parties: int, links: Links) -> None:

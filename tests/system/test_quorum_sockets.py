@@ -122,6 +122,7 @@ def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
     assert len({bound for calls in parties.bound.values() for bound in calls}) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("protocol", "links"), [("packed-sharing", Links.X25519), ("cordp-dme", Links.X25519), ("cordp-dme", Links.HYBRID)]
 )
@@ -218,7 +219,7 @@ def test_too_few_end_cleanly(parties: Parties) -> None:
     assert all(not calls for calls in parties.bound.values())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stage", ["accepted", "committed", "revealed", "bound"])
 def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
     parties: Parties, stage: str, monkeypatch: pytest.MonkeyPatch

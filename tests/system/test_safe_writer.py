@@ -134,7 +134,7 @@ def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.Captur
         remove(site, before, place)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("option", WRITTEN)
 def test_nothing_is_lost(option: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     # Some files are known by the ends of their names.

@@ -169,6 +169,7 @@ def modules_of(value: Any, seen: set[int]) -> set[str]:
     return found.union(*(modules_of(part, seen) for part in parts))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("protocol", registry())
 def test_party_machines_are_pure(protocol: str) -> None:
     """No clock, no network, no file, no randomness of their own: not in any module that a machine is made of or reaches."""

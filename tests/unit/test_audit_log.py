@@ -144,6 +144,7 @@ def test_what_a_further_entry_takes_does_not_grow_with_the_log(log: AuditLog, mo
     assert (verify(log, {}).faults, len(lines(log))) == ((), 442)
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("size", [0, 1, 100, 17_000, 70_000])
 @pytest.mark.parametrize("tail", [b"", b"x", b"x\n", b"\n\n", b"x\ny", b'{"entry":{}}\n'])
 def test_the_last_entry_is_found_behind_torn_lines_of_any_length(log: AuditLog, size: int, tail: bytes) -> None:

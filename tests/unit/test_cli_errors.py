@@ -43,7 +43,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("extra", "words"),
     [

@@ -94,6 +94,7 @@ def test_the_rate_of_many_parties_on_an_irregular_graph() -> None:
     assert geometric.rho == pytest.approx(geometric._dense_rho(), abs=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theta", [0.0, 0.2, 0.5])
 @pytest.mark.parametrize("c", [0.05, 1.0])
 def test_the_estimated_rate_is_near_the_exact_one(theta: float, c: float) -> None:

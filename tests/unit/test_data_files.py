@@ -335,7 +335,7 @@ def needed(kind: str) -> None:
             pytest.importorskip(module)
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", FILES)
 def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
     needed(kind)

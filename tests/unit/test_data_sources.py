@@ -55,7 +55,7 @@ def test_every_file_is_one_table_of_a_query(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[:, 1:5], plain[:, 1:5])
 
 
-@pytest.mark.sampled(19)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(
     "text",
     [
@@ -143,6 +143,7 @@ def test_a_query_of_a_server_and_what_it_may_not(tmp_path: Path) -> None:
     assert read_columns(said, AGE).tolist() == [[1]]
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
@@ -171,6 +172,7 @@ def test_a_cell_of_any_type_of_postgresql(expression: str, value: float) -> None
     np.testing.assert_array_equal(read_columns(f"{address}#table=v", AGE), [[value]])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("expression", "day"),
     [

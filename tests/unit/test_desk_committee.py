@@ -40,6 +40,7 @@ def test_a_contributor_is_late_after_its_time_and_a_member_is_not(tmp_path: Path
     assert (is_member(late.sealed, "m1"), is_member(late.sealed, "c1"), is_member(late.sealed, None)) == (True, False, False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("accepted", "against"),
     [

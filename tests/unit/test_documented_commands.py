@@ -52,7 +52,7 @@ def shown() -> Iterator[tuple[str, str]]:
                 yield str(page.relative_to(ROOT)), line
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_can_be_typed(page: Path) -> None:
     wrong = []
@@ -67,7 +67,7 @@ def test_what_a_page_shows_can_be_typed(page: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.sampled(29)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_sentence_names_exists(page: Path) -> None:
     wrong = []

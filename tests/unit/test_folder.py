@@ -208,6 +208,7 @@ def _link(path: Path) -> None:
     path.with_name(path.name[:4] + "2" * 32).mkdir()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("harm", [_half, _changed, _next_slot, _other_pair, _doubled, _link, Path.unlink])
 def test_what_is_done_to_files_does_no_harm(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     """Each is as it was written and for its place, or as if it were not there; and it is put again until its receipt is told."""
@@ -477,6 +478,7 @@ def test_a_folder_that_cannot_be_used_now_is_told_and_tried_again(tmp_path: Path
     scenario(work)
 
 
+@pytest.mark.slow
 def test_junk_costs_little_memory(tmp_path: Path) -> None:
     """3000 files that could be of the slot that is looked at, as others can write them: the one among them is found."""
 

@@ -74,6 +74,7 @@ def test_a_statistic_of_groups_is_that_of_rows(statistic: Any, engine: Callable[
     same(Workload(COLUMNS, (statistic,), PrivacyUnit.RECORD), frame, engine)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_columns_of_any_kind(engine: Callable[[Any], Any]) -> None:
     """Codes for missing among numbers, whole numbers, dates, transforms, conditions, private counts."""

@@ -199,6 +199,7 @@ async def siege(place: Place, host: str, scenario: Callable[[], Coroutine[Any, A
 
 
 # From the address of the unknown peers, as all come from one behind a router, and from another.
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)

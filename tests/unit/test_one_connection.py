@@ -68,6 +68,7 @@ def test_all_orders_of_dialling_at_once_end_with_one_connection(monkeypatch: pyt
     scenario(work)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dialler", [0, 1])
 def test_who_cannot_dial_is_asked_again_after_every_cut(dialler: int, links: Links) -> None:
     async def work() -> None:
@@ -98,6 +99,7 @@ def test_who_cannot_dial_is_asked_again_after_every_cut(dialler: int, links: Lin
     scenario(work)
 
 
+@pytest.mark.sampled(1)
 def test_what_is_half_open_gives_way_to_a_new_process(links: Links) -> None:
     async def work() -> None:
         sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]

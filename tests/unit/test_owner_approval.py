@@ -192,6 +192,7 @@ def _approve_options(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return ["approve", "study.toml", "--roster", "roster.toml", *options, "--accept", digest(capsys)]
 
 
+@pytest.mark.sampled(1)
 def test_what_was_changed_or_signed_as_something_else(join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     given = [*join, *sign(capsys)]
     raw = json.loads(Path("study.approval").read_text())

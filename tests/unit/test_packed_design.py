@@ -58,6 +58,7 @@ def test_an_epsilon_whose_exponential_is_no_number_is_refused_in_a_sentence() ->
         PackedSharing().design(replace(target(), epsilon=1000.0))
 
 
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize(("parties", "colluding", "dropouts", "bar"), BARS)
 @pytest.mark.parametrize(("dimension", "region"), [(1, BOX), (100, BOX), (100_000, BOX), (100, BALL), (100, ANY)])
 def test_error_over_the_curators(parties: int, colluding: int, dropouts: float, bar: float, dimension: int, region: str) -> None:
@@ -254,7 +255,7 @@ def test_certificates_never_exceed_what_was_promised() -> None:
         assert (conversion.mu(Adversary.collusion((4, 5)), honest, np.zeros(8), 1.0) == found[honest]).all()
 
 
-@pytest.mark.sampled(31)
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("parties", [3, 4, 20, 100])
 @pytest.mark.parametrize("epsilon", [0.2, 2.0, 8.0, 11.0])
 @pytest.mark.parametrize("dimension", [1, 30, 1000])

@@ -41,6 +41,7 @@ def _holds(path: Path, how: str, seconds: float) -> bool:
             other.kill()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mine", "other", "together"), [("alone", "shared", False), ("shared", "alone", False), ("shared", "shared", True)]
 )

@@ -143,7 +143,7 @@ def test_codes_and_levels_compare_by_meaning(tmp_path: Path) -> None:
     assert records[:, 0].tolist() == pytest.approx([0, 1, math.nan, 1, 2], nan_ok=True)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--parties", "2", "--epsilon", "1", "--delta", "1e-6"], ["--parties", "2", "--json"]])
 def test_two_parties_can_plan(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(["plan", *options])

@@ -73,6 +73,7 @@ def test_a_column_says_the_party_by_its_own_name(wards: Path) -> None:
     np.testing.assert_allclose(parts[0], RECORDS[:2])
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", [one for one in WRITERS if not one.startswith(("pandas", "Polars", "PyArrow", "DuckDB"))])
 def test_every_reader_goes_by_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A factor of a power of two is exact."""

@@ -263,6 +263,7 @@ def test_every_statistic_in_every_format(end: str, noise: float, tmp_path: Path)
     check(found, tmp_path, end)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("place", range(len(TEXTS)))
 @settings(max_examples=2, deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate))
 @given(data=st.data())
@@ -320,7 +321,7 @@ def test_every_kind_of_every_unit_and_of_odd_records(unit: PrivacyUnit, rare: st
         check(result, tmp_path, end)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("end", FORMATS)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_texts(name: str, end: str, tmp_path: Path) -> None:
@@ -480,7 +481,7 @@ def receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", FORMATS)
 def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, errors = attempt(f"certify receipt.json --table table1{end}", capsys)

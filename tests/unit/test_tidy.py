@@ -50,7 +50,7 @@ def same(one: Any, other: Any) -> bool:
     return other is None if one is None else float(other) == one
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @settings(max_examples=5, deadline=None, derandomize=True, database=None, phases=PHASES)
 @given(data=st.data())
@@ -92,7 +92,7 @@ def leaves(told: Any, *path: str) -> list[tuple[tuple[str, ...], Any]]:
     return [(path, told)]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @settings(max_examples=5, deadline=None, derandomize=True, database=None, phases=PHASES)
 @given(data=st.data())
@@ -106,6 +106,7 @@ def test_nothing_odd_is_printed(text: str, data: st.DataObject) -> None:
     assert "<table>" in whole.estimates._repr_html_()
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("text", EVERY_KIND)
 @pytest.mark.parametrize("noise", NOISES)
 def test_frames_have_the_rows_and_the_types(text: str, noise: float) -> None:
@@ -205,6 +206,7 @@ def dated(text: str, noise: float = 1e-4) -> list[Any]:
     return terms_of(finished(text, columns=DATED, records=records, noise=noise).answers[0].to_json())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "days", "lengths"),
     [
