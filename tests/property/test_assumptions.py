@@ -140,7 +140,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
     agree()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inca", "local-dp", "central-dp", "cordp-dme", "gopa", "secagg", "consensus", "muffliato"])
 def test_a_plan_has_the_list_before_anything_happens(name: str) -> None:
     plan = qm.plan(protocol=name, parties=12, epsilon=1.0, delta=DELTA, colluding=2)

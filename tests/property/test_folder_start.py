@@ -203,6 +203,7 @@ def forgets_where_it_was(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gathering, "_save", lambda gathering, standing: setattr(gathering, "_standing", standing))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("wrong", [forgets_who_came, takes_its_time_from_its_process, forgets_where_it_was])
 def test_wrong_implementations_are_found(wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     wrong(monkeypatch)

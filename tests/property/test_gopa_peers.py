@@ -129,6 +129,7 @@ def random_history(execution: Execution, number: int) -> ExecutionTrace:
 GRID: dict[str, Any] = {"grid": 2.0**-20, "dimension": 1}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("partners", "least", "grid"), [(6, 5, {}), (6, 3, GRID), (3, 3, {}), (6, 0, GRID)])
 def test_no_history_costs_more_than_was_promised(partners: int, least: int, grid: dict[str, Any]) -> None:
     """20 random histories of 7 parties, every coalition of 1 and 2; the formula after the end is never below the truth either."""
@@ -155,6 +156,7 @@ def test_no_history_costs_more_than_was_promised(partners: int, least: int, grid
     assert closest > 0.8
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_its_target_before_anything_happens() -> None:
     for parties, dropouts, colluding in ((3, 0.0, 1), (8, 0.0, 1), (8, 0.13, 2), (20, 0.1, 2), (40, 0.2, 4), (1500, 0.1, 20)):
         target = Target(parties, 1.0, DELTA, colluding=colluding, dropouts=dropouts, dimension=3)

@@ -33,6 +33,7 @@ def attack(number: int, seed: int) -> float:
     return least_over_exact(bounds, number, seed)
 
 
+@pytest.mark.slow
 def test_never_below_any_coalition() -> None:
     assert attack(40, SEED) >= 1 - TOLERANCE
 

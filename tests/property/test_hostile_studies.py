@@ -199,7 +199,7 @@ OWN = ("--data", "wards.csv", "--key", "south.key")
 COMPARED = tuple(part for name in NAMES if name != SITE for part in ("--compared", name))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", STUDIES)
 def test_none_sends_a_number(name: str, street: Street, capsys: pytest.CaptureFixture[str]) -> None:
     asked = STUDIES[name]

@@ -132,6 +132,7 @@ class Adversary:
 BUDGETS = [(1.0, 1e-6), (0.1, 1e-12), (8.0, 1e-12), (3.0, 1e-3)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_a_thousand_adaptive_studies_keep_the_budget(epsilon: float, delta: float) -> None:
     seed = f"{epsilon} {delta}"

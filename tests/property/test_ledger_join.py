@@ -90,6 +90,7 @@ def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pyt
     assert [account["same_inputs"] for account in document["accounts"]] == [["bob"], ["ada"]]
 
 
+@pytest.mark.slow
 def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
         ledger.set_budget("whole", 8.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)

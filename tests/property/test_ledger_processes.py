@@ -77,6 +77,7 @@ def nursery(path: Path, rounds: int, workers: int, mu: float, shared: bool = Fal
         yield what, which
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shared", [False, True])
 def test_killed_while_reserving(tmp_path: Path, shared: bool) -> None:
     path = tmp_path / "ledger"

@@ -282,6 +282,7 @@ def whoever_leaves(seed: int, fault_plans: int) -> None:
     assert blind <= 0.03 * fault_plans + 1
 
 
+@pytest.mark.slow
 def test_the_record_errs_on_the_safe_side() -> None:
     whoever_leaves(seed=1, fault_plans=25)
 

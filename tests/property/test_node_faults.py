@@ -87,6 +87,7 @@ def test_the_invariant_under_any_faults() -> None:
     anything_may_happen(40)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_if_all_return_in_time() -> None:
     nothing_lasts(40)
 
@@ -219,6 +220,7 @@ def every_protocol(protocol: type[Mechanism], examples: int) -> None:
     holds()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
 def test_the_invariant_for_every_protocol(protocol: type[Mechanism]) -> None:
     every_protocol(protocol, 6)

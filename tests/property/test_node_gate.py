@@ -93,6 +93,7 @@ def anything_may_happen(examples: int, parties: int, most: int, colluding: int =
     assert min(found["published"], found["refused"]) >= examples / 20
 
 
+@pytest.mark.slow
 def test_nothing_beyond_the_target_is_published_whatever_happens() -> None:
     anything_may_happen(40, 3, 6)
 
@@ -160,6 +161,7 @@ def test_a_crash_between_any_two_writes_of_the_gate() -> None:
                 assert all(result.heard == (0, 1, 2) for result in outcome.results.values()), (write, committed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("away", [None, 15.0])
 def test_who_leaves_at_the_gate_takes_only_something_away(away: float | None) -> None:
     """Between vote and release, or before; for good, or until the others have ended."""

@@ -68,11 +68,13 @@ def every_place(plan: Plan, step: int = 1) -> int:
     return tried
 
 
+@pytest.mark.slow
 def test_one_error_at_every_write_and_in_every_handler() -> None:
     """Everybody has the same result, with everybody in it, and the party whose disk failed has said so."""
     assert every_place(inca(2, 2)) > 100
 
 
+@pytest.mark.slow
 def test_one_error_at_every_write_of_large_vectors() -> None:
     """They are in a file of their own beside the database."""
     assert every_place(inca(2, 1, dimension=10_000), step=3) > 30
@@ -91,6 +93,7 @@ def test_one_error_of_every_kind_at_every_place() -> None:
                 assert_told(trouble, outcome)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", [2, 7, 40])
 def test_a_disk_that_is_full_for_a_while(times: int) -> None:
     """It waits, and everybody has everything: nothing of it takes as long as the others wait."""
@@ -140,6 +143,7 @@ def _tell(plan: Plan, values: Vector) -> FaultOutcome:
         return run_with_faults(plan, values, CALM, Path(directory))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
 def test_one_error_in_every_protocol(protocol: type[Mechanism]) -> None:
     each_protocol(protocol, most=4)

@@ -118,6 +118,7 @@ def holds_under_faults(name: str, examples: int) -> int:
     return late
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", sorted(plans(3)))
 def test_whatever_was_handed_over_is_on_record(name: str) -> None:
     holds_under_faults(name, 8)

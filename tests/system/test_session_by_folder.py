@@ -186,6 +186,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return ticking
 
 
+@pytest.mark.slow
 def test_who_is_away_is_waited_for_until_its_time_and_comes_back_in_a_later_round(clock: Clock) -> None:
     agree(rounds=4, interval=1000.0)
 
