@@ -153,7 +153,7 @@ def test_a_bound_that_forgets_the_noise_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("text", ["mean", "variance", "count"])
-def test_of_a_subgroup_nothing_is_known_beforehand_but_the_range(text: str) -> None:
+def test_of_a_subgroup_no_more_than_the_range_is_known_beforehand(text: str) -> None:
     """How many records it has is not: with few of them one party moves its mean as far as it likes."""
     asked = registry()[text].parse({"column": "weight", "where": "age >= 80"})
     case = Case(asked, 0.002, 1e-4)
@@ -161,7 +161,8 @@ def test_of_a_subgroup_nothing_is_known_beforehand_but_the_range(text: str) -> N
     if text == "count":
         assert before[0].most == pytest.approx(of_result[0].most)
     else:
-        assert before[0].range is not None
+        # A mean is a ratio that is released as it comes out: with few records it may lie anywhere.
+        assert (before[0].range is None) == (text == "mean")
         assert before[0].most is not None
         assert of_result[0].most is not None
         assert of_result[0].most < before[0].most

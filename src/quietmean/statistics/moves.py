@@ -81,10 +81,8 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
 
 
 def _of_reading(statistic: Statistic, reading: TermReading, around: Around) -> Move:
-    most, (low, high) = _moved(around, reading), reading.ends
-    if reading.bottom is None or math.isfinite(most) or math.isinf(high - low) or not around.is_bounded:
-        return Move(statistic.text, reading.term, most)
-    return Move(statistic.text, reading.term, high - low, reading.ends)
+    # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
+    return Move(statistic.text, reading.term, _moved(around, reading))
 
 
 def _within_ranges(statistic: Statistic, bounds: Mapping[str, float], estimates: Estimates) -> Iterator[Move]:
