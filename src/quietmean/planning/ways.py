@@ -16,6 +16,8 @@ from quietmean.protocols.committee.mechanism import CommitteeSharing
 
 # Of which a study's convener can think before anybody is asked: one member may be gone, one may collude.
 USUAL = Committee(5)
+# With who may collude, and what a site does.
+_Planned = tuple[Candidate, str, str]
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,6 @@ class Way:
     over_central: float | None = None
     sent: float | None = None
 
-    @classmethod
-    def of(cls, name: str, candidate: Candidate, against: str, steps: str) -> Way:
-        over = candidate.mse / candidate.mse_central
-        return cls(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, candidate.bytes_sent)
-
     def to_json(self) -> dict[str, Any]:
         return {"way": self.name, **{name: value for name, value in vars(self).items() if name != "name" and value is not None}}
 
@@ -52,30 +49,32 @@ def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDo
     ]
 
 
-def _way(name: str, made: Callable[[], Way]) -> Way:
+def _way(name: str, planned: Callable[[], _Planned]) -> Way:
     try:
-        return replace(made(), name=name)
+        candidate, against, steps = planned()
     except InputError as error:
         return Way(name, "", f"none: {error}", "")
+    over = candidate.mse / candidate.mse_central
+    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, candidate.bytes_sent)
 
 
-def _equals(ranking: Ranking, target: Target) -> Way:
+def _equals(ranking: Ranking, target: Target) -> _Planned:
     usual = next((one for one in ranking if one.plan.protocol.name == PREFERRED), None)
     candidate = usual or next((one for one in ranking if not one.plan.protocol.by_file), None)
     if candidate is None:
         raise InputError("no protocol among equals keeps this target")
     steps = f"online together for {candidate.rounds} rounds"
-    return Way.of("", candidate, f"any {target.colluding} of the {target.parties} sites", steps)
+    return candidate, f"any {target.colluding} of the {target.parties} sites", steps
 
 
-def _by_committee(target: Target, committee: Committee, domain: InputDomain | None) -> Way:
+def _by_committee(target: Target, committee: Committee, domain: InputDomain | None) -> _Planned:
     wanted = replace(target, committee=committee, colluding=committee.colluding)
     candidate = rank(wanted, [CommitteeSharing()], domain=domain)[0]
     against = f"all other sites with any {committee.colluding} of the {committee.members} members"
-    return Way.of("", candidate, against, "1 file; members are online together")
+    return candidate, against, "1 file; members are online together"
 
 
-def _by_file(ranking: Ranking, target: Target) -> Way:
+def _by_file(ranking: Ranking, target: Target) -> _Planned:
     def stands_alone(candidate: Candidate) -> bool:
         """With noise that pairs share, one missing file makes the result noise where none is planned to be missing."""
         shared = candidate.plan.protocol.name == "cordp-dme"
@@ -85,4 +84,4 @@ def _by_file(ranking: Ranking, target: Target) -> Way:
     if candidate is None:
         raise InputError("no protocol by file keeps this target")
     alone = candidate.plan.protocol.name == "local-dp"
-    return Way.of("", candidate, "all others" if alone else f"any {target.colluding} of the {target.parties} sites", "1 file")
+    return candidate, "all others" if alone else f"any {target.colluding} of the {target.parties} sites", "1 file"

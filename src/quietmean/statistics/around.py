@@ -76,8 +76,8 @@ class Around:
 
         With v = a / b as released and v' = a' / b': v - v' = ((a - a') - v (b - b')) / b', and b' is no less than b - |b - b'|.
         """
-        part, moved = self.values(feature, bottom), float(self.moved(feature, bottom))
-        if part is None or float(part) <= moved:
+        amount, part, moved = self.values(feature, top), self.values(feature, bottom), float(self.moved(feature, bottom))
+        if amount is None or part is None or float(part) <= moved:
             return math.inf
-        value = float(self.values(feature, top)) / float(part)  # type: ignore[arg-type]
+        value = float(amount) / float(part)
         return float(self.moved(feature, top - value * bottom)) / (float(part) - moved)

@@ -67,7 +67,8 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
         asked = workload.asked(statistic)
         seen = asked.around(around, decoder.whole)
         if readings := asked.statistic.readings(asked.seen):
-            yield from (_of_reading(statistic, one, seen) for one in readings)
+            # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
+            yield from (Move(statistic.text, one.term, _moved(seen, one)) for one in readings)
             continue
         bounds = dict(asked.statistic.moved(seen, asked.seen))
         if statistic.text not in answers and not made_up:
@@ -78,11 +79,6 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
         else:
             # Nothing that is shown need be within a range then.
             yield from (Move(statistic.text, term, math.inf) for term in estimates.terms)
-
-
-def _of_reading(statistic: Statistic, reading: TermReading, around: Around) -> Move:
-    # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
-    return Move(statistic.text, reading.term, _moved(around, reading))
 
 
 def _within_ranges(statistic: Statistic, bounds: Mapping[str, float], estimates: Estimates) -> Iterator[Move]:
