@@ -74,10 +74,8 @@ class GroupedRows(Groups):
         read = [column.name for column in columns if not column.origin]
         grouped = self._collected(self._grouped(read, dict(question.cuts)))
         places = [index for index, column in enumerate(self.columns) if column.name in question.columns]
-        declared, counts = (
-            Declared(columns, location_of(self.source)),
-            np.asarray(grouped["rows"].to_numpy(), dtype=np.int64),
-        )
+        declared = Declared(columns, location_of(self.source))
+        counts = np.asarray(grouped["rows"].to_numpy(), dtype=np.int64)
         shown = grouped.select(**{name: grouped[f"c{place}"] for place, name in enumerate(read)})
         begin = 0
         for table in table_of_frame(shown.to_native(), read):

@@ -44,15 +44,20 @@ class LocalStudy:
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
-    """A fraction of the parties, rounded down, each killed permanently as it enters a random mixing round of a usual run."""
+    """Of those who drop out, each is killed permanently as it enters a random mixing round of a usual run."""
     rounds = plan.protocol.usual_rounds
-    staying = plan.protocol.indispensable
     if rounds == 0:
         return []
     stream = BitStream(Seed.from_os())
-    able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in staying]
-    leaving = able[: int(dropouts * plan.target.parties + 1e-9)]
+    leaving = choose_dropouts(plan, dropouts, stream)
     return [Kill(party, int(last) + 1) for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True)]
+
+
+def choose_dropouts(plan: Plan, dropouts: float, stream: BitStream) -> list[int]:
+    """A fraction of the parties, rounded down, drawn among those that the protocol can do without."""
+    staying = plan.protocol.indispensable
+    able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in staying]
+    return able[: int(dropouts * plan.target.parties + 1e-9)]
 
 
 def run_study(

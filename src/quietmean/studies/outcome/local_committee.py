@@ -12,7 +12,7 @@ from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Encoded, Workload
 from quietmean.studies.agreement.committee_session import sharing_of
-from quietmean.studies.outcome.local import LocalStudy, truth_of
+from quietmean.studies.outcome.local import LocalStudy, choose_dropouts, truth_of
 from quietmean.studies.outcome.opened_by_committee import outcome_of
 
 
@@ -23,8 +23,7 @@ def run_with_committee(plan: Plan, workload: Workload, encoded: Sequence[Encoded
     :class:`ImpossibleResult` for a sum that cannot be, and :class:`ProtocolFailure` if too few come.
     """
     parameters = sharing_of(plan).parameters(plan.target.parties)
-    drawn = BitStream(Seed.from_os()).permutation(len(encoded)).tolist()
-    absent = sorted(drawn[: int(dropouts * len(encoded) + 1e-9)])
+    absent = sorted(choose_dropouts(plan, dropouts, BitStream(Seed.from_os())))
     came = [place for place in range(len(encoded)) if place not in absent]
     admitted = [plan.admit(part.vector, part.weight) for part in encoded]
     rehearsal = rehearse(
