@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from quietmean.api.joining import SiteKeywords, identity_at, path_of, silent_person, site_options
+from quietmean.api.joining import KeyKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.output import Output
+from quietmean.core.site_options import ConsentKeywords, SiteOptions, path_of
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.data import Source, account_name
@@ -18,7 +18,9 @@ from quietmean.studies.party import own_keys
 from quietmean.studies.party.contributing import is_contribution
 from quietmean.studies.party.handing_in import Handed, hand_in, own_place
 
-_NOT_OF_A_FILE: Sequence[str] = ("listen", "listen_through", "report")
+
+class ContributionKeywords(ConsentKeywords, KeyKeywords, total=False):
+    """What a site chooses for itself where its party has no node."""
 
 
 @refuses_unknown_keywords
@@ -29,16 +31,13 @@ def contribute(
     data: Source,
     out: str | Path,
     store: str | Path | None = None,
-    **site: Unpack[SiteKeywords],
+    **site: Unpack[ContributionKeywords],
 ) -> Handed:
     """Write this party's one contribution to a sealed study, with ``data``, a path or a data frame, to the file ``out``.
 
-    As ``quietmean contribute`` does, whose options those of the ``site`` are: ``accept``, ``compared``, ``yes``, ``approvals``,
-    ``policy``, ``ledger``, ``no_ledger``, ``account``, ``group``. The same data give the same file again. Raises
+    As ``quietmean contribute`` does, whose options those of the ``site`` are. The same data give the same file again. Raises
     :class:`InputError` for other data than before, for what policy or budget refuse, and for another file that is there.
     """
-    if given := [name for name in _NOT_OF_A_FILE if site.get(name) is not None]:
-        raise InputError(f"{given[0]} says nothing of a contribution by file: leave it out")
     sealed, path = Sealed.load(Path(study)), Path(out)
     Distrusted().refuse(sealed.holders())
     identity = identity_at(Path(key), site.get("passphrase"))
@@ -48,7 +47,7 @@ def contribute(
     name = site.get("account") or (account_name(data) if isinstance(data, str | Path) else "")
     if not name and not site.get("no_ledger"):
         raise InputError("a data frame does not say which data set it is of: give account, or no_ledger=True")
-    handed = hand_in(sealed, identity, keys, data, name or "data", site_options(site, None, None), silent_person(None))
+    handed = hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
     own = partial(is_contribution, handed.contribution.digest)
     Output(path, "the contribution", "out", own=own).write(handed.contribution.to_file())
     return handed

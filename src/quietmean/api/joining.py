@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
@@ -15,7 +14,7 @@ from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.core.site_options import SiteOptions
+from quietmean.core.site_options import FolderKeywords, NodeKeywords, SiteOptions, path_of
 from quietmean.node import Identity
 from quietmean.node.monitor import event_json
 from quietmean.planning.automatic import Choice
@@ -28,31 +27,24 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class SiteKeywords(TypedDict, total=False):
-    """What a site chooses for itself, as :class:`SiteOptions` has it."""
+class KeyKeywords(TypedDict, total=False):
+    """Of the key file."""
 
-    accept: str | Contract | None
-    compared: Sequence[str]
-    yes: bool
-    approvals: Sequence[str | Path]
-    policy: str | Path | None
-    ledger: str | Path | None
-    no_ledger: bool
-    account: str | None
-    new_account: str | None
-    new_people: bool
-    group: int | None
-    listen: str | None
-    listen_through: str | Path | None
     passphrase: str | None
+
+
+class ReportKeywords(KeyKeywords, total=False):
+    """And who gets the events of a node."""
+
     report: Callable[[dict[str, Any]], None] | None
 
 
-class JoinKeywords(SiteKeywords, total=False):
-    """And of a study whose messages may be files."""
+class SiteKeywords(NodeKeywords, ReportKeywords, total=False):
+    """What a site chooses for itself."""
 
-    folder: str | None
-    once: bool
+
+class JoinKeywords(FolderKeywords, ReportKeywords, total=False):
+    """And of a study whose messages may be files."""
 
 
 class StudyKeywords(JoinKeywords, total=False):
@@ -60,34 +52,6 @@ class StudyKeywords(JoinKeywords, total=False):
 
     plan: str | Path | None
     no_privacy: bool
-
-
-def site_options(given: SiteKeywords, store: str | Path | None, receipt: str | Path | None) -> SiteOptions:
-    """The options of a party; passphrase and report are no part of them."""
-    accept = given.get("accept")
-    return SiteOptions(
-        policy=path_of(given.get("policy")),
-        ledger=path_of(given.get("ledger")),
-        no_ledger=given.get("no_ledger", False),
-        account=given.get("account"),
-        new_account=given.get("new_account"),
-        new_people=given.get("new_people", False),
-        group=given.get("group"),
-        accept=accept.digest if isinstance(accept, Contract) else accept,
-        yes=given.get("yes", False),
-        approval=[Path(approval) for approval in given.get("approvals", ())],
-        compared=given.get("compared", ()),
-        store=path_of(store),
-        receipt=path_of(receipt),
-        listen=given.get("listen"),
-        listen_through=path_of(given.get("listen_through")),
-    )
-
-
-def join_options(given: JoinKeywords, store: str | Path | None, receipt: str | Path | None) -> SiteOptions:
-    """The same where messages may be files."""
-    own: Any = given
-    return replace(site_options(own, store, receipt), folder=given.get("folder"), once=given.get("once", False))
 
 
 @refuses_unknown_keywords
@@ -126,9 +90,8 @@ async def ajoin(
 ) -> StudyResult:
     """Take part in a study as the party with this ``key``, with ``data``, a path or a data frame; until it has ended.
 
-    The options of the ``site`` are those of ``quietmean join``: ``accept``, ``compared``, ``yes``, ``approvals``, ``policy``,
-    ``ledger``, ``no_ledger``, ``account``, ``group``, ``listen``, ``listen_through``, ``folder``, ``once``; and so are contract,
-    policy, charge, store and receipt: called again after a crash or Ctrl-C, it continues where it stopped, with the same noise.
+    The options of the ``site`` are those of ``quietmean join``; and so are contract, policy, charge, store
+    and receipt: called again after a crash or Ctrl-C, it continues where it stopped, with the same noise.
     ``accept``: the digest of the contract, or what :func:`contract` returned. ``approvals``: files that were signed by who
     answers for the data. ``account``: what the ledger calls the data, which a data frame cannot say itself. ``passphrase``: of
     the key file. ``report`` gets each event as a dictionary, as ``--events`` writes it. Warns of what did not fit its bounds:
@@ -136,7 +99,7 @@ async def ajoin(
     execution without a result.
     """
 
-    options = join_options(site, store, receipt)
+    options = SiteOptions.of(site, store, receipt)
 
     def files() -> Files:
         return _files(study, roster, key, options.store, site.get("passphrase"))
@@ -216,10 +179,6 @@ def _account(data: Source, account: str | None, no_ledger: bool) -> str:
             "no_ledger=True"
         )
     return account or ""
-
-
-def path_of(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
 
 
 def warn(sentence: str) -> None:

@@ -16,9 +16,10 @@ from typing import Any, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
-from quietmean.api.joining import JoinKeywords, identity_at, join_options, path_of, silent_person
+from quietmean.api.joining import JoinKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.site_options import SiteOptions, path_of
 from quietmean.ledger import Account
 from quietmean.node import Identity
 from quietmean.sessions.agreed import SessionContract
@@ -285,7 +286,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         else:
             files = SessionFiles.of(SessionStudy.parse(session), Path(roster), Path(key), unlock)
         self._files, self.contract = files, files.contract
-        self._options = join_options(site, store_at, receipt)
+        self._options = SiteOptions.of(site, store_at, receipt)
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property

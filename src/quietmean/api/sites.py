@@ -12,12 +12,13 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.api.joining import SiteKeywords, identity_at, joined, site_options, warn
+from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
 from quietmean.api.sessions import Rounds, session
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
+from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -106,7 +107,7 @@ class Site:
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""
         (records,) = parts
-        options = site_options(self._options, None, None)
+        options = SiteOptions.of(self._options)
         end = blocking(
             joined(lambda: self._files(study), options, records, self._options.get("report"), lambda files: Choice(plan))
         )

@@ -15,7 +15,10 @@ Result = TypeVar("Result")
 
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
+    """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has.
+
+    Keywords that its signature has by a type, as ``**site: Unpack[...]``, are listed at the end of its docstring.
+    """
     accepted = [name for name in keyword_names(function) if name not in ("self", "cls")]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
@@ -27,6 +30,8 @@ def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Give
                 raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
         return function(*arguments, **keywords)
 
+    if typed := [f"``{name}``" for name in accepted if name not in inspect.signature(function).parameters]:
+        checked.__doc__ = f"{inspect.getdoc(function) or ''}\n\nKeywords besides: {', '.join(typed)}.".lstrip()
     return checked
 
 

@@ -5,9 +5,10 @@ Each class has the options of a way to take part, and the ones before it those t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Protocol, Self, TypedDict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,13 @@ class SiteOptions(ConsentOptions, NodeOptions):
         if self.receipt is not None:
             object.__setattr__(self, "receipt", self.receipt.absolute())
 
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any], store: str | Path | None = None, receipt: str | Path | None = None) -> Self:
+        """From what Python was given, of which other keywords are left to who knows them."""
+        own = {field.name for field in fields(cls)}
+        given = {"store": store, "receipt": receipt} | {_FIELDS.get(name, name): value for name, value in keywords.items()}
+        return cls(**{name: _READ.get(name, lambda value: value)(value) for name, value in given.items() if name in own})
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
@@ -135,3 +143,55 @@ class SessionOptions:
     program: Path | None = None
     records: int | None = None
     most: int | None = None
+
+
+class _WithDigest(Protocol):
+    @property
+    def digest(self) -> str: ...
+
+
+class ConsentKeywords(TypedDict, total=False):
+    """The fields of :class:`ConsentOptions` as keywords of Python, where paths are strings too, and a contract its digest."""
+
+    policy: str | Path | None
+    ledger: str | Path | None
+    no_ledger: bool
+    account: str | None
+    new_account: str | None
+    new_people: bool
+    group: int | None
+    accept: str | _WithDigest | None
+    yes: bool
+    approvals: Sequence[str | Path]
+    compared: Sequence[str]
+
+
+class NodeKeywords(ConsentKeywords, total=False):
+    """And where a party listens, of :class:`NodeOptions`."""
+
+    listen: str | None
+    listen_through: str | Path | None
+
+
+class FolderKeywords(NodeKeywords, total=False):
+    """And of a study whose messages may be files."""
+
+    folder: str | None
+    once: bool
+
+
+def path_of(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _digest(given: str | _WithDigest | None) -> str | None:
+    return given if given is None or isinstance(given, str) else given.digest
+
+
+# Keywords that have another name than their field, and how fields are read that keywords say in more ways than one.
+_FIELDS = {"approvals": "approval"}
+_READ: Mapping[str, Any] = {
+    **dict.fromkeys(("policy", "ledger", "listen_through", "store", "receipt"), path_of),
+    "accept": _digest,
+    "approval": lambda given: [Path(approval) for approval in given],
+}
