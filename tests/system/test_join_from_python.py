@@ -94,16 +94,16 @@ def test_three_parties_in_one_process() -> None:
 
 def test_it_continues_and_charges_once() -> None:
     """One is cancelled, as by Ctrl-C, while it waits for the others, and called again."""
+    log = AuditLog(data_folder() / "audit.jsonl")
 
     async def interrupted() -> list[StudyResult]:
         early = asyncio.create_task(one(0))
-        while not Path("ages-north.store").exists():
+        while not log.path.exists() or Event.STARTED not in [line.entry.event for line in log.read()[0]]:
             await asyncio.sleep(0.05)
-        await asyncio.sleep(0.5)
         early.cancel()
         with pytest.raises(asyncio.CancelledError):
             await early
-        (*_, last), _ = AuditLog(data_folder() / "audit.jsonl").read()
+        (*_, last), _ = log.read()
         assert last.entry.about == {"result": False, "reason": "interrupted, it can be continued"}
         return await asyncio.gather(*(one(place) for place in range(3)))
 

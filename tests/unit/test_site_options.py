@@ -67,6 +67,27 @@ def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
         ConsentInAdvance.of(site)
 
 
+def test_what_python_was_given_is_what_the_command_line_says() -> None:
+    """Paths may be strings, a contract stands for its digest, and the docstring lists what may be given."""
+
+    class Agreed:
+        digest = "abcd"
+
+    given = SiteOptions.of(
+        {"policy": "p.toml", "accept": Agreed(), "approvals": ["a"], "listen_through": "run", "passphrase": "no option"},
+        "s",
+        None,
+    )
+    same = SiteOptions(
+        policy=Path("p.toml"), accept="abcd", approval=[Path("a")], listen_through=Path("run"), store=Path("s").absolute()
+    )
+    assert given == same
+    assert SiteOptions.of({"policy": None, "accept": "ef"}) == SiteOptions(accept="ef")
+    for function in (qm.join, qm.contribute, qm.session.__init__):
+        text = function.__doc__ or ""
+        assert all(f"``{name}``" in text for name in in_python(ConsentOptions))
+
+
 def test_options_that_contradict_each_other_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
     with pytest.raises(qm.InputError, match="--account stands beside --no-ledger"):
         payer_for(Policy(), PrivacyUnit.RECORD, "wards", PaymentOptions(no_ledger=True, account="wards"))
