@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
+from quietmean.core.statement import Statement
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity
@@ -47,6 +48,7 @@ class CommitteeWorld:
     dimension: int = 4
     session_digest: bytes = b"s" * 32
     changes: dict[str, Any] = field(default_factory=dict)
+    statement: Statement | None = None
 
     def __post_init__(self) -> None:
         target = Target(self.contributors, 1.0, 1e-6, self.dimension, float(np.sqrt(self.dimension)))
@@ -61,6 +63,7 @@ class CommitteeWorld:
             tuple(mailbox_bytes(mailbox(member)) for member in members),
             {identity(f"contributor {number}").public_key: weight for number in range(self.contributors)},
             PublicKeys(),
+            self.statement,
         )
 
     def signer(self, member: int) -> IdentitySigner:

@@ -257,7 +257,7 @@ def test_masks_of_the_seed_under_two_headers_would_give_shares_away(monkeypatch:
             own = contribution.excerpt(WORLD.session, raw, 1)
             header = read_header(WORLD.session, own)
             part = open_excerpt(WORLD.session, header, own, 1, WORLD.opener(1))
-            r = int(challenge(WORLD.session, header.digest)[0, 0])
+            r = int(challenge(WORLD.session, header.digest, WORLD.parameters.blocks)[0, 0])
             told.append((int(check_numbers(WORLD.session, header.digest, part)[0]), r))
             values.append(int(part.values[0]))
         (one, r), (other, s) = told
@@ -283,4 +283,4 @@ def test_evidence_keeps_two_lists_of_a_member_and_names_it(run: CommitteeRun) ->
     assert state.remarks == ("member 3 signed two different lists: it lies",)
     assert len(evidence.lists_by_member(state)[0].values) == 6
     assert all(len(digest) == DIGEST_BYTES for digest in state.lists)
-    assert chosen_bytes(entries_of([])) == b""
+    assert chosen_bytes(entries_of([], 6)) == b""

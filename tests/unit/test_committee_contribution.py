@@ -86,7 +86,7 @@ def test_a_file_is_made_with_fresh_masks_and_the_same_shares() -> None:
 def test_challenges_differ_with_the_session_and_the_header() -> None:
     digest = read_header(WORLD.session, FILE).digest
     other = CommitteeWorld(Committee(5), session_digest=b"t" * 32).session
-    drawn = [challenge(WORLD.session, digest), challenge(WORLD.session, b"d" * 32), challenge(other, digest)]
+    drawn = [challenge(WORLD.session, digest, 2), challenge(WORLD.session, b"d" * 32, 2), challenge(other, digest, 2)]
     assert len({one.tobytes() for one in drawn}) == 3
 
 

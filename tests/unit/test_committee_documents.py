@@ -269,6 +269,12 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     # As many gone as may collude, where nobody says it.
     assert terms.committee == Committee(9, 2, 2, minimum=3, largest_weight=2.0)
     assert terms.lists_at == terms.contribute_by.timestamp() + 5.0
+    assert run("new", *column, "--committee", "5", "--contribute-by", BY, "--verified", "--out", "checked.toml") == 0
+    checked = StudyTerms.load(tmp_path / "checked.toml").committee
+    assert checked is not None
+    assert checked.committee == Committee(5, verified=True)
+    assert run("plan", "--study", "checked.toml", "--parties", "7", "--records", "70") == 0
+    assert "checks: the members, that each number of a contribution" in " ".join(capsys.readouterr().out.split())
     capsys.readouterr()
     for line, reason in (
         (("--contribute-by", BY), "go with --committee MEMBERS"),

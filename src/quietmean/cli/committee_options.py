@@ -27,18 +27,23 @@ class CommitteeShape:
         How many members may be gone for good at any moment; default as many as may collude.
     committee_size
         gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes. Default gone.
+    verified
+        Members check that each number of a contribution, and of their noise, is within its bounds, and that cells of a table add
+        up, without learning them. Sums are corrected as with lying; a file is larger by the bits of a number.
     """
 
     committee: int | None = None
     committee_colluding: int | None = None
     committee_gone: int | None = None
     committee_size: str | None = None
+    verified: bool = False
 
     @property
     def shape(self) -> dict[str, Any]:
         """What is given of it but for the number of members, by its name in a study."""
         gone = self.committee_gone if self.committee_gone is not None else self.committee_colluding
-        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size}
+        verified = True if self.verified else None
+        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size, "verified": verified}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
@@ -51,7 +56,7 @@ class CommitteeShape:
     def require_possible(self) -> None:
         """Raises :class:`InputError` for a committee that gives no result, and for options of one where there is none."""
         if self.committee is None and self.shape:
-            raise InputError("options --committee-... go with --committee MEMBERS: give it, or leave them out")
+            raise InputError("options --committee-... and --verified go with --committee MEMBERS: give it, or leave them out")
         _ = self.chosen
 
     @property
@@ -68,7 +73,11 @@ class CommitteeShape:
         given = self.shape | {name: value for name, value in times.items() if value is not None}
         if self.committee is None:
             if given:
-                names = "--committee-..., --contribute-by and --grace" if times else "options --committee-..."
+                names = (
+                    "--committee-..., --verified, --contribute-by and --grace"
+                    if times
+                    else "options --committee-... and --verified"
+                )
                 raise InputError(f"{names} go with --committee MEMBERS: give it, or leave them out")
             return fields
         options = dict(fields["options"])

@@ -194,7 +194,7 @@ def command(
 
 def _named_of(committee: CommitteeShape) -> dict[str, Any]:
     """What is given of a committee, by option."""
-    return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None}
+    return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None and value is not False}
 
 
 def _refuse_beside_study(given: dict[str, Any]) -> None:

@@ -135,8 +135,10 @@ def plan_study(
         markup=False,
     )
     if study.committee is not None:
-        words = CommitteeWords(study.committee, None)
+        words = CommitteeWords(study.committee, None, study.workload)
         out.print(f"against {words.against}; {words.otherwise}; {words.liars}", markup=False)
+        if words.checked:
+            out.print(f"checks: {words.checked}", markup=False)
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
     for sentence in [*sentences, *(one.sentence for one in needed)]:

@@ -17,6 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
+from quietmean.core.statement import Statement
 
 # A vector moved onto a boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
@@ -212,6 +213,22 @@ class InputDomain:
             for part, own in zip(self.parts, bounds, strict=True)
         ]
         return np.concatenate([low for low, _ in both]), np.concatenate([high for _, high in both])
+
+    @property
+    def statement(self) -> Statement:
+        """What can be checked of a vector without learning it: the bounds of each coordinate, and where cells of tables add up.
+
+        It is all of the domain where this has boxes and tables only (:attr:`is_stated_in_full`).
+        """
+        low, high = self.coordinate_bounds
+        begins = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
+        tables = [(part.relation, begin) for part, begin in zip(self.parts, begins, strict=False) if isinstance(part, Simplex)]
+        return Statement(low, high, tuple(relation.moved(begin) for relation, begin in tables))
+
+    @property
+    def is_stated_in_full(self) -> bool:
+        """Does a vector of which the statement holds lie inside?"""
+        return all(isinstance(part, Box | Simplex) for part in self.parts)
 
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""

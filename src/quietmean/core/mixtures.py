@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
+from quietmean.core.statement import LinearRelation
 
 Array = NDArray[np.float64]
 
@@ -95,6 +96,11 @@ class Simplex(Mixture):
     def low(self) -> float:
         """No coordinate is less."""
         return 0.0
+
+    @property
+    def relation(self) -> LinearRelation:
+        """What its cells have to do with each other."""
+        return LinearRelation(np.arange(self.size), np.ones(self.size, dtype=np.int64), 0.0, self.scale)
 
     def holds(self, vector: Vector, scale: float) -> bool:
         return bool(vector.min() >= 0 and vector.sum() <= scale * self.scale * (1 + _ROUNDING))

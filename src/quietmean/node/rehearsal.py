@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, Step, Vector
+from quietmean.core.statement import Statement
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Identity
@@ -60,12 +61,14 @@ def rehearse(
     weights: Sequence[float],
     absent_members: frozenset[int] = frozenset(),
     noise: Callable[[Seed], NoiseSource] = SecureNoise,
+    statement: Statement | None = None,
 ) -> Rehearsal:
     """A session with the ``values``, shape (contributions, d), of so many of the contributors that are admitted.
 
     ``weights``: their public weights; ``absent_members``: numbers of members that never come; ``noise``: makes that of a member
-    from a secret that is new. All keys are made for it and forgotten. Raises :class:`InputError` for a weight or a value that
-    does not fit the parameters, :class:`ProtocolFailure` if there is no result.
+    from a secret that is new; ``statement``: what is verified of a value of weight 1, by default the plan's ranges. All keys are
+    made for it and forgotten. Raises :class:`InputError` for a weight or a value that does not fit the parameters,
+    :class:`ProtocolFailure` if there is no result.
     """
     members = [Identity.generate() for _ in range(parameters.members)]
     mailboxes = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in members]
@@ -77,6 +80,7 @@ def rehearse(
         tuple(map(mailbox_bytes, mailboxes)),
         {one.public_key: parameters.largest_weight for one in contributors},
         PublicKeys(),
+        statement,
     )
     sealer, began = MailboxSealer(), time.perf_counter()
     files = []

@@ -37,6 +37,8 @@ class Committee:
 
     ``size``: whether these f may also lie. ``minimum``: so many contributions at least give a result, for usefulness, not for
     privacy; None stands for 3, or for all if they are fewer. ``largest_weight``: of one contribution; None leaves it to the plan.
+    ``verified``: members check that each number of a contribution, and of each other's noise, is one that it may be, without
+    learning it; that takes as many lists as correcting lies does, and sums are corrected as well.
 
     Raises :class:`InputError` for numbers that no result can come of, or nothing promised.
     """
@@ -47,6 +49,7 @@ class Committee:
     size: Size = Size.GONE
     minimum: int | None = None
     largest_weight: float | None = None
+    verified: bool = False
 
     def __post_init__(self) -> None:
         for name in ("members", "colluding", "gone", "minimum"):
@@ -65,9 +68,10 @@ class Committee:
         if self.members > MOST_MEMBERS:
             raise InputError(f"a committee of {self.members} is too large: choose {MOST_MEMBERS} members or fewer")
         if self.secrets < 1:
-            what = "gone" if self.size == Size.GONE else "gone or lying"
+            what = "gone or lying" if self.corrects else "gone"
+            checks = " that checks contributions" if self.verified else ""
             raise InputError(
-                f"a committee of {self.members} is too small for {self.colluding} colluding and {self.gone} {what}: take "
+                f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {what}: take "
                 f"{self.fewest_members} members or more, or count on fewer"
             )
         if self.votes_needed > self.members - self.gone:
@@ -83,19 +87,32 @@ class Committee:
                 raise InputError(f"largest_weight is {self.largest_weight:g}: choose a finite number > 0")
 
     @property
+    def corrects(self) -> bool:
+        """Is there a right result with f members gone or lying?"""
+        return self.size == Size.LYING or self.verified
+
+    @property
     def lies(self) -> int:
         """How many wrong sums are corrected."""
-        return self.colluding if self.size == Size.LYING else 0
+        return self.colluding if self.corrects else 0
+
+    @property
+    def _room(self) -> int:
+        """The largest l with which there is a result with f members gone."""
+        return self.members - self.gone - 2 * self.colluding - self.lies
 
     @property
     def secrets(self) -> int:
-        """l, how many numbers may lie on one polynomial: as many as leave a result with f members gone. Below 1 there is none."""
-        return self.members - self.gone - 2 * self.colluding - self.lies
+        """l, how many numbers may lie on one polynomial: as many as leave a result with f members gone. Below 1 there is none.
+
+        What is verified are products of polynomials, and with one number on each their degree stays small.
+        """
+        return min(self._room, 1) if self.verified else self._room
 
     @property
     def fewest_members(self) -> int:
         """With how many members there would be a result."""
-        return self.members - self.secrets + 1
+        return self.members - self._room + 1
 
     @property
     def dealings(self) -> int:
@@ -132,4 +149,5 @@ class Committee:
             size=optional_choice(raw, "size", Size, Size.GONE),
             minimum=None if raw.get("minimum") is None else required_field(raw, "minimum", int),
             largest_weight=required_field(raw, "largest_weight", float) if raw.get("largest_weight") is not None else None,
+            verified=optional_field(raw, "verified", bool, False),
         )

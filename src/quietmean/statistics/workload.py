@@ -251,6 +251,11 @@ class Workload:
         scaled = _domain_of_sums if self.hides_count else _scaled_domain
         return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
+    def is_stated_in_full(self, statistic: Statistic) -> bool:
+        """Is what a statistic reads of a contribution the sum of as many records, once its bounds and relations hold?"""
+        wanted = [self.whole(feature) for feature in self.asked(statistic).features]
+        return not self.hides_count and all(feature.domain.is_stated_in_full for feature in wanted)
+
     def encode(self, records: Array | Grouped | Groups | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 

@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING
 
 from quietmean.core.bounds import APriori
-from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
+from quietmean.protocols.committee.layout import MOST_BITS
+from quietmean.protocols.committee.parameters import NOISE_BEYOND, REPETITIONS, CommitteeParameters
 from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
 from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
@@ -40,9 +41,25 @@ def charge(parameters: CommitteeParameters, sensitivity: float) -> Charge:
 
 
 def points_distance(parameters: CommitteeParameters) -> float:
-    """How far the random points and masks of one contribution and of all noise are from uniform ones, in total variation."""
-    drawn = parameters.colluding * parameters.blocks + REPETITIONS * parameters.threshold
-    return (parameters.members + 1) * drawn * reduction_distance(parameters.prime, words_for(parameters.prime)) * (1 + _SLACK)
+    """How far the random points and masks of one contribution and of all noise are from uniform ones, in total variation.
+
+    Where they are verified also how far noise that is moved into its range is from what it was.
+    """
+    return drawn_distance(
+        parameters.members, parameters.colluding, parameters.secrets, parameters.dimension, parameters.prime, parameters.verified
+    )
+
+
+def drawn_distance(members: int, colluding: int, secrets: int, dimension: int, prime: int, verified: bool) -> float:
+    """The same for so many members, c_m, l and coordinates."""
+    threshold = colluding + secrets
+    if verified:
+        # Of each number and of a relation for it at most all bits, and masks of degrees and of products.
+        drawn = colluding * 2 * dimension * MOST_BITS + REPETITIONS * (3 * threshold - 2)
+        moved = members * dimension * NOISE_BEYOND
+    else:
+        drawn, moved = colluding * -(-dimension // secrets) + REPETITIONS * threshold, 0.0
+    return ((members + 1) * drawn * reduction_distance(prime, words_for(prime)) + moved) * (1 + _SLACK)
 
 
 def promised(parameters: CommitteeParameters, sensitivity: float) -> APriori:

@@ -3,6 +3,10 @@
 In repetition t member j tells mask_t(j) + sum_b r_tb P_b(j), with mask_t a random polynomial of degree < T: a point of a random
 polynomial of degree < T if all P_b are of degree < T. If one is not, the sum is not either, but for a chance of 1 / p, whichever
 the members. r is a stream of a hash of session and header digest: it is fixed only once all shares and masks are.
+
+Where contributions are verified, each P_b is 0 or 1 at the secret point s, and member j also tells mask'_t(j) + sum_b r_tb
+(P_b(j)^2 - P_b(j)) + sum_e r_te E_e(j), with mask'_t a random polynomial of degree <= 2T - 2 that is 0 at s, and E_e of the P_b a
+combination that is 0 there if relation e holds. If anything is not 0 at s, the sum is not either, but for a chance of 1 / p.
 """
 
 from __future__ import annotations
@@ -14,38 +18,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.protocols.committee.contribution import Part
+from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.packed_sharing.field import Residues, lagrange, product, uniform
-from quietmean.protocols.packed_sharing.packing import Packing, member_points
+from quietmean.protocols.packed_sharing.field import Residues, Wide, lagrange, product, uniform
+from quietmean.protocols.packed_sharing.packing import Packing, member_points, secret_points
 from quietmean.randomness import BitStream, Seed
 
 _LABEL = b"quietmean committee challenge 1\0"
 
 
-def challenge(session: CommitteeSession, digest: bytes) -> Residues:
-    """r, shape (6, blocks), for a header digest."""
+def challenge(session: CommitteeSession, digest: bytes, size: int) -> Residues:
+    """r, shape (6, size), for a header digest."""
     seed = Seed(hashlib.sha256(_LABEL + session.session + digest).digest())
-    blocks = session.parameters.blocks
-    return uniform(BitStream(seed), REPETITIONS * blocks, session.parameters.prime).reshape((REPETITIONS, blocks))
+    return uniform(BitStream(seed), REPETITIONS * size, session.parameters.prime).reshape((REPETITIONS, size))
 
 
 def check_numbers(session: CommitteeSession, digest: bytes, part: Part) -> Residues:
-    """What a member tells of a part, shape (6,)."""
-    return combine(challenge(session, digest), part, session.parameters.prime)
+    """What a member tells of a part, shape (6,); where it is verified, (12,)."""
+    prime, size = session.parameters.prime, len(part.values)
+    if part.layout is None:
+        return combine(challenge(session, digest, size), part, prime)
+    return combine_verified(challenge(session, digest, size + part.layout.relations), part, part.layout, prime)
 
 
 def combine(challenge: Residues, part: Part, prime: int) -> Residues:
     """mask + sum_b r_b P_b modulo p, shape (repetitions,), for r of shape (repetitions, blocks)."""
+    return _combined(challenge, part.values.astype(np.uint64), part.masks, prime)
+
+
+def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int) -> Residues:
+    """The same of the bits P_b, and then of P_b^2 - P_b and of relations, shape (2 repetitions,).
+
+    r has shape (repetitions, bits + relations), and there are twice as many masks.
+    """
+    modulus, repetitions = np.uint64(prime), len(challenge)
+    bits = part.values.astype(np.uint64)
+    # x (x - 1), which is 0 for 0 and 1 only.
+    products = bits * (bits + (modulus - np.uint64(1))) % modulus
+    of_bits, of_relations = challenge[:, : layout.bits], challenge[:, layout.bits :]
+    degrees = _combined(of_bits, bits, part.masks[:repetitions], prime)
+    told = _combined(of_bits, products, part.masks[repetitions:], prime)
+    if layout.relations:
+        broken = layout.relations_of(layout.numbers_of(part.values, prime), of_relations, prime)
+        told = ((told + broken) % modulus).astype(np.uint32)
+    return np.concatenate([degrees, told])
+
+
+def _combined(challenge: Residues, terms: Wide, masks: Residues, prime: int) -> Residues:
     modulus = np.uint64(prime)
     # Residues of 31 bits: 2^32 of them have a sum below 2^63.
-    products = challenge.astype(np.uint64) * part.values % modulus
-    told: Residues = ((products.sum(axis=1) + part.masks) % modulus).astype(np.uint32)
+    products = challenge.astype(np.uint64) * terms % modulus
+    told: Residues = ((products.sum(axis=1) + masks) % modulus).astype(np.uint32)
     return told
 
 
 def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
-    """Which contributions' ``numbers``, shape (|M|, n, 6), of these members lie on polynomials of degree < T; shape (n,)."""
+    """Which contributions' check ``numbers``, shape (|M|, n, 6 or 12), of these members are as they have to be; shape (n,).
+
+    The first 6 lie on polynomials of degree < T, and the others on such of degree <= 2T - 2 that are 0 at the secret point.
+    """
+    degrees, products = numbers[..., :REPETITIONS], numbers[..., REPETITIONS:]
+    right = _on_polynomials(packing, members, degrees)
+    if products.shape[2]:
+        right &= proven(packing, members, products)
+    return right
+
+
+def proven(packing: Packing, members: Sequence[int], products: Residues) -> NDArray[np.bool_]:
+    """Of which contributions the check numbers of products, shape (|M|, n, 6), show that all is as stated; shape (n,)."""
+    wide = of_products(packing)
+    flat = np.ascontiguousarray(products.reshape(len(members), -1)[: wide.threshold])
+    matrix = lagrange(member_points(wide, members)[: wide.threshold], secret_points(wide), wide.prime)
+    zero = (product(matrix, flat, wide.prime) == 0).reshape(products.shape[1:]).all(axis=1)
+    return np.asarray(_on_polynomials(wide, members, products) & zero, dtype=np.bool_)
+
+
+def of_products(packing: Packing) -> Packing:
+    """As ``packing``, which has one number a polynomial, for products of two of its polynomials."""
+    return Packing(packing.members, packing.secrets, 2 * packing.randoms, packing.prime)
+
+
+def _on_polynomials(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
     threshold = packing.threshold
     points = member_points(packing, members)
     matrix = lagrange(points[:threshold], points[threshold:], packing.prime)
@@ -56,13 +110,18 @@ def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDAr
 
 
 def expected_numbers(packing: Packing, members: Sequence[int], numbers: Residues, member: int) -> Residues:
-    """What the polynomials through the first T of these members' ``numbers``, (|M|, n, 6), are at another one; shape (n, 6)."""
+    """What the polynomials through these members' ``numbers``, (|M|, n, 6 or 12), are at another one; shape (n, 6 or 12)."""
     chosen = list(members)
     if member in chosen:
         told: Residues = numbers[chosen.index(member)]
         return told
-    points = member_points(packing, chosen[: packing.threshold])
+    kinds = ((packing, numbers[..., :REPETITIONS]), (of_products(packing), numbers[..., REPETITIONS:]))
+    return np.concatenate([_expected(one, chosen, told, member) for one, told in kinds if told.shape[2]], axis=1)
+
+
+def _expected(packing: Packing, members: Sequence[int], numbers: Residues, member: int) -> Residues:
+    points = member_points(packing, members[: packing.threshold])
     matrix = lagrange(points, member_points(packing, [member]), packing.prime)
-    flat = np.ascontiguousarray(numbers.reshape(len(chosen), -1)[: packing.threshold])
+    flat = np.ascontiguousarray(numbers.reshape(len(members), -1)[: packing.threshold])
     due: Residues = product(matrix, flat, packing.prime).reshape(numbers.shape[1:])
     return due

@@ -56,7 +56,7 @@ def chosen_bytes(chosen: Entries) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """A choice that is valid by the lists it names. ``chosen``: U; ``noise``: V; check numbers of both, shape (|M|, n, 6)."""
+    """A choice that is valid by the lists it names. ``chosen``: U; ``noise``: V; check numbers of both, (|M|, n, 6 or 12)."""
 
     choice: OpeningChoice
     digest: bytes
@@ -108,7 +108,7 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
 
 
 def told_of(wanted: Entries, lists: Sequence[Entries]) -> Residues | None:
-    """The check numbers that each of the ``lists`` has of the ``wanted`` entries, shape (lists, n, 6); None if one lacks any."""
+    """The check numbers that each of the ``lists`` has of the ``wanted`` entries, (lists, n, 6 or 12); None if one lacks any."""
     told = np.empty((len(lists), len(wanted), wanted["numbers"].shape[1]), dtype=np.uint32)
     for row, entries in enumerate(lists):
         places = places_of(wanted, entries)

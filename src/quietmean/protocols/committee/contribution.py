@@ -5,6 +5,7 @@ session, kind, dealer, weight and the SHA-256 of each ciphertext. Its own SHA-25
 is signed, so that nobody but the dealer can make a second one over the same shares. A ciphertext holds a share of the values, as
 numbers or as the 32-byte seed of them, and the member's share of each mask. Values follow from the dealer's durable seed; masks
 and the randomness of ciphertexts are fresh whenever a file is made: the same masks under two headers would give values away.
+Where contributions are verified, what is shared are the bits of a value (:mod:`~quietmean.protocols.committee.layout`).
 """
 
 from __future__ import annotations
@@ -33,10 +34,18 @@ from quietmean.protocols.committee.keys import (
     key_line,
     raw_key,
 )
-from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.layout import Layout, layout_of_noise
+from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.field import uniform
-from quietmean.protocols.packed_sharing.packing import Elements, deal, expand, values_on_polynomials
+from quietmean.protocols.packed_sharing.packing import (
+    Elements,
+    deal,
+    expand,
+    member_points,
+    secret_points,
+    values_on_polynomials,
+)
 from quietmean.randomness import BitStream, Seed
 
 _MAGIC = b"qmcommi1"
@@ -44,7 +53,6 @@ _LENGTH = 4
 _LABEL = "quietmean committee contribution 1"
 _SEED_BYTES = 32
 _WORD = np.dtype("<u4")
-_MASK_BYTES = REPETITIONS * _WORD.itemsize
 
 
 class ContributionError(InputError):
@@ -86,10 +94,21 @@ class Header:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one member holds of a file: shares of the ``values``, shape (blocks,), and of the ``masks``, shape (6,)."""
+    """What one member holds of a file: shares of the ``values``, shape (blocks,), and of the ``masks``, shape (6,).
+
+    Where it is verified there is a ``layout``: ``values`` are of bits, (bits,), and ``masks`` 6 of degrees and 6 of products.
+    """
 
     values: Elements = field(repr=False)
     masks: Elements = field(repr=False)
+    layout: Layout | None = None
+
+    def summed(self, prime: int) -> Elements:
+        """The shares of the numbers that are added up, shape (blocks,)."""
+        if self.layout is None:
+            return self.values
+        numbers: Elements = self.layout.numbers_of(self.values, prime)[: self.layout.dimension].astype(np.uint32)
+        return numbers
 
 
 def make_contribution(
@@ -138,7 +157,9 @@ def _make(
     masks = _deal_masks(session, fresh())
     # A dealer's number is that of the member before the first that gets a seed.
     first = session.first_seeded(header.dealer) - 1
-    dealt = deal(parameters.packing, numbers, first, seed.derive("committee shares", header.kind))
+    layout = _layout(session, header.kind, header.weight)
+    dealt_numbers = numbers if layout is None else layout.bits_of(numbers)
+    dealt = deal(parameters.packing, dealt_numbers, first, seed.derive("committee shares", header.kind))
     ciphertexts = []
     for member, mailbox in enumerate(session.mailboxes):
         values = dealt.seeds[member] if member in dealt.seeds else dealt.shares[member].astype(_WORD).tobytes()
@@ -150,12 +171,31 @@ def _make(
     return front + b"".join(ciphertexts)
 
 
+def _layout(session: CommitteeSession, kind: str, weight: float) -> Layout | None:
+    """How a file of this kind and weight is dealt where it is verified."""
+    if not session.parameters.verified:
+        return None
+    return session.noise_layout if kind == DealtParts.NOISE else session.layout(weight)
+
+
 def _deal_masks(session: CommitteeSession, secret: Seed) -> Elements:
-    """Shares of random polynomials of degree < T, shape (m, 6)."""
+    """Shares of random polynomials of degree < T, shape (m, 6); of 12 where the second half are for products."""
     parameters = session.parameters
-    count = parameters.threshold * REPETITIONS
-    drawn = uniform(BitStream(secret.derive("committee masks")), count, parameters.prime)
-    return values_on_polynomials(parameters.packing, drawn.reshape(parameters.threshold, REPETITIONS))
+    of_degrees = _random_polynomials(session, secret.derive("committee masks"), parameters.threshold)
+    if not parameters.verified:
+        return of_degrees
+    # Of degree 2T - 2 at most, and 0 where polynomials have their secret.
+    packing = parameters.packing
+    others = _random_polynomials(session, secret.derive("committee product masks"), parameters.product_threshold - 1)
+    away = (member_points(packing, range(packing.members)) - secret_points(packing)[0]).astype(np.uint64)
+    of_products = (others * away[:, None] % np.uint64(parameters.prime)).astype(np.uint32)
+    return np.concatenate([of_degrees, of_products], axis=1)
+
+
+def _random_polynomials(session: CommitteeSession, secret: Seed, coefficients: int) -> Elements:
+    """The values at all members of 6 polynomials with so many uniform coefficients, shape (m, 6)."""
+    drawn = uniform(BitStream(secret), coefficients * REPETITIONS, session.parameters.prime)
+    return values_on_polynomials(session.parameters.packing, drawn.reshape(coefficients, REPETITIONS))
 
 
 def _info(session: CommitteeSession, header: Header | _Header, member: int) -> bytes:
@@ -183,13 +223,19 @@ def front_bytes(session: CommitteeSession) -> int:
 
 def largest_file(session: CommitteeSession) -> int:
     """No file of a contribution is larger, in bytes."""
-    values = max(_SEED_BYTES, session.parameters.blocks * _WORD.itemsize)
-    return front_bytes(session) + session.parameters.members * (SEAL_BYTES + values + _MASK_BYTES)
+    values = max(_SEED_BYTES, session.largest_dealing * _WORD.itemsize)
+    return front_bytes(session) + session.parameters.members * (SEAL_BYTES + values + _mask_bytes(session))
 
 
-def file_bytes(session: CommitteeSession, dealer: bytes) -> int:
-    """The size of a dealer's file without its header, in bytes."""
-    return sum(_part_bytes(session, dealer, member) for member in range(session.parameters.members))
+def largest_noise_part(parameters: CommitteeParameters) -> int:
+    """No member's part of a noise dealing is larger, in bytes, without its header."""
+    numbers = layout_of_noise(parameters).bits if parameters.verified else parameters.blocks
+    return SEAL_BYTES + max(_SEED_BYTES, numbers * _WORD.itemsize) + parameters.checks * _WORD.itemsize
+
+
+def file_bytes(session: CommitteeSession, header: Header) -> int:
+    """The size of a file without its header, in bytes."""
+    return sum(_part_bytes(session, header, member) for member in range(session.parameters.members))
 
 
 def read_header(session: CommitteeSession, raw: bytes) -> Header:
@@ -242,12 +288,13 @@ def excerpt(session: CommitteeSession, raw: bytes, member: int) -> bytes:
 
 def excerpt_of(session: CommitteeSession, header: Header, raw: bytes, member: int) -> bytes:
     """The same, for a file whose header was read; an excerpt for this member is one already."""
-    if len(raw) == header.size + _part_bytes(session, header.dealer, member):
+    size = _part_bytes(session, header, member)
+    if len(raw) == header.size + size:
         return raw
-    if len(raw) != header.size + file_bytes(session, header.dealer):
+    if len(raw) != header.size + file_bytes(session, header):
         raise ContributionError("it is cut off, or was changed on the way")
-    begin = header.size + sum(_part_bytes(session, header.dealer, other) for other in range(member))
-    return raw[: header.size] + raw[begin : begin + _part_bytes(session, header.dealer, member)]
+    begin = header.size + sum(_part_bytes(session, header, other) for other in range(member))
+    return raw[: header.size] + raw[begin : begin + size]
 
 
 def open_excerpt(session: CommitteeSession, header: Header, raw: bytes, member: int, opener: Opener) -> Part:
@@ -255,23 +302,25 @@ def open_excerpt(session: CommitteeSession, header: Header, raw: bytes, member: 
     ciphertext = raw[header.size :]
     if hashlib.sha256(ciphertext).digest() != header.ciphertexts[member]:
         raise ContributionError("the part for this member is missing, or was changed on the way")
-    if len(ciphertext) != _part_bytes(session, header.dealer, member):
+    if len(ciphertext) != _part_bytes(session, header, member):
         raise ContributionError("the part for this member has another size than this study's")
     try:
         content = opener.open(_info(session, header, member), ciphertext)
     except ValueError:
         raise ContributionError("the part for this member was not sealed to it by its contributor for this study") from None
-    return _read_part(session, content, _is_seeded(session, header.dealer, member))
+    return _read_part(session, header, content, _is_seeded(session, header.dealer, member))
 
 
-def _read_part(session: CommitteeSession, content: bytes, seeded: bool) -> Part:
-    parameters = session.parameters
-    numbers = np.frombuffer(content[-_MASK_BYTES:] if seeded else content, dtype=_WORD)
+def _read_part(session: CommitteeSession, header: Header, content: bytes, seeded: bool) -> Part:
+    parameters, masks = session.parameters, session.parameters.checks
+    numbers = np.frombuffer(content[-_mask_bytes(session) :] if seeded else content, dtype=_WORD)
     if int(numbers.max()) >= parameters.prime:
         raise ContributionError("the part for this member has a number that is none of this study's")
+    layout = _layout(session, header.kind, header.weight)
     if seeded:
-        return Part(expand(parameters.packing, content[:_SEED_BYTES], parameters.blocks), numbers)
-    return Part(numbers[:-REPETITIONS], numbers[-REPETITIONS:])
+        count = parameters.blocks if layout is None else layout.bits
+        return Part(expand(parameters.packing, content[:_SEED_BYTES], count), numbers, layout)
+    return Part(numbers[:-masks], numbers[-masks:], layout)
 
 
 def _is_seeded(session: CommitteeSession, dealer: bytes, member: int) -> bool:
@@ -279,6 +328,12 @@ def _is_seeded(session: CommitteeSession, dealer: bytes, member: int) -> bool:
     return (member - first) % parameters.members < parameters.colluding
 
 
-def _part_bytes(session: CommitteeSession, dealer: bytes, member: int) -> int:
-    values = _SEED_BYTES if _is_seeded(session, dealer, member) else session.parameters.blocks * _WORD.itemsize
-    return SEAL_BYTES + values + _MASK_BYTES
+def _part_bytes(session: CommitteeSession, header: Header, member: int) -> int:
+    layout = _layout(session, header.kind, header.weight)
+    numbers = session.parameters.blocks if layout is None else layout.bits
+    values = _SEED_BYTES if _is_seeded(session, header.dealer, member) else numbers * _WORD.itemsize
+    return SEAL_BYTES + values + _mask_bytes(session)
+
+
+def _mask_bytes(session: CommitteeSession) -> int:
+    return session.parameters.checks * _WORD.itemsize

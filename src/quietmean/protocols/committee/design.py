@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from quietmean.core.errors import InputError
-from quietmean.protocols.committee.accounting import charge
+from quietmean.core.statement import LinearRelation
+from quietmean.protocols.committee.accounting import charge, drawn_distance
 from quietmean.protocols.committee.parameters import (
     NOISE_REACH,
-    REPETITIONS,
     CommitteeParameters,
     ballots_for,
-    most_secrets,
 )
 from quietmean.protocols.committee_size import Committee
-from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
 from quietmean.protocols.packed_sharing.grid import COARSE, largest_that_holds, least_mu, on_grid, wanted_fineness
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, LARGE_PRIME, PackedSharingParameters
 from quietmean.protocols.target import Target
 
 # Rounding adds so much of the noise's variance to the error at most, where there is room.
 _ROUNDING_SHARE = 0.01
-_SLACK = 1e-9
+# Where rounding a sum of records adds to its sensitivity, by 6 % on the coarsest grid, by 1 % on one so many times finer.
+_FINER_SUMS = 6
+# Rounding moves the sum that a relation bounds by this part of the bound at most, where there is room.
+_OF_A_BOUND = 1 / 8
 
 
 def design(
@@ -33,15 +37,18 @@ def design(
     centre: float | None = None,
     clip: float | None = None,
     largest_weight: float = 1.0,
+    relations: Sequence[LinearRelation] = (),
 ) -> CommitteeParameters:
     """The parameters with the least noise that keeps the target, on the finest grid of use for which there is room.
 
     The target's parties are the contributors that are admitted; its colluders count for nothing, since all other contributors may
     collude. ``centre`` and ``clip``: each coordinate of a value of weight 1 lies within ``clip`` of the centre, in a ball its
-    norm does; by default the box from 0, or the ball around 0, of which the target's sensitivity is the diameter. Raises
-    :class:`InputError` where that is impossible.
+    norm does; by default the box from 0, or the ball around 0, of which the target's sensitivity is the diameter.
+    ``relations``: what is verified of the value of one unit besides its bounds.
+
+    Raises :class:`InputError` where that is impossible.
     """
-    secrets = min(target.dimension, most_secrets(committee.members, committee.colluding, committee.gone, committee.size))
+    secrets = min(target.dimension, committee.secrets)
     half = target.sensitivity / (2 * (1 if region == BALL else math.sqrt(target.dimension)))
     reach = half if clip is None else clip
     middle = (0.0 if region == BALL else half) if centre is None else centre
@@ -64,7 +71,7 @@ def design(
         sigma=COARSE * reach,
     )
     noise = replace(target, parties=committee.members, colluding=committee.colluding, committee=None)
-    gridded = _on_finest_grid(shape, noise, target.parties)
+    gridded = _on_finest_grid(shape, noise, target.parties, verified=committee.verified, relations=relations)
     parameters = _parameters(committee, target, gridded)
     if not charge(parameters, target.sensitivity).epsilon(target.delta) <= target.epsilon:
         raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
@@ -88,20 +95,32 @@ def _parameters(committee: Committee, target: Target, gridded: PackedSharingPara
         step=gridded.step,
         sigma=gridded.sigma,
         largest_weight=gridded.largest_weight,
+        verified=committee.verified,
     )
 
 
-def _on_finest_grid(shape: PackedSharingParameters, noise: Target, contributors: int) -> PackedSharingParameters:
+def _on_finest_grid(
+    shape: PackedSharingParameters, noise: Target, contributors: int, *, verified: bool, relations: Sequence[LinearRelation]
+) -> PackedSharingParameters:
     """``noise``: the target with the members as its parties."""
-    points = (noise.parties + 1) * (shape.colluding * shape.blocks + REPETITIONS * shape.threshold)
-    mu = least_mu(noise, points * reduction_distance(shape.prime, words_for(shape.prime)) * (1 + _SLACK))
+    terms = [int(np.abs(relation.coefficients).sum()) for relation in relations]
+    drawn = drawn_distance(shape.members, shape.colluding, shape.secrets, shape.dimension, shape.prime, verified)
+    mu = least_mu(noise, drawn)
 
     def fits(fineness: int) -> bool:
         made = on_grid(shape, noise, mu, fineness)
         reach = contributors * made.largest_weight * 2 * fineness + shape.minimum * NOISE_REACH * made.scale
-        return reach < shape.prime // 2
+        # Of a relation the sum, its bounds and what rounding adds to them.
+        related = max(terms, default=0) * (made.largest_weight * 2 * fineness + 2) * 2
+        return reach < shape.prime // 2 and related < shape.prime
 
     coarse, fine = wanted_fineness(shape, noise, mu)
+    if verified:
+        # Each halving of the step is one more bit of each number.
+        fine = coarse if shape.one_unit else coarse * _FINER_SUMS
+        bounds = (max(abs(relation.low), abs(relation.high)) for relation in relations)
+        parts = (count * shape.clip / bound / _OF_A_BOUND for count, bound in zip(terms, bounds, strict=True))
+        fine = max(fine, math.ceil(max(parts, default=0.0)))
     # The rounding of many contributions adds up, whereas the noise does not grow with them.
     for_rounding = math.sqrt(contributors / (6 * shape.minimum * _ROUNDING_SHARE))
     fine = max(fine, math.ceil(fine * for_rounding / on_grid(shape, noise, mu, fine).scale))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from quietmean.core.codec import StableBytes
-from quietmean.protocols.committee.choice import OpeningChoice, Resolved, is_possible, resolve
+from quietmean.protocols.committee.choice import OpeningChoice, Resolved, is_possible, places_of, resolve
 from quietmean.protocols.committee.keys import key_line
 from quietmean.protocols.committee.lists import CheckList, keys_of, list_digest, read_list
 from quietmean.protocols.committee.messages import (
@@ -20,11 +22,15 @@ from quietmean.protocols.committee.messages import (
     is_voted,
     read_statement,
 )
+from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.selection import agreement
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.protocols.committee.voting import HeardVotes, Proposed
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import Mask
+from quietmean.protocols.packed_sharing.correction import agreeing_members
+from quietmean.protocols.packed_sharing.field import Residues
 
 # Of one member and ballot, and of one ballot: what lies beyond shows nothing new.
 _MOST = 2
@@ -193,18 +199,46 @@ class Evidence:
 
     def left_out(self, state: CommitteeState, counted: set[bytes]) -> tuple[tuple[str, str], ...]:
         """Of contributions in any list that do not count: the contributor, and why."""
-        told: dict[tuple[bytes, bytes], int] = {}
+        told: dict[tuple[bytes, bytes], list[tuple[int, Residues]]] = {}
         lists = self.lists_by_member(state)
         for one in lists:
-            for entry in zip(keys_of(one.values, "digest"), keys_of(one.values), strict=True):
-                told[entry] = told.get(entry, 0) + 1
+            for digest, dealer, numbers in zip(
+                keys_of(one.values, "digest"), keys_of(one.values), one.values["numbers"], strict=True
+            ):
+                if digest not in counted:
+                    told.setdefault((digest, dealer), []).append((one.member, numbers))
         reasons = []
-        for (digest, dealer), count in sorted(told.items(), key=lambda item: item[0][1]):
-            if digest not in counted:
-                everywhere = count == len(lists)
-                why = "its shares do not fit together" if everywhere else f"{count} of {len(lists)} members hold it"
-                reasons.append((key_line(dealer), why))
+        for (_, dealer), numbers_of in sorted(told.items(), key=lambda item: item[0][1]):
+            everywhere = len(numbers_of) == len(lists)
+            why = self._problem(dict(numbers_of)) if everywhere else f"{len(numbers_of)} of {len(lists)} members hold it"
+            reasons.append((key_line(dealer), why))
         return tuple(reasons)
+
+    def _problem(self, numbers: Mapping[int, Residues]) -> str:
+        """Why the check numbers of an entry, by member, let it count for nothing."""
+        parameters = self._session.parameters
+        degrees = np.array([numbers[member][:REPETITIONS] for member in numbers], dtype=np.uint32)
+        able = min(parameters.colluding, (len(degrees) - parameters.threshold) // 2)
+        agreeing = agreeing_members(parameters.packing, list(numbers), degrees, max(able, 0))
+        if parameters.verified and agreeing is not None and len(agreeing) >= parameters.lists_needed:
+            return "a number of it is out of its range, or is not what it has to be beside others"
+        return "its shares do not fit together"
+
+    def wrong_noise(self, state: CommitteeState) -> tuple[str, ...]:
+        """Of members whose dealings of noise are such that no lists of enough members agree on them, a sentence each."""
+        lists = sorted(self.lists_by_member(state), key=lambda one: one.member)
+        if len(lists) < self._session.parameters.lists_needed:
+            return ()
+        agreed = agreement(self._session, lists, noise=True)
+        enough = agreed.agree.sum(axis=0) >= self._session.parameters.lists_needed
+        wrong = []
+        for place in np.nonzero(~enough)[0].tolist():
+            entry = agreed.entries[place : place + 1]
+            told = {one.member: one.noise["numbers"][at[0]] for one in lists if (at := places_of(entry, one.noise))[0] >= 0}
+            if len(told) == len(lists):
+                dealer = self._session.raw_members.index(keys_of(entry)[0])
+                wrong.append(f"member {dealer + 1} dealt noise that does not count, {self._problem(told)}: it lies")
+        return tuple(wrong)
 
 
 def _named(state: CommitteeState, member: int, what: str) -> CommitteeState:

@@ -1,13 +1,14 @@
 """What a member tells of the contributions and noise dealings that it holds: one signed list in its life.
 
 ``4 bytes length | front | entries | 64 bytes signature``. The front (MessagePack) names session and member, and how many entries
-of contributions and of noise follow. An entry is 96 bytes: header digest, dealer's key, weight and six check numbers; entries are
-sorted by dealer, of whom each occurs once. The *list digest*, by which lists are named and fetched, is the SHA-256 of all but the
-signature.
+of contributions and of noise follow. An entry is 96 bytes: header digest, dealer's key, weight and six check numbers, or twelve
+where contributions are verified; entries are sorted by dealer, of whom each occurs once. The *list digest*, by which lists are
+named and fetched, is the SHA-256 of all but the signature.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,23 +19,14 @@ from numpy.typing import NDArray
 
 from quietmean.core.codec import decode
 from quietmean.protocols.committee.keys import DIGEST_BYTES, KEY_BYTES, SIGNATURE_BYTES, Kind, Signer
-from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.field import Residues
 
 _LABEL = "quietmean committee list 1"
 _LENGTH = 4
-# Fixed-size byte strings: numpy pads with zeros, so that equal bytes compare equal.
-ENTRY = np.dtype(
-    [
-        ("digest", f"S{DIGEST_BYTES}"),
-        ("dealer", f"S{KEY_BYTES}"),
-        ("weight", "<f8"),
-        ("numbers", "<u4", (REPETITIONS,)),
-    ]
-)
 # What is chosen of an entry.
+# Fixed-size byte strings: numpy pads with zeros, so that equal bytes compare equal.
 CHOSEN = np.dtype([("digest", f"S{DIGEST_BYTES}"), ("dealer", f"S{KEY_BYTES}"), ("weight", "<f8")])
 Entries = NDArray[np.void]
 
@@ -57,10 +49,16 @@ class CheckList:
     noise: Entries = field(repr=False)
 
 
-def entries_of(told: Iterable[tuple[bytes, bytes, float, Residues]]) -> Entries:
-    """Sorted entries from (header digest, dealer, weight, check numbers)."""
+@functools.lru_cache
+def entry_of(checks: int) -> np.dtype[np.void]:
+    """An entry with so many check numbers."""
+    return np.dtype([*((name, CHOSEN[name]) for name in CHOSEN.names or ()), ("numbers", "<u4", (checks,))])
+
+
+def entries_of(told: Iterable[tuple[bytes, bytes, float, Residues]], checks: int) -> Entries:
+    """Sorted entries from (header digest, dealer, weight, check numbers), so many of these."""
     listed = sorted(told, key=lambda entry: entry[1])
-    entries = np.zeros(len(listed), dtype=ENTRY)
+    entries = np.zeros(len(listed), dtype=entry_of(checks))
     for place, (digest, dealer, weight, numbers) in enumerate(listed):
         entries[place] = (digest, dealer, weight, numbers)
     return entries
@@ -83,16 +81,17 @@ def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
     begin = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
     front = decode(raw[_LENGTH:begin], _Front, lambda reason: ContentError("a list without a front"))
     content, parameters = raw[:-SIGNATURE_BYTES], session.parameters
+    entry = entry_of(parameters.checks)
     if (front.label, front.session) != (_LABEL, session.session) or not 0 <= front.member < parameters.members:
         raise ContentError("a list for another session")
     fits = 0 <= front.values <= parameters.contributors and 0 <= front.noise <= parameters.members
-    if not fits or len(content) != begin + (front.values + front.noise) * ENTRY.itemsize:
+    if not fits or len(content) != begin + (front.values + front.noise) * entry.itemsize:
         raise ContentError("a list of another size than it says")
     if msgspec.msgpack.encode(front) != raw[_LENGTH:begin]:
         raise ContentError("a list in another encoding")
     if not session.keys.is_signed(session.members[front.member], Kind.LIST, content, raw[-SIGNATURE_BYTES:]):
         raise ContentError("a list that its member did not sign")
-    entries = np.frombuffer(content, dtype=ENTRY, offset=begin)
+    entries = np.frombuffer(content, dtype=entry, offset=begin)
     values, noise = entries[: front.values], entries[front.values :]
     _check(session, values, *session.admitted)
     dealers = np.array(sorted(session.raw_members), dtype=f"S{KEY_BYTES}")

@@ -27,7 +27,8 @@ from quietmean.protocols.committee.accounting import predicted_error, promised, 
 from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.encoding import decode, encode
 from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
-from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
+from quietmean.protocols.committee.layout import layout_of, stated_by
+from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
@@ -61,6 +62,11 @@ class CommitteeFields(Configured):
     sigma: float = parameter(help="standard deviation of each member's noise", above=0, remedy=_POSITIVE)
     largest_weight: float = parameter(help="the largest public weight of a contribution", above=0, remedy=_POSITIVE)
     dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    verified: bool = parameter(
+        False,
+        help="members check what is stated of contributions and of noise",
+        written=lambda value: bool(value.verified),
+    )
 
     def parameters(self, contributors: int) -> CommitteeParameters:
         """For so many contributors. Raises :class:`InputError` where they do not go together."""
@@ -112,12 +118,13 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         return self.planned(target, target.committee)
 
     def own_assumptions(self) -> tuple[Assumption, ...]:
+        within = ", each number within its bounds" if self.verified else ""
         return (
             Assumption(
                 Key.PASSIVE,
                 f"The adversary may be active: up to {self.colluding} of {self.members} members and all other contributors may "
                 "deviate and lie. They can leave contributions out, prevent a result, and falsify it by what they contribute and "
-                "by noise of their own, but not learn more than is stated.",
+                f"by noise of their own{within}, but not learn more than is stated.",
             ),
             Assumption(
                 Key.CHANNELS,
@@ -266,8 +273,13 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
 
     def message_bytes(self, parties: int, dimension: int) -> float:
         """Of one file: of each member a seed or a share, masks and keys, and 200 bytes."""
-        shares = (self.members - self.colluding) * 4 * -(-dimension // self.secrets)
-        return 200 + shares + 32 * self.colluding + self.members * (SEAL_BYTES + DIGEST_BYTES + 4 * REPETITIONS)
+        parameters = self.parameters(parties)
+        numbers = -(-dimension // self.secrets)
+        if self.verified:
+            # As many bits of each number as the plan's range has.
+            numbers = layout_of(parameters, stated_by(parameters), 1.0).bits
+        shares = (self.members - self.colluding) * 4 * numbers
+        return 200 + shares + 32 * self.colluding + self.members * (SEAL_BYTES + DIGEST_BYTES + 4 * parameters.checks)
 
 
 # Of records that a contributor may have, where nothing is stated: the largest of these for which there is room.
@@ -279,6 +291,8 @@ def _designed(target: Target, committee: Committee, domain: InputDomain | None =
     place: dict[str, Any] = {}
     if domain is not None:
         place = {"centre": (domain.low + domain.high) / 2, "clip": (domain.high - domain.low) / 2}
+        if committee.verified:
+            place["relations"] = domain.statement.relations
     stated = 1.0 if target.unit == PrivacyUnit.PARTY and committee.largest_weight is None else committee.largest_weight
     weights = _USUAL_WEIGHTS if stated is None else (stated,)
     for weight in weights[:-1]:

@@ -19,6 +19,7 @@ from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,
     excerpt,
+    largest_noise_part,
     make_noise,
     open_excerpt,
     read_header,
@@ -26,7 +27,7 @@ from quietmean.protocols.committee.contribution import (
 from quietmean.protocols.committee.evidence import Evidence, Taken
 from quietmean.protocols.committee.holdings import Held, Holdings
 from quietmean.protocols.committee.keys import DIGEST_BYTES, Opener, Sealer, Signer
-from quietmean.protocols.committee.lists import ENTRY, entries_of, keys_of, list_digest, write_list
+from quietmean.protocols.committee.lists import entries_of, entry_of, keys_of, list_digest, write_list
 from quietmean.protocols.committee.messages import Echo, SignedStatement, echo, propose, sign_sum, vote, write_statement
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import ResultError, check_result, read_result, result_of
@@ -123,11 +124,11 @@ class CommitteeMachine:
     @staticmethod
     def most_content(parameters: CommitteeParameters) -> int:
         """The same of any member of a committee with these parameters."""
-        listed = ENTRY.itemsize * (parameters.contributors + parameters.members) + 256
+        listed = entry_of(parameters.checks).itemsize * (parameters.contributors + parameters.members) + 256
         choice = parameters.contributors // 8 + parameters.members * (DIGEST_BYTES + 4) + 512
         echoes = 320 * (parameters.members + parameters.ballots)
         opened = 80 * parameters.contributors + parameters.members * (4 * parameters.blocks + 160) + choice
-        return _MOST_LISTS * listed + 8 * choice + echoes + opened + 4 * parameters.blocks
+        return _MOST_LISTS * listed + 8 * choice + echoes + opened + largest_noise_part(parameters)
 
     # --- lists ---
 
@@ -138,10 +139,10 @@ class CommitteeMachine:
             if self._noise_of(sender, content) is not None:
                 noise[sender] = StableBytes(content)
         dealt = [self._noise_of(dealer, content.content) for dealer, content in sorted(noise.items())]
-        values = entries_of(self._told(held) for held in self._holdings)
-        raw = write_list(
-            self._session, self._signer, self._member, values, entries_of(self._told(held) for held in dealt if held is not None)
-        )
+        checks = self._parameters.checks
+        values = entries_of((self._told(held) for held in self._holdings), checks)
+        dealings = entries_of((self._told(held) for held in dealt if held is not None), checks)
+        raw = write_list(self._session, self._signer, self._member, values, dealings)
         own = StableBytes(raw)
         return replace(state, round=LISTS, noise=noise, own_list=own, lists={list_digest(raw): own})
 
@@ -250,7 +251,7 @@ class CommitteeMachine:
                     continue
                 if not np.array_equal(check_numbers(self._session, one.digest, one.part), due[place]):
                     return None
-                total += one.part.values
+                total += one.part.summed(self._parameters.prime)
                 left -= 1
             if left:
                 return None
@@ -272,6 +273,7 @@ class CommitteeMachine:
             return replace(state, remarks=(*state.remarks, str(error))) if over else state
         wrong = tuple(f"member {member + 1} published a wrong sum: it lies" for member in checked.wrong)
         left_out = self._evidence.left_out(state, {counted for counted, _, _ in checked.counted})
+        wrong = (*self._evidence.wrong_noise(state), *wrong)
         return replace(
             state,
             result=StableBytes(result.to_bytes()),

@@ -24,12 +24,13 @@ from quietmean.protocols.packed_sharing.spec import (
 )
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
-# Masks a contribution, and check numbers a list states of it: a wrong contribution passes with a chance of p^-6.
+# Masks a contribution for each kind of check, and check numbers a list states of it: what is wrong passes with a chance of p^-6.
 REPETITIONS = 6
 # Rounds from one proposal to the next: lists may be fetched, and locks are told before the next leader proposes.
 BALLOT_ROUNDS = 5
-# No noise of a dealing is larger than so many times its scale, but for a chance of 1.2e-15.
-NOISE_REACH = 8
+# No noise of a dealing is larger than so many times its scale, but for this chance: the tail of discrete Gaussian noise beyond a
+# whole number m is at most the Gaussian's beyond m - 1 (Canonne, Kamath and Steinke 2020), which is 2 Phi(-8) = 1.2442e-15.
+NOISE_REACH, NOISE_BEYOND = 8, 1.245e-15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,8 @@ class CommitteeParameters:
     ``minimum`` contributions on, which is for usefulness: privacy rests on the members' noise alone. ``ballots`` (B) leaders
     propose. A contribution of public weight w <= ``largest_weight`` lies within w ``clip`` of w ``centre`` in each of
     ``dimension`` coordinates, with the region ball in norm, and is rounded to whole multiples of ``step``. Each member deals
-    noise of standard deviation ``sigma``. Raises :class:`InputError` for parameters that contradict each other.
+    noise of standard deviation ``sigma``. ``verified``: contributions and noise are dealt bit by bit, with l = 1, and members
+    check what is stated of them. Raises :class:`InputError` for parameters that contradict each other.
     """
 
     members: int
@@ -58,16 +60,18 @@ class CommitteeParameters:
     step: float
     sigma: float
     largest_weight: float
+    verified: bool = False
 
     def __post_init__(self) -> None:
         # What must hold whatever is summed.
-        Committee(self.members, self.colluding, self.gone, self.size)
+        _ = self.committee
         for condition in _conditions(self):
             if not condition.holds:
                 raise InputError(condition.problem)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "size": str(self.size)}
+        plain = {**asdict(self), "size": str(self.size)}
+        return plain if self.verified else {name: value for name, value in plain.items() if name != "verified"}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -82,6 +86,11 @@ class CommitteeParameters:
         return convert(dict(raw), cls, refuse)
 
     # --- the committee ---
+
+    @property
+    def committee(self) -> Committee:
+        """Its size, and who of it may lie or be gone."""
+        return Committee(self.members, self.colluding, self.gone, self.size, verified=self.verified)
 
     @property
     def prime(self) -> int:
@@ -105,7 +114,19 @@ class CommitteeParameters:
     @property
     def lists_needed(self) -> int:
         """|M| at least: so many lists that honest shares alone determine each polynomial, and that liars are told apart."""
+        if self.verified:
+            return self.product_threshold + self.colluding
         return self.threshold + (2 if self.size == Size.LYING else 1) * self.colluding
+
+    @property
+    def product_threshold(self) -> int:
+        """2T - 1, the number of shares that determine a product of two polynomials."""
+        return 2 * self.threshold - 1
+
+    @property
+    def checks(self) -> int:
+        """Check numbers of an entry: of degrees, and with verified contributions as many of products."""
+        return (2 if self.verified else 1) * REPETITIONS
 
     @property
     def sums_needed(self) -> int:
@@ -121,7 +142,7 @@ class CommitteeParameters:
 
     @property
     def blocks(self) -> int:
-        """Polynomials of one value: the numbers in one share."""
+        """Polynomials of one sum: the numbers in a share of it, and in one of a value that is not dealt bit by bit."""
         return self.packing.blocks(self.dimension)
 
     @property
@@ -133,6 +154,11 @@ class CommitteeParameters:
     def scale(self) -> float:
         """The noise of one member in steps."""
         return self.sigma / self.step
+
+    @property
+    def largest_noise(self) -> int:
+        """No number of a noise dealing is larger in steps, where that is verified."""
+        return math.ceil(NOISE_REACH * self.scale)
 
     @property
     def largest_sum(self) -> float:
@@ -176,18 +202,12 @@ def rounds_for(ballots: int, each: int = BALLOT_ROUNDS) -> int:
     return 3 + each * (ballots - 1) + 7
 
 
-def most_secrets(members: int, colluding: int, gone: int, size: Size) -> int:
-    """The largest l with which there is a result with f members gone."""
-    return members - gone - (3 if size == Size.LYING else 2) * colluding
-
-
 def ballots_for(members: int, colluding: int, gone: int) -> int:
     """B: as among equals, and one more for each leader that lies."""
     return ballots_needed(members, gone) + colluding
 
 
 def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
-    m, f = parameters.members, parameters.gone
     yield Condition("contributors", parameters.contributors >= 1, "nobody is admitted as a contributor: admit 1 or more")
     yield Condition(
         "minimum",
@@ -195,7 +215,7 @@ def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
         f"minimum is {parameters.minimum} contributions of {parameters.contributors} contributors: choose 1 to "
         f"{parameters.contributors}",
     )
-    most = most_secrets(m, parameters.colluding, f, parameters.size)
+    most = parameters.committee.secrets
     yield Condition(
         "lists and sums with f members gone",
         1 <= parameters.secrets <= most,
@@ -208,6 +228,11 @@ def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
     )
     yield Condition("dimension", parameters.dimension >= 1, "a value has at least 1 coordinate")
     yield Condition("region", parameters.region in (BOX, BALL), f"region is {parameters.region!r}: choose {BOX} or {BALL}")
+    yield Condition(
+        "what is verified has ranges",
+        parameters.region == BOX or not parameters.verified,
+        "the norm of a value in a ball is not verified in this version: leave verified out, or state bounds of each number",
+    )
     yield from _numbers(parameters)
 
 

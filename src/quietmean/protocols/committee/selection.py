@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.protocols.committee.checks import fitting
+from quietmean.protocols.committee.checks import fitting, of_products
 from quietmean.protocols.committee.choice import OpeningChoice, make_choice, places_of
 from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of, keys_of
+from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.ballots import mask_of
 from quietmean.protocols.packed_sharing.correction import agreeing_members
 from quietmean.protocols.packed_sharing.field import Residues
 
 Flags = NDArray[np.bool_]
+# Rows of members, which entries, and whose noise, as a mask.
+_Candidate = tuple[list[int], Flags, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,19 +94,30 @@ def _without_wrong(
 ) -> None:
     """Sets ``agree`` for entries ``left`` that fit without the numbers of some members: who lies does so for many entries."""
     parameters = session.parameters
-    able = min(parameters.colluding, (len(rows) - parameters.threshold) // 2)
-    while len(left) and able:
-        named = members[rows].tolist()
-        trusted = agreeing_members(parameters.packing, named, np.ascontiguousarray(numbers[rows, left[0], :1]), able)
-        kept = rows[np.isin(members[rows], [] if trusted is None else trusted)]
-        if len(kept) >= parameters.lists_needed:
+    while len(left):
+        kept = _trusted(session, members, rows, numbers[rows, left[0]])
+        if len(rows) > len(kept) >= parameters.lists_needed:
             fit = fitting(parameters.packing, members[kept].tolist(), numbers[np.ix_(kept, left)])
             agree[np.ix_(kept, left[fit])] = True
-            # One that fits in the first number by chance is done with, too.
+            # Of one that is bad in other ways these members' numbers do not fit either.
             fit[0] = True
             left = left[~fit]
         else:
             left = left[1:]
+
+
+def _trusted(session: CommitteeSession, members: NDArray[np.int64], rows: NDArray[np.int64], told: Residues) -> NDArray[np.int64]:
+    """Those of ``rows`` whose check numbers of one entry, ``told``, (rows, 6 or 12), agree; none where too many do not."""
+    packing, named = session.parameters.packing, members[rows].tolist()
+    trusted = set(named)
+    kinds = [(packing, told[:, :REPETITIONS])]
+    if told.shape[1] > REPETITIONS:
+        kinds.append((of_products(packing), told[:, REPETITIONS:]))
+    for kind, numbers in kinds:
+        able = min(session.parameters.colluding, (len(rows) - kind.threshold) // 2)
+        agreeing = agreeing_members(kind, named, np.ascontiguousarray(numbers), able)
+        trusted &= set() if agreeing is None else set(agreeing)
+    return rows[np.isin(members[rows], list(trusted))]
 
 
 def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoice | None:
@@ -111,29 +125,35 @@ def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoi
     parameters = session.parameters
     lists = sorted(lists, key=lambda one: one.member)
     # Members without a list count among those that may be gone.
-    spare = parameters.gone - (parameters.members - len(lists))
-    need = parameters.lists_needed + max(0, spare)
-    if len(lists) < max(need, parameters.votes_needed):
+    spare = max(0, parameters.gone - (parameters.members - len(lists)))
+    if len(lists) < max(parameters.lists_needed + spare, parameters.votes_needed):
         return None
     values, noise = agreement(session, lists), agreement(session, lists, noise=True)
-    candidates = (
-        _for_members(session, values, noise, rows)
-        for rows in (_by_dropping(values, noise, need), _by_adding(values, noise, need))
-    )
-    best = max(
-        (candidate for candidate in candidates if candidate is not None),
-        key=lambda candidate: int(candidate[1].sum()),
-        default=None,
-    )
+    # Who lies in its list counts among them, too, where nothing else is left.
+    needs = range(parameters.lists_needed + spare, parameters.lists_needed - 1, -1)
+    best = next((candidate for need in needs if (candidate := _best(session, values, noise, need)) is not None), None)
     if best is None:
         return None
     rows, chosen, dealers = best
     return make_choice(session, [lists[row] for row in rows], dealers, values.entries[chosen])
 
 
+def _best(session: CommitteeSession, values: ListAgreement, noise: ListAgreement, need: int) -> _Candidate | None:
+    """With ``need`` members at least."""
+    candidates = (
+        _for_members(session, values, noise, rows)
+        for rows in (_by_dropping(values, noise, need), _by_adding(values, noise, need))
+    )
+    return max(
+        (candidate for candidate in candidates if candidate is not None),
+        key=lambda candidate: int(candidate[1].sum()),
+        default=None,
+    )
+
+
 def _for_members(
     session: CommitteeSession, values: ListAgreement, noise: ListAgreement, rows: NDArray[np.int64]
-) -> tuple[list[int], Flags, int] | None:
+) -> _Candidate | None:
     """All members that agree on what these do, what that is, and whose noise, as a mask; None if it is too little."""
     parameters = session.parameters
     chosen, dealt = (np.asarray(one.agree[rows].all(axis=0), dtype=np.bool_) for one in (values, noise))

@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.statement import Statement
 from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, raw_key
+from quietmean.protocols.committee.layout import Layout, layout_of, layout_of_noise, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.randomness import BitStream, Seed
 
 _SESSION_BYTES = 32
+# Contributions mostly have one of a few weights.
+_LAYOUTS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,7 @@ class CommitteeSession:
 
     ``members``: their identity keys, by number; ``mailboxes``: their public mailbox keys, made for this session only.
     ``contributors``: who is admitted, by identity key, with the largest weight that is allowed. ``keys`` checks signatures.
+    ``statement``: of the value of one unit, where contributions are verified; by default that it lies in the plan's region.
     Raises :class:`InputError` if these do not go together.
     """
 
@@ -34,6 +39,8 @@ class CommitteeSession:
     mailboxes: tuple[bytes, ...] = field(repr=False)
     contributors: Mapping[str, float] = field(repr=False)
     keys: Verifier = field(repr=False)
+    statement: Statement | None = field(default=None, repr=False)
+    _layouts: dict[float, Layout] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         parameters = self.parameters
@@ -48,6 +55,9 @@ class CommitteeSession:
         # More would let the sum wrap around.
         if any(not 0 < weight <= parameters.largest_weight for weight in self.contributors.values()):
             raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}: plan with the largest one")
+        if parameters.verified:
+            # Whether there is room for all that is stated.
+            self.layout(parameters.largest_weight)
 
     def member(self, public_key: str) -> int:
         """The number of a member. Raises :class:`InputError` for somebody else's key."""
@@ -64,6 +74,28 @@ class CommitteeSession:
     def leader(self, ballot: int) -> int:
         """Who leads a ballot, 1..B."""
         return self.leaders[(ballot - 1) % len(self.leaders)]
+
+    def layout(self, weight: float) -> Layout:
+        """How a verified contribution of a public weight is dealt."""
+        if weight not in self._layouts:
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[weight] = layout_of(self.parameters, self.statement or stated_by(self.parameters), weight)
+        return self._layouts[weight]
+
+    @cached_property
+    def noise_layout(self) -> Layout:
+        """How a verified dealing of noise is dealt."""
+        return layout_of_noise(self.parameters)
+
+    @cached_property
+    def largest_dealing(self) -> int:
+        """No contribution has a share of more numbers."""
+        if not self.parameters.verified:
+            return self.parameters.blocks
+        # Of a smaller weight a range may be a step wider.
+        largest = self.layout(self.parameters.largest_weight)
+        return largest.bits + len(largest.lows)
 
     @cached_property
     def admitted(self) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:

@@ -31,6 +31,7 @@ class CommitteeTerms(BaseModel):
     grace: float = Field(default=600.0, ge=0, le=31 * _DAY, allow_inf_nan=False)
     minimum: int | None = Field(default=None, strict=True)
     largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    verified: bool = Field(default=False, strict=True)
 
     @field_validator("contribute_by", mode="before")
     @classmethod
@@ -40,7 +41,8 @@ class CommitteeTerms(BaseModel):
     @property
     def committee(self) -> Committee:
         """For the target. Raises :class:`InputError` for numbers that no result can come of."""
-        return Committee(self.members, self.colluding, self.gone, self.size, self.minimum, self.largest_weight)
+        numbers = self.members, self.colluding, self.gone, self.size, self.minimum, self.largest_weight
+        return Committee(*numbers, verified=self.verified)
 
     @property
     def lists_at(self) -> float:

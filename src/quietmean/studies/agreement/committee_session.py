@@ -29,4 +29,5 @@ def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
         tuple(base64.b64decode(entry.mailbox) for entry in sealed.computing),
         {entry.identity: sharing.largest_weight for entry in sealed.entries},
         PublicKeys(),
+        plan.input_domain.statement if sharing.verified else None,
     )

@@ -27,7 +27,10 @@ def run_with_committee(plan: Plan, workload: Workload, encoded: Sequence[Encoded
     came = [place for place in range(len(encoded)) if place not in absent]
     admitted = [plan.admit(part.vector, part.weight) for part in encoded]
     rehearsal = rehearse(
-        parameters, np.array([admitted[place].vector for place in came]), [admitted[place].weight for place in came]
+        parameters,
+        np.array([admitted[place].vector for place in came]),
+        [admitted[place].weight for place in came],
+        statement=plan.input_domain.statement if parameters.verified else None,
     )
     counted = {came[number]: admitted[came[number]].weight for number in rehearsal.counted}
     outcome = outcome_of(plan, workload, rehearsal.checked, counted)

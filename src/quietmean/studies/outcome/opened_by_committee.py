@@ -105,8 +105,11 @@ class OpenedStudy:
         notes = [f"the sum of {name} was wrong and is corrected: that member, or its machine, lies" for name in self.wrong]
         notes += [f"left out {name}: {why}" for name, why in self.left_out]
         if (committee := self.outcome.target.committee) is not None:
+            moved = (
+                "by up to 8 standard deviations of their noise each" if committee.verified else "by whatever noise they made up"
+            )
             notes.append(
-                f"if members lie, up to {committee.colluding} of them can have left contributions out, and moved each number by "
-                "up to 8 standard deviations of their noise each, besides the interval"
+                f"if members lie, up to {committee.colluding} of them can have left contributions out, and moved each number "
+                f"{moved}, besides the interval"
             )
         return notes

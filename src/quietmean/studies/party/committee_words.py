@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quietmean.protocols.committee import Size
+from quietmean.statistics import Workload
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import in_hours, in_words
+
+_EACH = "the members, that each number of a contribution, and of each member's noise, is within its bounds, without learning it"
 
 
 @dataclass(frozen=True)
 class CommitteeWords:
-    """``members``: their names, where the study is sealed."""
+    """``members``: their names, where the study is sealed. ``workload``: what the study asks for."""
 
     terms: CommitteeTerms
     members: tuple[str, ...] | None
+    workload: Workload
 
     @property
     def against(self) -> str:
@@ -32,7 +35,7 @@ class CommitteeWords:
     def liars(self) -> str:
         """What members that lie can do."""
         gone, colluding = self.terms.gone, self.terms.colluding
-        if self.terms.size == Size.LYING:
+        if self.terms.committee.corrects:
             return (
                 f"there is a right result with up to {gone} of them gone or lying, but for contributions that up to {colluding} "
                 "leave out"
@@ -41,6 +44,21 @@ class CommitteeWords:
             f"there is a result with up to {gone} of them gone; up to {colluding} that lie can prevent it or have it refused, "
             "never falsify the sum"
         )
+
+    @property
+    def checked(self) -> str:
+        """What members know of a contribution without learning it; empty where nothing is checked."""
+        if not self.terms.verified:
+            return ""
+        full = [one.text for one in self.workload.statistics if self.workload.is_stated_in_full(one)]
+        rest = [one.text for one in self.workload.statistics if one.text not in full]
+        if not self.workload.statistics:
+            return f"{_EACH}: whatever a contributor makes up, it counts as no more than its weight"
+        listed = [
+            *([f"of {'; '.join(full)} also that they are those of as many records"] if full else []),
+            *([f"of {'; '.join(rest)} these bounds only"] if rest else []),
+        ]
+        return f"{_EACH}; {', '.join(listed)}"
 
     def lines(self) -> list[tuple[str, str]]:
         """For people."""
@@ -57,9 +75,11 @@ class CommitteeWords:
                 f"the members, from {in_hours(terms.grace)} after that on, one sum, once, with the noise of "
                 f"{terms.committee.dealings} of them; {self.liars}",
             ),
+            *([("checks", self.checked)] if self.checked else []),
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         members = {} if self.members is None else {"names": list(self.members)}
-        return {**self.terms.describe(), **members, "against": self.against, "otherwise": self.otherwise}
+        checked = {"checked": self.checked} if self.checked else {}
+        return {**self.terms.describe(), **members, "against": self.against, "otherwise": self.otherwise, **checked}

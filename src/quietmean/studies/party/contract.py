@@ -80,7 +80,7 @@ class Contract(Agreement):
         if self.study.committee is None:
             return None
         members = None if self.sealed is None else tuple(entry.name for entry in self.sealed.computing)
-        return CommitteeWords(self.study.committee, members)
+        return CommitteeWords(self.study.committee, members, self.study.workload)
 
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], choice: Choice) -> Self:

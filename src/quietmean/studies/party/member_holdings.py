@@ -32,7 +32,6 @@ from quietmean.protocols.committee.contribution import (
 )
 from quietmean.protocols.committee.holdings import Held
 from quietmean.protocols.committee.keys import Opener
-from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
 
 _MAGIC = b"qmheld2\n"
@@ -119,8 +118,14 @@ class MemberHoldings:
             return
         records = np.memmap(self.path, dtype=self._record, mode="r", offset=len(_MAGIC), shape=(self.count,))
         for record in records:
-            part = Part(np.array(record["values"]), np.array(record["masks"]))
-            yield Held(record["digest"].tobytes(), record["dealer"].tobytes(), float(record["weight"]), part)
+            yield self._held(record)
+
+    def _held(self, record: np.void) -> Held:
+        weight = float(record["weight"])
+        layout = self.session.layout(weight) if self.session.parameters.verified else None
+        count = self.session.parameters.blocks if layout is None else layout.bits
+        part = Part(np.array(record["values"][:count]), np.array(record["masks"]), layout)
+        return Held(record["digest"].tobytes(), record["dealer"].tobytes(), weight, part)
 
     def delete(self) -> None:
         """Overwrite and delete the file."""
@@ -211,21 +216,23 @@ def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, 
 
 
 def _record_of(session: CommitteeSession) -> np.dtype[np.void]:
-    blocks = session.parameters.blocks
     return np.dtype(
         [
             ("digest", "u1", 32),
             ("dealer", "u1", 32),
             ("weight", "<f8"),
-            ("values", "<u4", (blocks,)),
-            ("masks", "<u4", (REPETITIONS,)),
+            ("values", "<u4", (session.largest_dealing,)),
+            ("masks", "<u4", (session.parameters.checks,)),
         ]
     )
 
 
 def _packed(session: CommitteeSession, header: Header, part: Part) -> bytes:
-    values = np.asarray(part.values, dtype="<u4").tobytes() + np.asarray(part.masks, dtype="<u4").tobytes()
-    packed = header.digest + header.dealer + np.float64(header.weight).tobytes() + values
+    # All of one size, so that they are found by their number.
+    values = np.zeros(session.largest_dealing, dtype="<u4")
+    values[: len(part.values)] = part.values
+    parts = values.tobytes() + np.asarray(part.masks, dtype="<u4").tobytes()
+    packed = header.digest + header.dealer + np.float64(header.weight).tobytes() + parts
     if len(packed) != _record_of(session).itemsize:
         raise RuntimeError("a part of another size than the study's")
     return packed

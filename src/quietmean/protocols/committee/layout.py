@@ -1,0 +1,187 @@
+"""How a verified contribution is dealt: in bits, so that whatever these are, each number is one that it may be.
+
+A number between a and b is a plus a sum of bits times 1, 2, 4, ... and a last weight, which give all of 0..b - a and nothing
+else. Members check that what is dealt are bits; then ranges hold by themselves. A relation that bounds a sum of numbers has a
+number of its own, dealt in bits as well, by which that sum is above its lower bound: members check that it is exactly that.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Units
+from quietmean.core.statement import LinearRelation, Statement
+from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.packed_sharing.field import Residues, Wide
+
+Whole = NDArray[np.int64]
+
+# What float64 may be off before a bound is rounded outwards to whole steps.
+_SLACK = 1e-6
+# Steps that rounding moves each number of a sum at most.
+_ROUNDED = 1
+# No number has more bits, as the sum of all has to fit the field.
+MOST_BITS = 31
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Of contributions of one kind and weight. ``lows``: of each number, shape (numbers,), of which ``dimension`` are summed, and
+    the others belong to relations. ``spans``: how far above these they reach.
+
+    Of bit b, ``number[b]`` is the number it belongs to and ``weights[b]`` what it counts there; ``starts``: the first bit of each
+    number. Of relation e, ``rows`` are e, ``columns`` a number and ``factors`` what that counts: the sum of all is 0.
+    """
+
+    dimension: int
+    lows: Whole = field(repr=False)
+    spans: Whole = field(repr=False)
+    number: Whole = field(repr=False)
+    weights: Whole = field(repr=False)
+    starts: Whole = field(repr=False)
+    rows: Whole = field(repr=False)
+    columns: Whole = field(repr=False)
+    factors: Whole = field(repr=False)
+
+    @classmethod
+    def of(cls, lows: Whole, highs: Whole, relations: tuple[WholeRelation, ...] = ()) -> Layout:
+        """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold."""
+        slack_lows = np.array([one.low for one in relations], dtype=np.int64)
+        slack_highs = np.array([one.high for one in relations], dtype=np.int64)
+        all_lows, all_highs = np.concatenate([lows, slack_lows]), np.concatenate([highs, slack_highs])
+        # A number with no choice would have no bit.
+        spans = np.maximum(all_highs - all_lows, 1)
+        weights = [_weights(int(span)) for span in spans]
+        counts = np.array([len(one) for one in weights])
+        dimension = len(lows)
+        rows = [np.full(len(one.places) + 1, row) for row, one in enumerate(relations)]
+        columns = [np.r_[one.places, dimension + row] for row, one in enumerate(relations)]
+        factors = [np.r_[one.coefficients, -1] for one in relations]
+        return cls(
+            dimension,
+            all_lows,
+            spans,
+            np.repeat(np.arange(len(spans)), counts),
+            np.concatenate(weights),
+            np.concatenate([[0], np.cumsum(counts)[:-1]]),
+            *(np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64) for parts in (rows, columns, factors)),
+        )
+
+    @property
+    def bits(self) -> int:
+        """How many polynomials a contribution has."""
+        return len(self.weights)
+
+    @property
+    def relations(self) -> int:
+        return len(self.lows) - self.dimension
+
+    def bits_of(self, numbers: Units) -> Units:
+        """The bits, shape (bits,), of ``numbers``, shape (d,), each moved into its range first.
+
+        Raises :class:`InputError` for numbers of which a relation does not hold.
+        """
+        above = np.clip(numbers - self.lows[: self.dimension], 0, self.spans[: self.dimension])
+        if self.relations:
+            inside = self.lows[: self.dimension] + above
+            sums = np.zeros(self.relations, dtype=np.int64)
+            real = self.columns < self.dimension
+            np.add.at(sums, self.rows[real], self.factors[real] * inside[self.columns[real]])
+            sums -= self.lows[self.dimension :]
+            if (sums < 0).any() or (sums > self.spans[self.dimension :]).any():
+                raise InputError("a value is none that this study's records have: let the plan of the study encode them")
+            above = np.concatenate([above, sums])
+        # The last weight counts where the others do not reach.
+        position = np.arange(self.bits) - self.starts[self.number]
+        ends = np.r_[self.starts[1:], self.bits] - 1
+        reach = (np.int64(1) << (ends - self.starts)) - 1
+        last = above > reach
+        left = above - np.where(last, self.weights[ends], 0)
+        dealt: Units = (left[self.number] >> position) & 1
+        dealt[ends] = last
+        return dealt
+
+    def numbers_of(self, shares: Residues, prime: int) -> Wide:
+        """Shares of all numbers, shape (numbers,), from those of their bits."""
+        modulus = np.uint64(prime)
+        weighed = self.weights.astype(np.uint64) * shares.astype(np.uint64) % modulus
+        sums: Wide = (np.add.reduceat(weighed, self.starts) + (self.lows % prime).astype(np.uint64)) % modulus
+        return sums
+
+    def relations_of(self, numbers: Wide, challenge: Residues, prime: int) -> Wide:
+        """Of each row of ``challenge``, (repetitions, relations), the combination of what is 0 where relations hold."""
+        modulus = np.uint64(prime)
+        terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
+        combined: Wide = (challenge[:, self.rows].astype(np.uint64) * terms % modulus).sum(axis=1) % modulus
+        return combined
+
+
+@functools.lru_cache(maxsize=4096)
+def _weights(span: int) -> Whole:
+    """1, 2, 4, ... and a last one, of which the sums of subsets are all of 0..span."""
+    count = span.bit_length()
+    weights = np.int64(1) << np.arange(count, dtype=np.int64)
+    weights[-1] = span - (int(weights[-1]) - 1)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class WholeRelation:
+    """A relation in whole steps: the sum of ``coefficients`` times dealt numbers lies between ``low`` and ``high``."""
+
+    places: Whole
+    coefficients: Whole
+    low: int
+    high: int
+
+
+def stated_by(parameters: CommitteeParameters) -> Statement:
+    """That each number lies in the region of the plan, and nothing else."""
+    ones = np.ones(parameters.dimension)
+    return Statement((parameters.centre - parameters.clip) * ones, (parameters.centre + parameters.clip) * ones)
+
+
+def layout_of_noise(parameters: CommitteeParameters) -> Layout:
+    """A dealing of noise: each number within 8 standard deviations."""
+    most = np.full(parameters.dimension, parameters.largest_noise, dtype=np.int64)
+    return Layout.of(-most, most)
+
+
+def layout_of(parameters: CommitteeParameters, statement: Statement, weight: float) -> Layout:
+    """A contribution of a public ``weight``, of which w times the statement holds.
+
+    Raises :class:`InputError` where a relation has no room: modulo p it would hold for other numbers as well.
+    """
+    middle, shift = weight * parameters.centre / parameters.step, math.ceil(weight * parameters.clip / parameters.step)
+    lows = np.floor(weight * statement.low / parameters.step - middle - _SLACK) + shift
+    highs = np.ceil(weight * statement.high / parameters.step - middle + _SLACK) + shift
+    lows, highs = (np.clip(bounds, 0, 2 * shift).astype(np.int64) for bounds in (lows, highs))
+    # A number with no choice keeps one, inside the plan's range.
+    lows = np.where((lows == highs) & (lows > 0), lows - 1, lows)
+    relations = tuple(
+        _whole(relation, weight / parameters.step, shift - middle, lows, highs, parameters.prime)
+        for relation in statement.relations
+    )
+    return Layout.of(lows, highs, relations)
+
+
+def _whole(relation: LinearRelation, scale: float, shift: float, lows: Whole, highs: Whole, prime: int) -> WholeRelation:
+    """``scale``: steps in what stands for one in a unit's value; ``shift``: what is added to each number."""
+    places, coefficients = relation.places, relation.coefficients
+    moved, spare = float(coefficients.sum()) * shift, _ROUNDED * int(np.abs(coefficients).sum())
+    low = math.floor(relation.low * scale + moved - _SLACK) - spare
+    high = math.ceil(relation.high * scale + moved + _SLACK) + spare
+    ends = np.array([coefficients * lows[places], coefficients * highs[places]])
+    least, most = int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())
+    if max(most - low, high - least) >= prime:
+        raise InputError(
+            f"a relation of {len(places)} numbers reaches {max(most - low, high - least)} steps, and there is room for {prime}: "
+            "take a larger step, or a smaller largest_weight"
+        )
+    return WholeRelation(places, coefficients, low, high)

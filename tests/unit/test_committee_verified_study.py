@@ -1,0 +1,87 @@
+"""A sealed study whose members check contributions: files of any weight, what members take of them, and what contracts say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.node.committee import MailboxOpener
+from quietmean.protocols.committee.checks import check_numbers, fitting
+from quietmean.protocols.committee.encoding import decode
+from quietmean.protocols.packed_sharing.packing import open_sums
+from quietmean.statistics import Encoded
+from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.party import Contract
+from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.committee_words import CommitteeWords
+from quietmean.studies.party.member_holdings import MemberHoldings
+from quietmean.studies.party.register import Register
+from support.committee_study import CommitteeStudy
+
+COLUMNS = [{"name": "pay", "low": 0.0, "high": 1000.0}, {"name": "job", "levels": ["a", "b", "c"]}]
+ASKED = [{"kind": "proportion", "column": "job"}, {"kind": "mean", "column": "pay"}]
+NAMES = ("c1", "c2", "c3")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> CommitteeStudy:
+    return CommitteeStudy(
+        tmp_path_factory.mktemp("verified"),
+        {"unit": "record", "column": COLUMNS, "statistic": ASKED},
+        {"verified": True, "largest_weight": 50},
+        members=("m1", "m2", "m3", "m4", "m5"),
+    )
+
+
+def encoded(world: CommitteeStudy, rows: int) -> Encoded:
+    rng = np.random.default_rng(rows)
+    records = np.column_stack([rng.uniform(0, 1000, rows), rng.integers(3, size=rows)]).astype(np.float64)
+    records[0] = np.nan
+    return world.sealed.study.workload.encode(records, step=world.plan.value_step)
+
+
+def test_files_of_any_weight_are_taken_checked_and_added_up(world: CommitteeStudy, tmp_path: Path) -> None:
+    session, box = session_of(world.sealed, world.plan), tmp_path / "box"
+    box.mkdir()
+    parts = [encoded(world, rows) for rows in (1, 17, 50)]
+    for name, part in zip(NAMES, parts, strict=True):
+        register = Register(tmp_path / f"{name}.register")
+        contributor = CommitteeContributor(world.sealed, world.plan, world.identities[name], world.keys[name], register)
+        (box / name).write_bytes(contributor.contribute(part).to_file())
+    told, sums = [], {}
+    for member, entry in enumerate(world.sealed.computing):
+        mailbox = world.keys[entry.name].mailbox
+        assert mailbox is not None
+        path = tmp_path / f"{entry.name}.held"
+        MemberHoldings.take(path, session, member, MailboxOpener(mailbox), box, float(1 << 33))
+        held = MemberHoldings.load(path, session)
+        assert held is not None
+        assert len(held) == 3
+        assert not held.left_out
+        told.append([check_numbers(session, one.digest, one.part) for one in held])
+        prime = session.parameters.prime
+        sums[member] = np.sum([one.part.summed(prime) for one in held], axis=0, dtype=np.uint64) % prime
+    numbers = np.array(told, dtype=np.uint32)
+    assert numbers.shape == (5, 3, 12)
+    assert fitting(session.parameters.packing, range(5), numbers).all()
+    shares = {member: np.asarray(share, dtype=np.uint32) for member, share in sums.items()}
+    opened = open_sums(session.parameters.packing, shares, session.parameters.dimension)
+    total = decode(session.parameters, opened, [part.weight for part in parts])
+    assert total == pytest.approx(sum(part.vector for part in parts), abs=3 * session.parameters.step)
+
+
+def test_the_contract_says_what_is_checked_of_which_statistic(world: CommitteeStudy) -> None:
+    contract = Contract.by_file(world.sealed, world.identities["c1"], world.sealed.study.choice(8))
+    checks = dict(contract.lines())["checks"]
+    assert "is within its bounds, without learning it" in checks
+    assert "of proportion(job) also that they are those of as many records" in checks
+    assert "of mean(pay) these bounds only" in checks
+    assert contract.to_json()["committee"]["checked"] == checks
+    assert "right result with up to 1 of them gone or lying" in dict(contract.lines())["opens"]
+    terms = world.sealed.study.committee
+    assert terms is not None
+    plain = CommitteeWords(terms.model_copy(update={"verified": False}), None, world.sealed.study.workload)
+    assert plain.checked == ""
+    assert "checks" not in dict(plain.lines())
