@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom release docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -140,6 +140,10 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 sbom: .venv/test.stamp
 	@mkdir -p dist
 	$(BIN)/python tools/sbom.py all > dist/sbom.json
+
+# The tagged commit, built twice and tried in new environments; nothing is uploaded.
+release: .venv/release.stamp
+	$(BIN)/python tools/release.py
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from release import newest
+
 from quietmean.protocols import Mechanism, Server, registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.literature import Publication
@@ -71,7 +73,7 @@ def citation() -> str:
         "cff-version: 1.2.0",
         "message: If you use this software, please cite it, and the publications of the protocol that you ran.",
         f"title: {project['name']}",
-        f"version: {project['version']}",
+        f"version: {newest(ROOT)[0]}",
         f"license: {project['license']}",
         f"abstract: {json.dumps(project['description'])}",
         "authors:",

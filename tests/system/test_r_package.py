@@ -12,7 +12,6 @@ from shutil import which
 
 import pytest
 
-import quietmean
 from quietmean.statistics.tidy import TERM_COLUMNS
 from quietmean.statistics.tidy_tables import TidyTerms
 from support.command_lines import command, ending
@@ -69,11 +68,6 @@ rows <- tidy(result)
 rows[] <- lapply(rows, function(column) if (is.numeric(column)) ifelse(is.na(column), NA, sprintf("%.17g", column)) else column)
 jsonlite::write_json(rows, "NAME.tidy.json", na = "null")
 """
-
-
-def test_the_package_has_our_version() -> None:
-    described = (PACKAGE / "DESCRIPTION").read_text()
-    assert re.findall(r"^Version: (.*)$", described, re.MULTILINE) == [quietmean.__version__]
 
 
 def read(name: str, cell: str | None) -> str | float | None:

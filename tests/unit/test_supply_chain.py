@@ -34,7 +34,7 @@ def built(folder: Path, when: int) -> str:
 
 
 def test_a_wheel_has_the_same_bytes_each_time(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="pip fetches it where a wheel is built")
+    pytest.importorskip("hatch_vcs", reason="pip fetches it where a wheel is built")
     assert built(tmp_path / "one", 1_700_000_000) == built(tmp_path / "two", 1_800_000_000)
 
 
