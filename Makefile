@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom release docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -144,6 +144,16 @@ sbom: .venv/test.stamp
 # The tagged commit, built twice and tried in new environments; nothing is uploaded.
 release: .venv/release.stamp
 	$(BIN)/python tools/release.py
+
+# The image, with podman or docker, and a rehearsal of five sites and a relay in containers. IMAGE_OPTIONS are the builder's, such as
+# --build-arg BASE=python@sha256:... for another base image.
+BUILDER ?= $(shell command -v podman docker | head -1)
+image: export QUIETMEAN_IMAGE = localhost/quietmean
+image: .venv/test.stamp
+	@test -n "$(BUILDER)" || { echo "make image: no builder here: apt-get install podman podman-compose" >&2; exit 2; }
+	version=$$($(BIN)/python -m hatchling metadata version) && \
+	$(BUILDER) build -f deploy/Containerfile --build-arg VERSION=$$version $(IMAGE_OPTIONS) -t $$QUIETMEAN_IMAGE . && \
+	QUIETMEAN_BUILDER=$(BUILDER) QUIETMEAN_IMAGE_VERSION=$$version $(BIN)/pytest -p no:xdist tests/system/test_containers.py -m "slow or not slow"
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

@@ -113,12 +113,18 @@ def says(python: str, wheel: Path, scratch: Path) -> str:
     return run([environment / "bin" / "quietmean", "--version"], scratch)
 
 
+def pythons() -> list[str]:
+    """Those that are here and answer: a shim of pyenv may stand for one that is not chosen."""
+    found = [which for version in PYTHONS if (which := shutil.which(f"python{version}"))]
+    return [one for one in found if not subprocess.run([one, "--version"], capture_output=True, check=False).returncode]
+
+
 def release(root: Path, dist: Path) -> None:
     number = tagged(root)
     with tempfile.TemporaryDirectory(prefix="quietmean-release-") as name:
         scratch = Path(name)
         wheel = build(root, number, dist, scratch)
-        for python in [which for version in PYTHONS if (which := shutil.which(f"python{version}"))] or [sys.executable]:
+        for python in pythons() or [sys.executable]:
             said = says(python, wheel, scratch)
             if said != number:
                 raise ReleaseError(f"installed with {python}, quietmean --version says {said!r}, not {number}")

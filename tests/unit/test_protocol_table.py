@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,14 @@ TOOL = Path(__file__).parent.parent.parent / "tools" / "protocol_table.py"
 
 
 @pytest.fixture(scope="module")
-def tool() -> ModuleType:
+def tool() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        # As when it is run: it imports a tool beside it.
+        patch.syspath_prepend(str(TOOL.parent))
+        yield loaded()
+
+
+def loaded() -> ModuleType:
     spec = importlib.util.spec_from_file_location("protocol_table", TOOL)
     assert spec is not None
     assert spec.loader is not None
