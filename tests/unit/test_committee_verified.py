@@ -201,6 +201,14 @@ def test_masks_of_products_are_others_than_those_of_degrees() -> None:
     assert len({int(mask) for row in masks for mask in row}) == 60
 
 
+def test_a_number_has_the_range_that_is_stated_of_it_and_not_the_plans() -> None:
+    stated = Statement(np.array([0.25, -1.0, 0.5, 0.999]), np.array([0.5, 9.0, 0.5, 1.0]))
+    layout = layout_of(replace(WORLD.parameters, largest_weight=4.0), stated, 2.0)
+    # Outwards to whole steps, inside the plan's range, and never without any choice.
+    assert layout.lows.tolist() == [32, 0, 63, 127]
+    assert (layout.lows + layout.spans).tolist() == [64, 128, 64, 128]
+
+
 # --- noise ---
 
 

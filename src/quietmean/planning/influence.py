@@ -1,8 +1,8 @@
 """How far one party can move a result by what it sends, whatever that is: a bound from what receivers refuse.
 
 Where each release is seen alone, two that are accepted lie at most twice the half width of the bounds apart, times the party's
-weight, and twice what its noise may be; or it is left out. Elsewhere all results that are shown lie within the bounds, and the
-noise of all.
+weight, and twice what its noise may be; or it is left out. Where each contribution is checked without being learnt, the same
+holds of it, which has no noise. Elsewhere all results that are shown lie within the bounds, and the noise of all.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Checked(StrEnum):
     """What receivers hold against the bounds before a result is shown."""
 
     EACH_RELEASE = "each release"
+    EACH_CONTRIBUTION = "each contribution"
     RESULT = "the result"
     NOTHING = "nothing"
 
@@ -134,7 +135,8 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     possible, stretch = PossibleReleases.of(plan, means.schedule), _stretch(plan, parties)
     # Is the result the sum over the weight?
     is_plain = abs(stretch - 1.0) < ROUNDING
-    if possible is None or not is_plain:
+    unseen = protocol.checks_contributions
+    if not is_plain or (possible is None and not unseen):
         least = total if exact else LEAST_PART * float(weights[counted].min())
         rounding = (allowed * math.sqrt(len(weights)) + len(weights)) * step / least
         room = allowed * NOISE_MARGIN * math.sqrt(variance) + rounding
@@ -144,17 +146,20 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
         return Influence(mean, total * mean, Checked.RESULT, share, records=total, noise=math.sqrt(variance))
     # The party that moves most, by its weight and by its noise, whichever party has which.
     units, weight = share * total if by_record else 1.0, share * total
-    room = max(possible.reach(party) for party in np.flatnonzero(counted).tolist())
+    # What is not seen has no noise of its party, and is rounded outwards.
+    reaches = [step] if possible is None else [possible.reach(party) for party in np.flatnonzero(counted).tolist()]
+    own = 0.0 if possible is None else float(possible.deviations[counted].max())
+    room = max(reaches)
     sent = 2 * (units * half + room)
     # Left out it leaves the noise that it shares with others in their sum.
-    noise = math.sqrt(variance * total**2 + float(possible.deviations[counted].max()) ** 2)
+    noise = math.sqrt(variance * total**2 + own**2)
     rest = allowed * (NOISE_MARGIN * noise + math.sqrt(parties) * step) + parties * step
     without = total - weight
     left = (units * half + room + weight * (half + rest / without)) if without > 0 else np.full(dimension, math.inf)
     return Influence(
         np.maximum(sent, left) / total,
         np.maximum(sent, units * largest + room),
-        Checked.EACH_RELEASE,
+        Checked.EACH_CONTRIBUTION if possible is None else Checked.EACH_RELEASE,
         share,
         weight,
         total,

@@ -22,7 +22,7 @@ from quietmean.protocols.packed_sharing.field import Residues, Wide
 
 Whole = NDArray[np.int64]
 
-# What float64 may be off before a bound is rounded outwards to whole steps.
+# What float64 may be off of a whole number of steps; bounds that are none are rounded outwards.
 _SLACK = 1e-6
 # Steps that rounding moves each number of a sum at most.
 _ROUNDED = 1
@@ -159,8 +159,8 @@ def layout_of(parameters: CommitteeParameters, statement: Statement, weight: flo
     Raises :class:`InputError` where a relation has no room: modulo p it would hold for other numbers as well.
     """
     middle, shift = weight * parameters.centre / parameters.step, math.ceil(weight * parameters.clip / parameters.step)
-    lows = np.floor(weight * statement.low / parameters.step - middle - _SLACK) + shift
-    highs = np.ceil(weight * statement.high / parameters.step - middle + _SLACK) + shift
+    lows = np.floor(weight * statement.low / parameters.step - middle + _SLACK) + shift
+    highs = np.ceil(weight * statement.high / parameters.step - middle - _SLACK) + shift
     lows, highs = (np.clip(bounds, 0, 2 * shift).astype(np.int64) for bounds in (lows, highs))
     # A number with no choice keeps one, inside the plan's range.
     lows = np.where((lows == highs) & (lows > 0), lows - 1, lows)
@@ -175,8 +175,8 @@ def _whole(relation: LinearRelation, scale: float, shift: float, lows: Whole, hi
     """``scale``: steps in what stands for one in a unit's value; ``shift``: what is added to each number."""
     places, coefficients = relation.places, relation.coefficients
     moved, spare = float(coefficients.sum()) * shift, _ROUNDED * int(np.abs(coefficients).sum())
-    low = math.floor(relation.low * scale + moved - _SLACK) - spare
-    high = math.ceil(relation.high * scale + moved + _SLACK) + spare
+    low = math.floor(relation.low * scale + moved + _SLACK) - spare
+    high = math.ceil(relation.high * scale + moved - _SLACK) + spare
     ends = np.array([coefficients * lows[places], coefficients * highs[places]])
     least, most = int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())
     if max(most - low, high - least) >= prime:

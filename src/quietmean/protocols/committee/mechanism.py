@@ -227,6 +227,10 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         return True
 
     @property
+    def checks_contributions(self) -> bool:
+        return self.verified
+
+    @property
     def rounding_step(self) -> float:
         return self.step
 

@@ -23,6 +23,11 @@ class CanBeChecked(GivesResults):
         return self.releases_are_public
 
     @property
+    def checks_contributions(self) -> bool:
+        """Is what a party hands in held against the bounds, though nobody learns it?"""
+        return False
+
+    @property
     def checked_by(self) -> Mapping[str, int] | None:
         """Of a result that sums of several parties determine: how many ``sums`` came, how many are ``needed``, and how many wrong
         ones would have been noticed for certain, ``lies_excluded``. None elsewhere, and where that is not known."""

@@ -19,6 +19,7 @@ from quietmean.studies.agreement.study import StudyTerms
 
 _HOW = {
     Checked.EACH_RELEASE: "each release is held against the bounds by itself",
+    Checked.EACH_CONTRIBUTION: "each contribution is held against the bounds, though nobody learns it",
     Checked.RESULT: "only the result is held against the bounds: within them and the noise it can be anything",
     Checked.NOTHING: "nothing bounds what is possible",
 }
