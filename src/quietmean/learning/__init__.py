@@ -1,6 +1,7 @@
-"""Learning together over sessions: averages of models, and estimators.
+"""Learning together over sessions: averages of models, estimators, and models with a formula.
 
-Estimators need scikit-learn, the extra ``sklearn``; they and it are imported when they are asked for.
+Estimators need scikit-learn, the extra ``sklearn``, and models with a formula the extra ``models``; they and their libraries are
+imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
     from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
+    from quietmean.learning.models import GeneralizedLinearModel, ProportionalHazards
     from quietmean.learning.shared import SharedModel
     from quietmean.learning.trees import Tree
 
 __all__ = [
     "PCA",
     "FitCertificate",
+    "GeneralizedLinearModel",
     "KMeans",
     "LinearRegression",
     "LogisticRegression",
     "ModelAveraging",
+    "ProportionalHazards",
     "SharedModel",
     "StandardScaler",
     "Tree",
 ]
 
 _PLACES = {"ModelAveraging": "averaging", "SharedModel": "shared", "Tree": "trees"}
+_MODELS = ("GeneralizedLinearModel", "ProportionalHazards")
 _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")
 
 
@@ -34,6 +39,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"quietmean.learning.{_PLACES[name]}"), name)
+    if name in _MODELS:
+        from quietmean.learning import models
+
+        return getattr(models, name)
     if name in _ESTIMATORS:
         from quietmean.core.extras import import_extra
 

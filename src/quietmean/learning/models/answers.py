@@ -1,0 +1,183 @@
+r"""Estimates of a model from its last round, with the noise of that round and the variance of sampling, whatever the model.
+
+With H, U and J the mean information, score and squares of n records and :math:`d = H^{-1} U` the last step, coefficients have the
+variances :math:`H^{-1} (s_U^2 I + s_H^2 (|d|^2 I + d d') / 2) H^{-1}` of the noise and :math:`H^{-1} J H^{-1} / n` of sampling
+(Huber 1967; White 1982), which holds where the model does not; J is drawn to H as far as noise may be why they differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.readable import some_of
+from quietmean.learning.models.newton import LEAST_EIGENVALUE, Newton
+from quietmean.statistics.estimates import Completeness, Estimates
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.robust import Sampling
+from quietmean.statistics.rows import Row, assembled
+
+Array = NDArray[np.float64]
+
+METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
+# How far coefficients may be from 0 in a direction that nothing is known of; that may move a term by so much of its standard
+# error, and turns of a direction by noise are up to so many deviations.
+_PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.1, 3.0
+# A step of more standard errors, and of more deviations of noise, is no last step.
+_SETTLED, _BY_NOISE = 1.0, 3.0
+# The part of records that were cut from which on the answer is another one.
+_CUT = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
+    the same term, ``groups``, by its name."""
+
+    newton: Newton
+    scaling: Array
+    names: tuple[str, ...]
+    groups: Mapping[str, Sequence[int]]
+    ratio: str
+    headline: tuple[str, ...]
+
+    @cached_property
+    def _directions(self) -> tuple[Array, Array]:
+        """The inverse of the information in the directions in which it is known, (p, p), and the others, (p, k)."""
+        values, vectors = np.linalg.eigh(self.newton.information)
+        known = values > LEAST_EIGENVALUE * self.newton.errors.information
+        inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+        return inverse, vectors[:, ~known]
+
+    @cached_property
+    def _gradients(self) -> Array:
+        """By term, (terms, p): how its coefficient follows from the score."""
+        return self.scaling.T @ self._directions[0]
+
+    @cached_property
+    def noise(self) -> Array:
+        """The covariance of the terms' coefficients by noise, (terms, terms)."""
+        step, errors = self.newton.step, self.newton.errors
+        size = len(step)
+        inner = errors.score**2 * np.eye(size)
+        # How far a step would go in directions that nothing is known of.
+        hidden = _PLAUSIBLE**2 * self._directions[1].shape[1]
+        inner += errors.information**2 / 2 * ((float(step @ step) + hidden) * np.eye(size) + np.outer(step, step))
+        noise: Array = self._gradients @ inner @ self._gradients.T
+        return noise
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Of each term, and what noise does to it."""
+        newton, errors, gradients = self.newton, self.newton.errors, self._gradients
+        present = max(newton.present * newton.records, len(gradients) + 1.0)
+        more = present / max(present - len(gradients), 1.0) / max(newton.records, 1.0)
+        squares = newton.squares - np.outer(newton.score, newton.score)
+        lengths = np.sum(gradients**2, axis=1)
+        own = np.einsum("ij,jk,ik->i", gradients, squares, gradients)
+        # What the model says, of the information itself.
+        model = np.einsum("ij,jk,ik->i", gradients, newton.information, gradients)
+        uncertainty = (errors.squares**2 + 4 * errors.information**2) * lengths**2
+        return Sampling(own * more, uncertainty * more**2).drawn_to(model * more)
+
+    @cached_property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Of each term: does it depend on a direction in which the noise hides the information?
+
+        The noise turns such a direction a little towards the others, which the last step undoes to the first order.
+        """
+        weak = self._directions[1]
+        if not weak.shape[1]:
+            return np.zeros(len(self.names), dtype=bool)
+        leaks = np.linalg.norm(self.scaling.T @ weak, axis=1)
+        turned = self.newton.errors.information * math.sqrt(weak.shape[1] / 2) * np.linalg.norm(self._gradients, axis=1)
+        errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
+        return np.asarray((_PLAUSIBLE * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
+
+    def estimates(self, ratios: bool = False) -> Estimates:
+        """Coefficients, or with ``ratios`` their exponentials, of all terms."""
+        newton, sampling = self.newton, self.sampling
+        values, noise = self.scaling.T @ newton.coefficients, np.maximum(np.diag(self.noise), 0.0)
+        degrees = sampling.degrees(noise, max(newton.present * newton.records - len(values), 1.0))
+        rows = []
+        for place, name in enumerate(self.names):
+            if self.unknown[place]:
+                rows.append(Row.unknown(name, (0.0, math.inf) if ratios else (-math.inf, math.inf)))
+                continue
+            parts = (float(values[place]), float(noise[place]), float(sampling.variances[place]))
+            df = float(degrees[place])
+            rows.append(Row.ratio(name, *parts, df) if ratios else Row.normal(name, *parts, degrees=df).tested(df))
+        flags = self._flags(values, np.sqrt(noise + np.maximum(sampling.variances, 0.0)), np.sqrt(noise))
+        method = f"{self.ratio}s: exponentials of the coefficients of {METHOD}" if ratios else METHOD
+        answer = assembled(rows, flags=flags, headline=self.headline, method=method, tests=self._tests(values))
+        return replace(answer, completeness=self._completeness, n=self._n)
+
+    @property
+    def _completeness(self) -> Completeness:
+        newton = self.newton
+        here, error = newton.present * newton.records, newton.errors.present * newton.records
+        return Completeness(here, newton.records - here, error, error)
+
+    @property
+    def _n(self) -> Array:
+        return np.tile([self._completeness.present, self._completeness.present_error], (len(self.names), 1))
+
+    def _tests(self, values: Array) -> dict[str, HypothesisTest]:
+        """Wald's, of terms of several coefficients, all 0 together."""
+        newton, gradients, tests = self.newton, self._gradients, dict[str, HypothesisTest]()
+        covariance = self.noise + gradients @ newton.information @ gradients.T / max(newton.records, 1.0)
+        # Of the diagonal, what holds whatever the model.
+        model = np.maximum(np.diag(covariance), 1e-300)
+        widened = np.sqrt(np.maximum((np.diag(self.noise) + self.sampling.variances) / model, 0.0))
+        covariance *= np.outer(widened, widened)
+        for name, places in self.groups.items():
+            if len(places) < 2 or self.unknown[list(places)].any():
+                continue
+            own = np.ix_(places, places)
+            eigenvalues = np.linalg.eigvalsh(covariance[own])
+            if eigenvalues[0] <= 1e-12 * eigenvalues[-1]:
+                continue
+            wald = float(values[list(places)] @ np.linalg.solve(covariance[own], values[list(places)]))
+            tests[name] = replace(chi_squared_test(wald, float(len(places)), "Wald's test"), about=name)
+        return tests
+
+    def _flags(self, values: Array, errors: Array, noise: Array) -> tuple[Flag, ...]:
+        newton, flags = self.newton, list[Flag]()
+        if self.unknown.any():
+            terms = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if hidden)
+            flags.append(
+                Flag(
+                    "not-identified",
+                    f"{some_of(list(terms), 3)}: the noise hides their information, as of too few records with a level, of "
+                    "columns that nearly follow from each other, or of outcomes that terms tell without error: nothing is known",
+                    terms,
+                )
+            )
+        steps = np.abs(self.scaling.T @ newton.step)
+        moving = ~self.unknown & (steps > _SETTLED * errors) & (steps > _BY_NOISE * math.sqrt(2) * noise)
+        if moving.any():
+            terms = tuple(name for name, moves in zip(self.names, moving, strict=True) if moves)
+            flags.append(
+                Flag(
+                    "not-settled",
+                    f"{some_of(list(terms), 3)}: the last step was longer than the standard error, as where levels or columns "
+                    "tell the outcome without error (separation), or rounds are too few: no interval holds for it",
+                    terms,
+                )
+            )
+        error = newton.errors.cut
+        if newton.cut > _CUT + 2 * error:
+            flags.append(
+                Flag(
+                    "cut",
+                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores or predictors and "
+                    "count as at these: the answer is drawn towards no effect; choose a larger residual, or more rounds",
+                )
+            )
+        return tuple(flags)

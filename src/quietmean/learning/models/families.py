@@ -1,0 +1,251 @@
+r"""Families of outcomes: the score and the information that a record adds at a public linear predictor, within public bounds.
+
+A record with terms x, outcome y and predictor :math:`\eta` adds the score r x and the information v x x', with the mean m of the
+link, :math:`r = (y - m)\, m'(\eta) / V(m)` (McCullagh and Nelder 1989) and v the slope of -r, which is never below 0 here: the
+observed information, with which variances hold where the model does not.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """``low``, ``high``: the public bounds of the outcome; ``residual``: the largest r that counts in full."""
+
+    low: float
+    high: float
+    residual: float
+
+    # What score, information and, in the last round, squared scores weigh in a vector beside each other.
+    weights: ClassVar[tuple[float, float, float]] = (1.0, 0.7, 0.5)
+    # How far a predictor without its offset goes either way.
+    farthest: ClassVar[float] = 30.0
+    # Ratio of means for one unit of a term: what exp of a coefficient is called.
+    ratio: ClassVar[str] = "rate ratio"
+
+    @classmethod
+    @abstractmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        """For such an outcome. Raises :class:`InputError` for one that it is not for."""
+
+    @abstractmethod
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        """r and v, (N,) each."""
+
+    @property
+    @abstractmethod
+    def most(self) -> float:
+        """The largest v, over all rows of a record."""
+
+    def length(self, score: float, information: float, squares: float) -> float:
+        """How long (score r / residual, information v / most, squares (r / residual)^2) may be; what is longer is cut."""
+        return math.sqrt(score**2 + information**2 + squares**2)
+
+    @property
+    def begin(self) -> float:
+        """The predictor of all records to begin with."""
+        return 0.0
+
+    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        """The predictor of the model without terms, and score and information there, from those at ``begin`` for all records."""
+        return begin, score, information
+
+
+def _require_boolean(outcome: Column, name: str) -> None:
+    if not outcome.boolean:
+        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model: declare it as boolean")
+
+
+@dataclass(frozen=True)
+class Binomial(Family):
+    """Yes or no, with log odds that are linear in the terms."""
+
+    weights = (1.0, 0.83, 0.5)
+    farthest = 8.0
+    ratio = "odds ratio"
+    most = 0.25
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        _require_boolean(outcome, "binomial")
+        return cls(0.0, 1.0, 1.0)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = expit(eta)
+        return outcome - mean, mean * (1 - mean)
+
+    def length(self, score: float, information: float, squares: float) -> float:
+        # Who is far off has little information: v = m (1 - m) where r is m.
+        far = np.linspace(0.5, 1.0, 501)
+        parts = (score * far) ** 2 + (information * far * (1 - far) / self.most) ** 2 + (squares * far**2) ** 2
+        return math.sqrt(float(parts.max()))
+
+    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        mean = float(expit(begin))
+        products = information / (mean * (1 - mean))
+        everybody = products @ constant
+        records = float(constant @ everybody)
+        part = mean + float(constant @ score) / records if records > 0 else mean
+        part = min(max(part, 0.005), 0.995)
+        return float(logit(part)), score + (mean - part) * everybody, part * (1 - part) * products
+
+
+class _Log(Family):
+    """With means that are products of the terms' effects: the predictor is the logarithm of the mean."""
+
+    @property
+    def begin(self) -> float:
+        return math.log(max((self.low + self.high) / 4, 1e-9)) if self.high > 4 else 0.0
+
+    def mean(self, eta: Array) -> Array:
+        return np.minimum(np.exp(np.minimum(eta, 700.0)), self.high)
+
+
+@dataclass(frozen=True)
+class Poisson(_Log):
+    """Counts, or rates with an offset."""
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        low, high = _counts(outcome, "Poisson")
+        return cls(low, high, residual or high)
+
+    @property
+    def most(self) -> float:
+        return _usual(self.residual)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = self.mean(eta)
+        return outcome - mean, mean
+
+    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        expected = information @ constant
+        total = float(constant @ expected)
+        factor = 1 + float(constant @ score) / total if total > 0 else 1.0
+        factor = min(max(factor, 0.02), 50.0)
+        return begin + math.log(factor), score + (1 - factor) * expected, factor * information
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Log):
+    """Counts whose variance is m + ``dispersion`` m^2, the dispersion public."""
+
+    dispersion: float = 1.0
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        low, high = _counts(outcome, "negative binomial")
+        if not (math.isfinite(dispersion) and dispersion > 0):
+            raise InputError(f"dispersion is {dispersion:g}: choose a finite number > 0, of the variance m + dispersion m^2")
+        return cls(low, high, residual or high, dispersion)
+
+    @property
+    def most(self) -> float:
+        return (1 / self.dispersion + self.residual) / 8
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = self.mean(eta)
+        more = 1 + self.dispersion * mean
+        return (outcome - mean) / more, mean * (1 + self.dispersion * outcome) / more**2
+
+
+@dataclass(frozen=True)
+class Gamma(_Log):
+    """Positive numbers such as costs, with a standard deviation proportional to the mean."""
+
+    ratio = "ratio of means"
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        if not outcome.numeric or outcome.low < 0:
+            raise InputError(f"column {outcome.name!r} is the outcome of a Gamma model: declare it with bounds from 0 on")
+        return cls(outcome.low, outcome.high, residual or 10.0)
+
+    @property
+    def most(self) -> float:
+        return _usual(self.residual)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        mean = np.maximum(self.mean(eta), max(self.low, 1e-6 * self.high))
+        return outcome / mean - 1, outcome / mean
+
+    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        # Sums of y / m x, and of x alone.
+        outcomes = information @ constant
+        everybody = outcomes - score
+        records = float(constant @ everybody)
+        factor = float(constant @ outcomes) / records if records > 0 else 1.0
+        factor = min(max(factor, 0.02), 50.0)
+        return begin + math.log(factor), outcomes / factor - everybody, information / factor
+
+
+@dataclass(frozen=True)
+class Hazard(Family):
+    """Whether the event happens in an interval of time, for who is in it: the complementary log-log link, whose coefficients are
+    those of proportional hazards (Prentice and Gloeckler 1978)."""
+
+    farthest = 12.0
+    ratio = "hazard ratio"
+
+    @classmethod
+    def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
+        _require_boolean(outcome, "proportional hazards")
+        return cls(0.0, 1.0, residual or 1.5)
+
+    @property
+    def most(self) -> float:
+        return self.residual
+
+    @property
+    def begin(self) -> float:
+        return math.log(0.1)
+
+    def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
+        hazard = np.exp(np.minimum(eta, 3.0))
+        # Of an event exp(eta) (1 - h) / h, with h = 1 - exp(-exp(eta)).
+        beyond = np.expm1(hazard)
+        happened, slope = hazard / beyond, hazard * (hazard * (beyond + 1) - beyond) / beyond**2
+        return np.where(outcome > 0.5, happened, -hazard), np.where(outcome > 0.5, slope, hazard)
+
+    def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
+        return Poisson(0.0, 1.0, 1.0).null(begin, constant, score, information)
+
+
+FAMILIES: dict[str, type[Family]] = {
+    "binomial": Binomial,
+    "gamma": Gamma,
+    "negative-binomial": NegativeBinomial,
+    "poisson": Poisson,
+}
+
+
+def _usual(residual: float) -> float:
+    """Means that count in full beside residuals up to so much: counts are seldom expected near the largest that is possible."""
+    return max(residual / 4, min(residual, 1.0))
+
+
+def _counts(outcome: Column, name: str) -> tuple[float, float]:
+    if outcome.boolean:
+        return 0.0, 1.0
+    if not outcome.numeric or outcome.low < 0:
+        raise InputError(f"column {outcome.name!r} is the outcome of a {name} model: declare it with bounds from 0 on")
+    return outcome.low, outcome.high
+
+
+def plain(family: Family) -> dict[str, Any]:
+    """In plain data, for what parties agree on."""
+    return {"family": type(family).__name__, **family.__dict__}

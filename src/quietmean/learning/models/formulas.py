@@ -1,0 +1,207 @@
+"""Formulas in Wilkinson's notation, read by formulaic, of which only what cannot run a program is let through.
+
+Everything that a term computes from data elsewhere (knots, orthogonal polynomials, centres) is computed here from a public sample
+of the columns' bounds and levels, so that no term depends on a record.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from quietmean.core.errors import InputError
+from quietmean.core.extras import import_extra
+from quietmean.core.schema import nearest
+from quietmean.statistics import Column, Columns
+
+Array = NDArray[np.float64]
+
+# What a formula may call: transforms of formulaic that have no side effects and read nothing but columns.
+ALLOWED = ("C", "I", "bs", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt")
+_PLAIN = (ast.Expression, ast.Constant, ast.Load, ast.UnaryOp, ast.USub, ast.UAdd, ast.BinOp, ast.List, ast.Tuple)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_MOST_LETTERS, _MOST_TERMS, _LARGEST_POWER = 2000, 200, 9
+# The public sample: so many points, a tenth of them at each end of a column's bounds.
+_POINTS, _BEYOND, _MOST_CORNERS = 1024, 0.1, 2048
+
+
+@dataclass(frozen=True, eq=False)
+class FormulaTerms:
+    """The right side of a ``formula`` over public ``columns``, and what it makes of records.
+
+    Raises :class:`InputError` for what is no formula, calls what it must not, or names a column that is not declared.
+    """
+
+    formula: str
+    columns: Columns
+
+    def __post_init__(self) -> None:
+        if len(self.formula) > _MOST_LETTERS:
+            raise InputError(f"the formula has {len(self.formula)} letters: write one of up to {_MOST_LETTERS}")
+        sides = self.formula.split("~")
+        if len(sides) != 2 or not sides[1].strip():
+            raise InputError(f"{self.formula!r} is no formula: write outcome ~ term + term, for example ill ~ age + arm")
+        for term in self._terms:
+            for factor in term.factors:
+                self._require_harmless(str(factor.expr))
+
+    @property
+    def outcome(self) -> str:
+        """What stands on the left."""
+        return self.formula.split("~")[0].strip()
+
+    @cached_property
+    def _terms(self) -> list[Any]:
+        formulaic = import_extra("formulaic", "models", "a model with a formula")
+        if any(int(power) > _LARGEST_POWER for power in re.findall(r"(?:\*\*|\^)\s*(\d{1,9})", self.formula)):
+            raise InputError(f"{self.formula!r} has a power above {_LARGEST_POWER}: write interactions out")
+        try:
+            terms = list(formulaic.Formula(self.formula.split("~")[1].strip()))
+        # Its parser has errors of many kinds.
+        except Exception as error:
+            raise InputError(f"{self.formula!r} cannot be read ({type(error).__name__}): write outcome ~ term + term") from None
+        if len(terms) > _MOST_TERMS or not all(hasattr(term, "factors") for term in terms):
+            raise InputError(f"{self.formula!r} has more than {_MOST_TERMS} terms, or several parts: write outcome ~ term + term")
+        return terms
+
+    def _require_harmless(self, expression: str) -> None:
+        """Raises :class:`InputError` unless it is a sum or product of columns, numbers and calls of what is allowed."""
+        try:
+            parsed = ast.parse(expression.strip(), mode="eval")
+        # Also what is too deep for it.
+        except Exception:
+            raise InputError(f"{expression!r} in the formula cannot be read: use columns, numbers and {_called()}") from None
+        called = {id(node.func) for node in ast.walk(parsed) if isinstance(node, ast.Call)}
+        for node in ast.walk(parsed):
+            if id(node) in called:
+                if not (isinstance(node, ast.Name) and node.id in ALLOWED):
+                    raise InputError(f"{expression!r} in the formula calls what it must not: use {_called()}")
+            elif isinstance(node, ast.Name):
+                if node.id not in self.columns.names:
+                    near, declared = nearest(node.id, self.columns.names), ", ".join(self.columns.names)
+                    raise InputError(f"column {node.id!r} in the formula is not declared{near}: there are {declared}")
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small(node.right):
+                raise InputError(f"{expression!r} in the formula has a power that is no number up to {_LARGEST_POWER}: write one")
+            elif not isinstance(node, (*_PLAIN, *_OPERATORS, ast.Call, ast.keyword)):
+                raise InputError(f"{expression!r} in the formula does more than it may: use columns, numbers and {_called()}")
+
+    @cached_property
+    def used(self) -> tuple[str, ...]:
+        """The columns on the right, in the order in which they are declared."""
+        names = {
+            node.id
+            for term in self._terms
+            for factor in term.factors
+            for node in ast.walk(ast.parse(str(factor.expr).strip(), mode="eval"))
+            if isinstance(node, ast.Name)
+        }
+        return tuple(name for name in self.columns.names if name in names)
+
+    @cached_property
+    def _spec(self) -> Any:
+        """FormulaTerms with everything that they keep, from the public sample."""
+        formulaic = import_extra("formulaic", "models", "a model with a formula")
+        with np.errstate(all="ignore"):
+            try:
+                matrix = formulaic.Formula(self.formula.split("~")[1].strip()).get_model_matrix(
+                    self._frame(self._sample), context={"sqrt": np.sqrt}, na_action="ignore"
+                )
+            except Exception as error:
+                raise InputError(
+                    f"the formula {self.formula!r} does not fit the columns ({type(error).__name__}): levels go in by themselves "
+                    "or as C(...), numbers also into functions"
+                ) from None
+        return matrix.model_spec
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns of the design."""
+        return tuple(map(str, self._spec.column_names))
+
+    @property
+    def groups(self) -> dict[str, Sequence[int]]:
+        """The places of the columns of each term, by its name."""
+        return {str(term): list(range(*place.indices(len(self.names)))) for term, place in self._spec.term_slices.items()}
+
+    def design(self, records: Mapping[str, Array]) -> Array:
+        """DesignRows (N, p) of complete records by column: numbers are cut at their bounds, levels are places."""
+        count = len(next(iter(records.values()))) if records else 0
+        if not count:
+            return np.zeros((0, len(self.names)))
+        with np.errstate(all="ignore"):
+            matrix = self._spec.get_model_matrix(self._frame(records), context={"sqrt": np.sqrt}, na_action="ignore")
+        rows: Array = np.asarray(matrix, dtype=np.float64)
+        return rows
+
+    @cached_property
+    def public(self) -> Array:
+        """The design (points, p) at public points that fill the bounds and have all levels.
+
+        Raises :class:`InputError` where a term is no number for some values within the bounds.
+        """
+        rows = self.design(self._sample)
+        if not np.isfinite(rows).all():
+            wrong = self.names[int(np.isfinite(rows).all(axis=0).argmin())]
+            raise InputError(
+                f"{wrong} is no finite number everywhere within the bounds of its columns: choose bounds within which it is"
+            )
+        return rows
+
+    @cached_property
+    def _sample(self) -> dict[str, Array]:
+        """Public values by column, (points,): low-discrepancy points, so that all parties have the same."""
+        names = self.used
+        if not names:
+            return {self.columns.names[0]: np.zeros(1)}
+        unit = np.vstack([qmc.Sobol(len(names), scramble=False).random(_POINTS), self._corners(names)])
+        sample = {}
+        for place, name in enumerate(names):
+            column, points = self.columns[name], unit[:, place]
+            if column.numeric:
+                stretched = np.clip(points * (1 + 2 * _BEYOND) - _BEYOND, 0.0, 1.0)
+                sample[name] = column.low + column.width * stretched
+            else:
+                sample[name] = np.minimum(np.floor(points * len(column.categories)), len(column.categories) - 1)
+        return sample
+
+    def _corners(self, names: Sequence[str]) -> Array:
+        """All combinations of the ends of bounds, some places between, and levels, in [0, 1): terms are longest near some.
+
+        Fewer where there are very many.
+        """
+        numbers = sum(self.columns[name].numeric for name in names)
+        places = (0.0, 0.25, 0.5, 0.75, 1 - 1e-9) if numbers < 4 else (0.0, 0.5, 1 - 1e-9) if numbers < 6 else (0.0, 1 - 1e-9)
+        sides = list[Sequence[float]]()
+        for name in names:
+            count = len(self.columns[name].categories)
+            sides.append(places if not count else [(place + 0.5) / count for place in range(count)])
+        return np.array(list(islice(product(*sides), _MOST_CORNERS)))
+
+    def _frame(self, values: Mapping[str, Array]) -> Any:
+        pandas = import_extra("pandas", "models", "a model with a formula")
+        count = len(next(iter(values.values())))
+        return pandas.DataFrame({name: _cells(self.columns[name], values[name]) for name in values}, index=range(count))
+
+
+def _cells(column: Column, values: Array) -> Any:
+    pandas = import_extra("pandas", "models", "a model with a formula")
+    if column.levels:
+        return pandas.Categorical.from_codes(values.astype(np.int64), categories=list(column.levels))
+    return values if column.boolean else np.clip(values, column.low, column.high)
+
+
+def _is_small(power: ast.expr) -> bool:
+    return isinstance(power, ast.Constant) and isinstance(power.value, int | float) and abs(power.value) <= _LARGEST_POWER
+
+
+def _called() -> str:
+    return ", ".join(f"{name}(...)" for name in ALLOWED)

@@ -1,0 +1,206 @@
+"""Models that are fitted by rounds of a session, of all parties in this process or of one party between machines."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.output import Output
+from quietmean.learning.kept import KeptState
+from quietmean.learning.models.answers import Fit
+from quietmean.learning.models.designs import ModelDesign
+from quietmean.learning.models.families import Family
+from quietmean.learning.models.newton import DesignRows, Newton
+from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
+from quietmean.privacy import Charge
+from quietmean.protocols.execution import Execution
+from quietmean.statistics import Column, Columns, Estimates
+from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.data import Source, read_columns
+from quietmean.studies.data.sources import parties_of_table, parties_of_tables
+
+Array = NDArray[np.float64]
+
+KIND = "model"
+_INTERCEPT = "Intercept"
+
+
+class ModelByRounds:
+    """What all models have in common. See :class:`GeneralizedLinearModel` and :class:`ProportionalHazards`."""
+
+    # How its session and files are called.
+    kind = ""
+
+    def __init__(
+        self,
+        columns: Iterable[Column | Mapping[str, Any]],
+        *,
+        rounds: int,
+        epsilon: float,
+        delta: float,
+        residual: float | None,
+        colluding: int | None,
+        dropouts: float,
+        protocol: str,
+        options: Mapping[str, Any] | None,
+        site: FitSite | None,
+    ) -> None:
+        self.columns = Columns([one if isinstance(one, Column) else Column.model_validate(one) for one in columns])
+        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+            raise InputError(f"rounds is {rounds!r}: choose a whole number of at least 1")
+        if residual is not None and not (math.isfinite(residual) and residual > 0):
+            raise InputError(f"residual is {residual!r}: choose a finite number > 0, the largest that counts in full")
+        self.rounds, self.residual = rounds, residual
+        self._site = site_of(site)
+        self._budget: dict[str, Any] = {
+            "epsilon": float(epsilon),
+            "delta": float(delta),
+            "unit": str(PrivacyUnit.RECORD),
+            "dropouts": float(dropouts),
+            "protocol": str(protocol),
+            "options": dict(options or {}),
+            **({} if colluding is None else {"colluding": int(colluding)}),
+        }
+        self._fit: Fit | None = None
+
+    # -- what a model says -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What all parties have to do alike, in plain data."""
+
+    @abstractmethod
+    def _design_for(self, parties: int) -> ModelDesign: ...
+
+    @property
+    @abstractmethod
+    def family(self) -> Family: ...
+
+    @abstractmethod
+    def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
+        """Of the records (N, columns) of the party at this place."""
+
+    # -- between parties ---------------------------------------------------------------------------------------------------------
+
+    def fit(self, data: Source | Sequence[Source], *, parties: int | None = None, party_column: str | None = None) -> Self:
+        """All rounds, under one budget. ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or
+        belong to those that ``party_column`` names, or a list with one for each party; at a site the one of this party.
+
+        Warns of what was not understood, for the owner of the data only. Raises :class:`InputError` before anything is released,
+        and :class:`ProtocolFailure` for a round without a result.
+        """
+        notes: list[str] = []
+        parts = self._parts(data, parties, party_column, notes)
+        for note in notes:
+            warnings.warn(f"{note} (for you only)", stacklevel=2)
+        here = self._site.members is not None
+        count = parties_of(self._site, None if here else len(parts))
+        design = self._design_for(count)
+        asked = self._asked(design)
+        places = self._site.here(count)
+        rows = {place: self._rows(design, part, place) for place, part in zip(places, parts, strict=True)}
+        newton = self._newton(design)
+        kept = KeptState(newton, self._site.keeps(asked))
+        executions: list[Execution] = []
+        with self._site.rounds(asked, count, len(parts[0]) if here else None) as session:
+            kept.resume(session)
+            while not session.over:
+                mean = session.mean({place: newton.vectors(one) for place, one in rows.items()}, clip=1.0)
+                kept.move(mean)
+                executions.append(mean.execution)
+            self._take_over(design, newton, session)
+        self.executions = tuple(executions)
+        return self
+
+    def _take_over(self, design: ModelDesign, newton: Newton, session: SiteRounds) -> None:
+        self.charge: Charge = session.terms.charge(session.begun)
+        self.epsilon = session.epsilon
+        self._fit = self.fit_of(design, newton)
+
+    def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
+        """What the state of its rounds says about the terms."""
+        groups, headline = self._groups(design), tuple(self._headline(design))
+        return Fit(newton, design.scaling, design.names, groups, self.family.ratio, headline)
+
+    def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
+        if self._site.members is not None:
+            if parties is not None or party_column is not None or isinstance(data, list | tuple):
+                raise InputError("at a site the data are the rows of this party alone: leave out lists, parties and party_column")
+            return [read_columns(data, self.columns, notes.append)]
+        if isinstance(data, list | tuple):
+            if parties is not None or party_column is not None:
+                raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
+            read = parties_of_tables(data, self.columns, notes.append)
+        else:
+            read = parties_of_table(data, self.columns, parties, party_column, notes.append)
+        return [np.asarray(part) for part in read[1]]
+
+    def _newton(self, design: ModelDesign) -> Newton:
+        return Newton(self.family, design.size, design.constant, self.rounds)
+
+    def _asked(self, design: ModelDesign, site: FitSite | None = None) -> dict[str, Any]:
+        """A session, by the fields of its file."""
+        agreed = (self._site if site is None else site).agreed(self.kind)
+        return {
+            "dimension": self._newton(design).dimension,
+            "rounds": self.rounds,
+            **self._budget,
+            **agreed,
+            "purpose": {"kind": KIND, "model": self.kind, **self.describe()},
+        }
+
+    @property
+    def contract(self) -> Any:
+        """What this party says yes to, at a site; nothing is sent. Raises :class:`InputError` where all are in one process."""
+        members = self._site.members
+        if members is None:
+            raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
+        return self._site.contract(self._asked(self._design_for(members)))
+
+    def save_study(self, path: str | Path, parties: int) -> None:
+        """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean invite``; ``quietmean join`` then fits it with
+        ``--data``. Nothing is overwritten. Raises :class:`InputError` for a file that exists."""
+        paper = OnPaper(count=parties)
+        agreed = paper.contract(self._asked(self._design_for(parties), paper))
+        Output(Path(path), "the study", "").write(study_text(agreed).encode())
+
+    # -- what comes of it --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _fitted(self) -> Fit:
+        if self._fit is None:
+            raise InputError("the model is not fitted yet: call fit first")
+        return self._fit
+
+    @cached_property
+    def coefficients(self) -> Estimates:
+        """Of all terms, with intervals of the noise and of the population. Raises :class:`InputError` before a fit."""
+        return self._fitted.estimates()
+
+    @cached_property
+    def ratios(self) -> Estimates:
+        """Their exponentials: odds ratios, rate ratios, hazard ratios. Raises :class:`InputError` before a fit."""
+        return self._fitted.estimates(ratios=True)
+
+    def _headline(self, design: ModelDesign) -> Iterable[str]:
+        return (name for name in design.names if name != _INTERCEPT)
+
+    def _groups(self, design: ModelDesign) -> dict[str, Sequence[int]]:
+        return design.terms.groups
+
+    def _complete(self, records: Array, names: Sequence[str]) -> NDArray[np.bool_]:
+        """Which records (N, columns) have a value in all of these columns."""
+        places = [self.columns.names.index(name) for name in names]
+        values = records[:, places]
+        levels = np.array([not self.columns[name].numeric for name in names], dtype=bool)
+        return np.asarray((np.isfinite(values) & ~(levels & (values < 0))).all(axis=1))

@@ -1,0 +1,192 @@
+r"""Newton's rounds: each releases the score U and the information H of all records at public coefficients, in one noisy vector.
+
+The vector of a record in the unit ball is (a r y, b v F(y y'), c r^2 F(y y'), p, e 1{cut}) / N, y being the row of its design and
+F the upper triangle of a symmetric matrix, as long as that (off-diagonal entries times :math:`\sqrt 2`); the last round alone has
+the squares of scores, which the variance of sampling is made of. Noise of one deviation in each coordinate makes of F a symmetric
+matrix of noise E that looks the same in all directions: E d has the covariance :math:`s^2 (|d|^2 I + d d') / 2`.
+
+The last round's step d = H^{-1} U gives the estimate; what earlier rounds' noise does to it is of the second order in d.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.output import Output
+from quietmean.learning.models.families import Family
+from quietmean.sessions import RoundMean
+
+Array = NDArray[np.float64]
+
+# Eigenvalues of the information are known from so many deviations of the noise on.
+LEAST_EIGENVALUE = 3.0
+# A step moves no record's predictor by more.
+LONGEST_STEP = 3.0
+# The weights of whether a record is complete, and whether it was cut, which takes little as few are.
+_PRESENT, _CUT = 0.2, 0.2
+_FIELDS = ("coefficients", "step", "score", "information", "squares", "present", "cut", "noise", "records", "round")
+
+
+@dataclass(frozen=True, eq=False)
+class DesignRows:
+    """Records of one party as rows of a design, (N, p), with outcomes and offsets, (N,); ``record``: the record of each row, in
+    order, of ``records`` in all, of which those that are not complete have no row."""
+
+    rows: Array
+    outcome: Array
+    offset: Array
+    record: NDArray[np.intp]
+    records: int
+
+
+@dataclass(frozen=True)
+class NoiseInRound:
+    """Deviations of the noise: in each coordinate of a score, in an entry on the diagonal of a matrix, and in two parts."""
+
+    score: float
+    information: float
+    squares: float
+    present: float
+    cut: float
+
+
+class Newton:
+    """The public state of a fit: ``coefficients`` of the rows, the ``round`` that they are from, and what it released.
+
+    ``constant``: the coefficients with which every row has 1, if there are any. ``rounds`` in all.
+    """
+
+    def __init__(self, family: Family, size: int, constant: Array | None, rounds: int) -> None:
+        self._family, self._size, self._constant, self._rounds = family, size, constant, rounds
+        self._upper = np.triu_indices(size)
+        self.round = 0
+        self.coefficients = np.zeros(size) if constant is None else family.begin * constant
+        self.step = np.zeros(size)
+        self.score, self.information, self.squares = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+        self.present, self.cut, self.noise, self.records = 0.0, 0.0, 0.0, 0.0
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a vector."""
+        return self._size + 2 * len(self._upper[0]) + 2
+
+    @property
+    def errors(self) -> NoiseInRound:
+        """The deviations of the noise in what the last round released."""
+        return NoiseInRound(*(self.noise * scale for scale in self._scales(self.round)))
+
+    def _scales(self, number: int) -> tuple[float, float, float, float, float]:
+        """What a coordinate of each part of the vector of round ``number`` is to be multiplied by."""
+        family = self._family
+        a, b, c = family.weights if number == self._rounds else (*family.weights[:2], 0.0)
+        whole = math.hypot(family.length(a, b, c), _PRESENT)
+        squares = family.residual**2 * whole / c if c else 0.0
+        return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
+
+    def vectors(self, given: DesignRows) -> Array:
+        """Of the records of one party, (records, dimension), none longer than 1."""
+        family = self._family
+        beyond = given.rows @ self.coefficients
+        eta = np.clip(beyond, -family.farthest, family.farthest)
+        residual, information = family.scores(eta + given.offset, given.outcome)
+        total = np.zeros((given.records, self.dimension))
+        by_score, by_information, by_squares, by_present, by_cut = self._scales(self.round + 1)
+        size, many = self._size, len(self._upper[0])
+        scores = _summed(given, residual[:, None] * given.rows)
+        products = _folded(given.rows[:, self._upper[0]] * given.rows[:, self._upper[1]], self._upper)
+        matrices = _summed(given, information[:, None] * products)
+        total[:, :size], total[:, size : size + many] = scores / by_score, matrices / by_information
+        if by_squares:
+            squares = scores[:, self._upper[0]] * scores[:, self._upper[1]]
+            total[:, size + many : -2] = _folded(squares, self._upper) / by_squares
+        total[given.record, -2] = 1 / by_present
+        cut = _summed(given, (beyond != eta).astype(np.float64)[:, None])[:, 0] > 0
+        length = np.linalg.norm(total, axis=1)
+        total[:, -1] = (cut | (length > 1 + 1e-9)) / by_cut
+        shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
+        return shortened
+
+    def move(self, mean: RoundMean[Any]) -> None:
+        """Take over what a round released, as a step of Newton's."""
+        number = mean.round
+        scales, vector = self._scales(number), np.asarray(mean.mean, dtype=np.float64)
+        size, many = self._size, len(self._upper[0])
+        self.noise = mean.standard_error
+        self.score = vector[:size] * scales[0]
+        self.information = self._matrix(vector[size : size + many]) * scales[1]
+        self.squares = self._matrix(vector[size + many : -2]) * scales[2]
+        self.present, self.cut = float(vector[-2]) * scales[3], float(vector[-1]) * scales[4]
+        self.records = mean.execution.counted_weight()
+        self.round = number
+        begin, score, information = self.coefficients, self.score, self.information
+        if number == 1 and self._constant is not None and self._rounds > 1:
+            moved, score, information = self._family.null(self._family.begin, self._constant, score, information)
+            begin = moved * self._constant
+        step = _solved(information, score, LEAST_EIGENVALUE * self.errors.information)
+        if number < self._rounds:
+            step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
+        self.step, self.coefficients = begin + step - self.coefficients, begin + step
+
+    def _matrix(self, folded: Array) -> Array:
+        matrix = np.zeros((self._size, self._size))
+        matrix[self._upper] = np.where(self._upper[0] == self._upper[1], folded, folded / math.sqrt(2))
+        return matrix + np.triu(matrix, 1).T
+
+    # -- kept --------------------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write it, whole and durably; everything in it is public. Raises :class:`InputError` where anything else is there."""
+        written = BytesIO()
+        np.savez(written, allow_pickle=False, **{name: np.asarray(getattr(self, name)) for name in _FIELDS})
+        Output(Path(path), "the model", "path", own=lambda content: self._read(content) is not None).write(written.getvalue())
+
+    def load(self, path: str | Path) -> None:
+        """Go on from a file of :meth:`save`. Raises :class:`InputError` for a file that is none, or of another model."""
+        try:
+            read = self._read(Path(path).read_bytes())
+        except OSError:
+            read = None
+        if read is None:
+            raise InputError(f"{path} is no file of this model after a round: give one that save wrote")
+        for name in _FIELDS:
+            value = read[name]
+            setattr(self, name, value if value.ndim else int(value) if name == "round" else float(value))
+
+    def _read(self, content: bytes) -> dict[str, Array] | None:
+        try:
+            with np.load(BytesIO(content), allow_pickle=False) as file:
+                read = {name: np.asarray(file[name]) for name in _FIELDS}
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+            return None
+        alike = all(read[name].shape == np.shape(getattr(self, name)) for name in _FIELDS)
+        return read if alike and all(np.isfinite(one).all() for one in read.values()) else None
+
+
+def _solved(information: Array, score: Array, least: float) -> Array:
+    """The step in the directions that the information is known in; none in the others."""
+    values, vectors = np.linalg.eigh(information)
+    along = vectors.T @ score
+    step: Array = vectors @ np.where(values > least, along / np.maximum(values, max(least, 1e-300)), 0.0)
+    return step
+
+
+def _folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
+    return np.where(upper[0] == upper[1], products, products * math.sqrt(2))
+
+
+def _summed(given: DesignRows, values: Array) -> Array:
+    """Over the rows of each record, (records, k)."""
+    total = np.zeros((given.records, values.shape[1]))
+    if len(given.record):
+        first = np.flatnonzero(np.diff(given.record, prepend=-1))
+        total[given.record[first]] = np.add.reduceat(values, first, axis=0)
+    return total
