@@ -22,20 +22,14 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 from quietmean.transcript import run_lockstep
 from support.at_the_edges import NAMES, PARTIES, PLACES, encoded, executions, study_of
+from support.liars import HEADS, lie_of
 
 Array = NDArray[np.float64]
 PAGE = Path(__file__).parents[2] / "docs" / "liars.md"
 LIAR = 2
-HEADS = ("too large", "too small", "no number", "1e300", "twice the records", "half a record less")
 LEFT_OUT, NO_RESULT, CANNOT, BOUNDED = "left out, named", "no result", "cannot be sent", "within the bound"
 ASKED = ({"kind": "mean", "column": "age"},)
 SLOW = ("consensus", "inca", "muffliato")
-
-
-def lie_of(head: str, value: Array, weight: float) -> tuple[Array, float]:
-    """What the liar's machine is given."""
-    offset = {"too large": 2.0**20, "too small": -(2.0**20), "no number": np.nan, "1e300": 1e300}.get(head, 0.0)
-    return value + offset, {"twice the records": 2 * weight, "half a record less": weight - 0.5}.get(head, weight)
 
 
 def outcome(name: str, head: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.party import Message, PartyId, Release, Step
 from quietmean.planning import Plan
@@ -22,6 +23,27 @@ LIES: dict[str, Lie] = {
     "half a record": lambda told: replace(told, weight=told.weight - 0.5),
     "twice the records": lambda told: replace(told, weight=told.weight * 2),
 }
+
+
+# What a liar's machine is given, as the columns of the page about liars name it.
+HEADS = ("too large", "too small", "no number", "1e300", "twice the records", "half a record less")
+
+
+def lie_of(head: str, value: NDArray[np.float64], weight: float) -> tuple[NDArray[np.float64], float]:
+    """The vector and the weight that a liar's machine is given, where its true ones are these."""
+    offset = {"too large": 2.0**20, "too small": -(2.0**20), "no number": np.nan, "1e300": 1e300}.get(head, 0.0)
+    return value + offset, {"twice the records": 2 * weight, "half a record less": weight - 0.5}.get(head, weight)
+
+
+def given_a_lie(liar: PartyId, head: str, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
+    """In place of :meth:`Plan.machine`: one party's machine is given what no admission lets in."""
+
+    def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
+        if party != liar:
+            return honest(plan, schedule, party, value, noise)
+        return plan.protocol.machine(schedule, party, *lie_of(head, value.vector, value.weight), noise)
+
+    return machine
 
 
 class Liar:
