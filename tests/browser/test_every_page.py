@@ -20,12 +20,14 @@ import pytest
 from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger
+from quietmean.node import Identity
 from quietmean.privacy import Charge
 from quietmean.report import Stated, write_certificate_report
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
 from support.browsers import looked_at
+from support.committee_study import CommitteeStudy
 from support.desks import entered, running
 from support.meeting import AGES, meet
 from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, truth_of
@@ -112,6 +114,31 @@ def test_every_page_of_the_desk_is_readable(tmp_path: Path, monkeypatch: pytest.
         pages += ["ledger", "audit", "board", "nothing", "login"]
         found = looked_at(browser, [f"http://127.0.0.1:{desk.port}/{page}" for page in pages], storage_state=state)
     assert found == []
+
+
+SESSION = {"session": {"name": "rounds", "dimension": 3, "rounds": 2, "epsilon": 2.0, "delta": 1e-6, "protocol": "cordp-dme"}}
+
+
+@pytest.mark.parametrize("party", ["m1", "c1", "south"])
+def test_the_desk_of_a_committee_and_of_a_session_is_readable(
+    party: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
+) -> None:
+    """Of a member, of a contributor, and of a party of a session; with what each can sign and start."""
+    monkeypatch.chdir(tmp_path)
+    data, key = "wages.csv", f"{party}.key"
+    if party == "south":
+        sealed = "rounds.sealed"
+        (tmp_path / sealed).write_bytes(meet(tmp_path, tables=SESSION).seal().signed.to_file())
+    else:
+        sealed = CommitteeStudy(tmp_path, addresses={f"m{place}": f"127.0.0.1:{7000 + place}" for place in range(1, 5)}).path.name
+    (tmp_path / data).write_text("pay\n512\n")
+    Identity.generate().save(tmp_path / "owner.key", b"open sesame")
+    write_policy()
+    here = ["--owner-key", "owner.key", "--data", data, *(["--key", key] if (tmp_path / key).exists() else [])]
+    with running(*here, party=party) as desk:
+        cookie = dict(zip(("name", "value"), entered(desk), strict=True)) | {"domain": "127.0.0.1", "path": "/"}
+        pages = [f"http://127.0.0.1:{desk.port}/{page}" for page in ("", f"study/{sealed}", "board", "ledger", "audit")]
+        assert looked_at(browser, pages, storage_state={"cookies": [cookie], "origins": []}) == []
 
 
 @pytest.mark.slow

@@ -56,7 +56,9 @@ def command(
         print_json({**document, "revocation": str(_revocation_path(key))})
         return
     out.print(f"# {kept_sentence(key)}", markup=False)
-    out.print("# Hand out this entry of roster.toml:", markup=False)
+    out.print(
+        "# Who accepts an invitation hands out nothing of this. In a roster.toml that people write, the entry is:", markup=False
+    )
     out.print(Roster.table(entry).rstrip("\n"), markup=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -42,10 +43,12 @@ def command(
     from quietmean.node.net import Purpose
     from quietmean.studies.agreement.any_study import load_any
     from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.quorum import require_ahead
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_document
 
-    path = save or study.with_suffix(".invitation")
+    asked, path = load_any(study), save or study.with_suffix(".invitation")
+    require_ahead(asked.start_by, datetime.now(UTC))
     identity, version, previous = load_identity(key), 1, None
     if after is not None:
         before = Sealed.load(after)
@@ -55,7 +58,7 @@ def command(
             )
         version, previous = before.invitation.version + 1, before.digest
     output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
-    invitation = Invitation.make(load_any(study), identity, version, previous)
+    invitation = Invitation.make(asked, identity, version, previous)
     if output_file is not None:
         output_file.write(invitation.signed.to_file())
     if json:

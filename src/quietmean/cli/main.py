@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from cyclopts import App, CycloptsError, Group
@@ -72,6 +73,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+# What goes on where it stopped, if it is given again.
+_CONTINUED = ("join", "contribute")
 
 
 def make_app(asked: str | None) -> App:
@@ -115,6 +118,7 @@ def _add_extensions(app: App, asked: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _require_streams()
     hide_error_texts()
     output_options.json = "--json" in given
     with _terminated_like_interrupted():
@@ -127,6 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _run(tokens)
         except QuietmeanError as error:
             fail(str(error), error.exit_code)
+
+
+def _require_streams() -> None:
+    """What a shell has closed (``>&-``) takes what is written and keeps nothing of it; no file of a command gets its number."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _asked(tokens: Sequence[str]) -> str | None:
@@ -180,7 +191,8 @@ def _run(tokens: list[str]) -> None:
             2,
         )
     except KeyboardInterrupt:
-        fail("interrupted; nothing was lost: the same command continues a study that had begun", 130)
+        goes_on = "; nothing was lost: the same command continues a study that had begun"
+        fail(f"interrupted{goes_on if _asked(tokens) in _CONTINUED else ''}", 130)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.studies import StudyTerms
+    from quietmean.studies.agreement.quorum import require_ahead
     from quietmean.studies.agreement.study_file import is_study, study_text
 
     study_file = output(save, "the study", kind=is_study)
@@ -149,7 +150,9 @@ def command(
         if column or dictionary
         else _ask_all(name, 1.0 if target.epsilon is None else target.epsilon, target.colluding)
     )
-    text = study_text(StudyTerms.parse(given | asked))
+    terms = StudyTerms.parse(given | asked)
+    require_ahead(terms.start_by, datetime.now(UTC))
+    text = study_text(terms)
     study_file.write(text.encode())
     codes = listed.format_text if listed is not None else ""
     beside = save.with_suffix(".format.toml")

@@ -173,11 +173,11 @@ def usual_colluders(parties: int) -> int:
 
 
 def any_coalition(size: int, parties: int, trusted: frozenset[int] = frozenset()) -> Assumption:
-    """That at most ``size`` of the parties collude, whichever but the ``trusted``; and whether that is the number by default."""
+    """That at most ``size`` of the parties collude, whichever but the ``trusted``; and if as many are taken by default."""
     if size == 0:
         return Assumption(Key.COLLUDING, "Nobody colludes: the adversary is an outsider who sees what is published.")
     who = f"At most {size} of the {parties} parties collude" + (f", none of them party {min(trusted)}" if trusted else "")
-    usual = "; this is the number that is taken by default, one party in ten" if size == usual_colluders(parties) else ""
+    usual = "; a study that names no number takes as many, one party in ten" if size == usual_colluders(parties) else ""
     return Assumption(Key.COLLUDING, f"{who}, and nobody else{usual}.")
 
 

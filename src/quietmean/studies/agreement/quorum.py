@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from quietmean.core.errors import InputError
@@ -40,6 +40,13 @@ def require_start_by(minimum: int | None, start_by: datetime | None, what: str) 
     """Raises :class:`InputError` for a least number of parties without a time; ``what`` it is of."""
     if minimum is not None and start_by is None:
         raise InputError(f"the {what} has a minimum and no start_by: say when it starts with those who are there")
+
+
+def require_ahead(start_by: datetime | None, now: datetime) -> None:
+    """Raises :class:`InputError` for a study that would start in the past."""
+    if start_by is not None and start_by <= now:
+        when = f"{start_by.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        raise InputError(f"start_by is {when}, which has passed: choose a time that leaves all parties days to accept")
 
 
 def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], planned: Planned) -> Choice:

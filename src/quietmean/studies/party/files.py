@@ -325,7 +325,22 @@ def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
     beside = keys_path(key, sealed.invitation.digest)
     folder = None if store is None else store if store.is_dir() else store.parent
     elsewhere = keys_path(key, sealed.invitation.digest, folder)
+    if not elsewhere.exists() and not beside.exists():
+        _require_key_of_party(sealed, key)
     keys = StudyKeys.load(elsewhere if elsewhere.exists() else beside)
     sealed.require_own(keys)
     keys.require_free_for(sealed.digest)
     return keys
+
+
+def _require_key_of_party(sealed: Sealed, key: Path) -> None:
+    """Raises :class:`InputError` for a key file that is not there, or is of nobody in the study: a typing error, no loss."""
+    if not key.exists():
+        raise InputError(f"key file {key} does not exist: name the one with which you accepted, the study's keys are beside it")
+    # One with a passphrase is not opened for this.
+    try:
+        public = Identity.load(key).public_key
+    except InputError:
+        return
+    if all(entry.identity != public for entry in sealed.entries):
+        raise InputError(f"{key} is the key of nobody in this study: name the one with which you accepted")

@@ -1,0 +1,87 @@
+"""What a newcomer is told is so: of a number that somebody chose, a mistyped key, another one's key, a start in the past."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quietmean.core.assumptions import any_coalition
+from quietmean.node import Identity
+from support.command_lines import refused
+from support.meeting import meet
+
+NEW = ["new", "--name", "ages", "--column", "age", "--bounds", "0", "100", "--minimum", "2", "--out"]
+
+
+def test_no_sentence_says_that_a_number_was_not_chosen() -> None:
+    """Who computed a certificate does not know whether somebody typed the number that is taken otherwise."""
+    for size, parties in ((1, 5), (2, 20)):
+        text = any_coalition(size, parties).text
+        assert "a study that names no number takes as many" in text
+        assert "default" not in text
+    assert "names no number" not in any_coalition(2, 5).text
+
+
+def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    meeting = meet(tmp_path)
+    sealed = tmp_path / "ages.sealed"
+    sealed.write_bytes(meeting.seal().signed.to_file())
+    meeting.identities["south"].save(tmp_path / "south.key")
+    Identity.generate().save(tmp_path / "own.key")
+    Identity.generate().save(tmp_path / "locked.key", b"open sesame")
+    for key, words in (
+        ("souht.key", "souht.key does not exist: name the one with which you accepted"),
+        ("own.key", "own.key is the key of nobody in this study: name the one with which you accepted"),
+        # It is not opened only for a better sentence.
+        ("locked.key", "if they are lost, the study needs a new invitation"),
+    ):
+        said = refused(["words", str(sealed), "--key", str(tmp_path / key)], capsys)
+        assert words in said
+        assert ("new invitation" in said) == (key == "locked.key")
+    # Without the keys of the study, its party reads what to do.
+    meeting.keys["south"].path.unlink()
+    assert "a new invitation" in refused(["words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
+
+
+def test_nobody_is_invited_to_a_start_in_the_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study, key = tmp_path / "study.toml", tmp_path / "north.key"
+    said = refused([*NEW, str(study), "--start-by", "2020-01-01T00:00:00Z"], capsys)
+    assert "start_by is 2020-01-01 00:00 UTC, which has passed" in said
+    assert not study.exists()
+    study.write_text('[study]\nminimum = 2\nstart_by = "2020-01-01T00:00:00Z"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
+    Identity.generate().save(key)
+    said = refused(["invite", str(study), "--key", str(key), "--out", str(tmp_path / "study.invitation")], capsys)
+    assert "which has passed" in said
+    assert not (tmp_path / "study.invitation").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.slow
+def test_an_output_that_is_full_or_closed_is_no_defect() -> None:
+    """As a shell gives it: > /dev/full, and >&-."""
+    plan = [sys.executable, "-m", "quietmean", "plan", "--parties", "5", "--epsilon", "1", "--protocol", "local-dp"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(plan, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=dict(os.environ))
+    assert done.returncode in (2, 75)
+    assert "defect" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    closed = subprocess.run(["/bin/sh", "-c", '"$@" >&-', "sh", *plan], stderr=subprocess.PIPE, text=True, check=False)
+    assert "defect" not in closed.stderr
+    assert "Traceback" not in closed.stderr
+
+
+@pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("contribute", True), ("run", False), ("relay", False)])
+def test_only_what_goes_on_is_said_to_go_on(
+    asked: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quietmean.cli.main.refuse_fractions", interrupt)
+    said = refused([asked], capsys, 130)
+    assert "interrupted" in said
+    assert ("the same command continues" in said) == goes_on
