@@ -6,7 +6,8 @@ project_copyright = author
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["dollarmath"]
+# Pictures of a width: a start page is read on one screen.
+myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 3
 
 html_theme = "furo"

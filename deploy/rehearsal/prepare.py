@@ -87,7 +87,7 @@ def main(root: Path) -> None:
             csv.writer(file).writerows([["age"], *([round(drawn.gauss(48 + number, 12))] for _ in range(200))])
         (root / name / "study.toml").write_text(STUDY)
         # Nobody is at a terminal there.
-        (root / name / "policy.toml").write_text("unattended = true\n")
+        (root / name / "policy.toml").write_text("[policy]\nunattended = true\n")
         (root / name / "relay.pem").write_bytes((root / "relay" / "relay.pem").read_bytes())
     for name in (*places, "relay"):
         # The roster comes last: a site that starts before it is there starts again.

@@ -68,9 +68,9 @@ def test_five_sites_and_a_relay_have_one_result(rehearsal: list[str]) -> None:
             time.sleep(1)
         receipts[site] = json.loads(path.read_bytes())
         assert json.loads(said(BUILDER, "inspect", name))[0]["HostConfig"]["ReadonlyRootfs"]
-    assert len({json.dumps(receipt["estimates"], sort_keys=True) for receipt in receipts.values()}) == 1
+    assert len({json.dumps(receipt["result"]["statistics"], sort_keys=True) for receipt in receipts.values()}) == 1
     # Two were dialled by nobody: without the relay there would be no result of all five.
-    assert all(receipt["responders"] == [0, 1, 2, 3, 4] for receipt in receipts.values())
+    assert all(receipt["inputs"] == [0, 1, 2, 3, 4] for receipt in receipts.values())
     eve = f"{project}_eve:/study"
     assert "epsilon" in said(BUILDER, "run", "--rm", *HARDENED, "-v", eve, IMAGE, "certify", "receipt.json")
 
