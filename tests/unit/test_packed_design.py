@@ -68,7 +68,7 @@ def test_error_over_the_curators(parties: int, colluding: int, dropouts: float, 
 
 
 def test_the_worked_example() -> None:
-    found = planned(target(100, 10, 0.1, 100_000))
+    found = planned(target(100, 10, 0.1, 100_000), lies=0)
     assert (found.members, found.threshold, found.secrets, found.votes_needed, found.minimum, found.gone) == (
         100,
         90,
@@ -79,7 +79,7 @@ def test_the_worked_example() -> None:
     )
     # Two bytes a number; without them, four.
     assert found.prime == SMALL_PRIME
-    assert planned(target(100, 10, 0.1, 100_000), prime=LARGE_PRIME).blocks * 4 == 5000
+    assert planned(target(100, 10, 0.1, 100_000), prime=LARGE_PRIME, lies=0).blocks * 4 == 5000
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,30 @@ def test_bytes_a_party_sends(options: dict[str, Any], bytes_per_coordinate: floa
 
 # --- conditions ---
 
-VALID = planned(target(12, 2, 0.1, 20))
+VALID = planned(target(12, 2, 0.1, 20), lies=0)
+
+
+@pytest.mark.parametrize("dropouts", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("dimension", [1, 2, 7, 30, 1000, 100_000])
+@pytest.mark.parametrize(("parties", "colluding"), [(3, 1), (4, 1), (5, 2), (12, 2), (50, 5), (100, 10), (200, 2)])
+def test_a_wrong_sum_is_corrected_where_that_costs_next_to_nothing(
+    parties: int, colluding: int, dimension: int, dropouts: float
+) -> None:
+    """By default, if shares take at most a twentieth more bytes for it; the error is the same either way."""
+    asked = target(parties, colluding, dropouts, dimension)
+    try:
+        without = planned(asked, lies=0)
+    except InputError:
+        return
+    found = planned(asked)
+    try:
+        corrected = planned(asked, lies=1)
+    except InputError:
+        assert found == without
+        return
+    assert corrected.sigma == without.sigma
+    cheap = -(-dimension // corrected.secrets) <= 1.05 * -(-dimension // without.secrets)
+    assert found == (corrected if cheap else without)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from quietmean.protocols.target import Target
 # The factor of the error that is accepted for half of the traffic.
 _FOR_HALF = 1.001
 _LARGEST_WEIGHT = 2.0**20
+# How many times the bytes it may take to correct one wrong sum where nobody asked for it.
+_MOST_FOR_A_LIE = 1.05
 # The number of records of a party that there is room for, where none is stated.
 _USUAL_WEIGHT = 2.0**15
 
@@ -68,8 +70,9 @@ def _of_less_error(shape: Settings, target: Target) -> Settings:
 def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
     """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
-    gone, lies = given_value(asked.gone, leaving(target)), given_value(asked.lies, 0)
-    most_secrets = min(target.dimension, n - gone - c - 2 * lies)
+    gone = given_value(asked.gone, leaving(target))
+    lies = given_value(asked.lies, _lies_for_next_to_nothing(target, gone) if asked.secrets is OPEN else 0)
+    most_secrets = _most_secrets(target, gone, lies)
     region = given_value(asked.region, BOX)
     half = target.sensitivity / 2
     in_box = half / math.sqrt(target.dimension)
@@ -100,6 +103,20 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
     )
     check_numbers(guess, n)
     return shaped
+
+
+def _most_secrets(target: Target, gone: int, lies: int) -> int:
+    """How many numbers one polynomial may hide, with a result whoever ``gone`` leaves and ``lies`` sums wrong."""
+    return min(target.dimension, target.parties - gone - target.colluding - 2 * lies)
+
+
+def _lies_for_next_to_nothing(target: Target, gone: int) -> int:
+    """One wrong sum is corrected where that takes little more bytes; the error does not depend on it."""
+    secrets, fewer = _most_secrets(target, gone, 0), _most_secrets(target, gone, 1)
+    if fewer < 1:
+        return 0
+    blocks, more = (-(-target.dimension // each) for each in (secrets, fewer))
+    return int(more <= _MOST_FOR_A_LIE * blocks)
 
 
 def _settled(shape: Settings, target: Target) -> Settings:
