@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -155,6 +155,10 @@ image: .venv/test.stamp
 	$(BUILDER) build -f deploy/Containerfile --build-arg VERSION=$$version $(IMAGE_OPTIONS) -t $$QUIETMEAN_IMAGE . && \
 	QUIETMEAN_BUILDER=$(BUILDER) QUIETMEAN_IMAGE_VERSION=$$version $(BIN)/pytest -p no:xdist tests/system/test_containers.py -m "slow or not slow"
 
+# Known vulnerabilities of the versions that the tests run with, from the index's own list; AUDIT="--vulnerability-service osv" asks another.
+audit: .venv-audit/audit.stamp
+	.venv-audit/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement constraints.txt $(AUDIT)
+
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "Open docs/_build/index.html in a browser."
@@ -188,5 +192,10 @@ man: .venv/docs.stamp
 	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< .venv-remote/bin/pip install -q -e ".[remote]"
 	@touch $@
 
+.venv-audit/audit.stamp:
+	$(PYTHON) -m venv --clear .venv-audit
+	PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-audit/bin/pip install -q "pip-audit>=2.9"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-flower .venv-remote .venv-torch $(DEMO) docs/_build
+	rm -rf .venv .venv-audit .venv-flower .venv-remote .venv-torch $(DEMO) docs/_build
