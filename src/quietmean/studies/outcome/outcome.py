@@ -277,7 +277,7 @@ def conclude(
     noise = float(np.sqrt(stated_variance(execution)))
     answers = workload.decode(mean, noise, counted, step=step)
     by = execution.protocol.checked_by
-    if by is not None and not by["lies_excluded"] and by["needed"] < execution.parties:
+    if by is not None and not by["lies_excluded"]:
         answers = tuple(answer.flagged(Flag("unchecked", checked_text(by))) for answer in answers)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
