@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from quietmean.core.statement import Statement
+from quietmean.core.statement import StatedValue
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity
@@ -48,7 +48,7 @@ class CommitteeWorld:
     dimension: int = 4
     session_digest: bytes = b"s" * 32
     changes: dict[str, Any] = field(default_factory=dict)
-    statement: Statement | None = None
+    statement: StatedValue | None = None
 
     def __post_init__(self) -> None:
         target = Target(self.contributors, 1.0, 1e-6, self.dimension, float(np.sqrt(self.dimension)))

@@ -14,7 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Step, Units
-from quietmean.core.statement import LinearRelation, Statement
+from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.node.rehearsal import rehearse
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import make_contribution
@@ -32,7 +32,7 @@ from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise
 from support.every_kind import COLUMNS, all_statistics
 
-TABLE = Statement(np.zeros(4), np.ones(4), (LinearRelation(np.arange(1, 4), np.ones(3, dtype=np.int64), 0.0, 2.0),))
+TABLE = StatedValue(np.zeros(4), np.ones(4), (LinearRelation(np.arange(1, 4), np.ones(3, dtype=np.int64), 0.0, 2.0),))
 WORLD = CommitteeWorld(Committee(5, verified=True), contributors=8, statement=TABLE)
 LYING = CommitteeWorld(Committee(6, size=Size.LYING), contributors=8)
 SPARE = CommitteeWorld(Committee(7, gone=2, verified=True), contributors=8, statement=TABLE)

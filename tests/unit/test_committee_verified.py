@@ -11,7 +11,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.mixtures import Blocks, Simplex
-from quietmean.core.statement import LinearRelation, Statement
+from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.accounting import charge
@@ -32,7 +32,7 @@ from quietmean.randomness import Seed
 from support.committee_world import SEALER, CommitteeWorld
 
 # A table of three cells, and a number beside it.
-STATED = Statement(np.zeros(4), np.ones(4), (LinearRelation(np.arange(3), np.ones(3, dtype=np.int64), 0.0, 1.0),))
+STATED = StatedValue(np.zeros(4), np.ones(4), (LinearRelation(np.arange(3), np.ones(3, dtype=np.int64), 0.0, 1.0),))
 WORLD = CommitteeWorld(Committee(5, verified=True), contributors=9, changes={"step": 2.0**-6, "sigma": 2.0}, statement=STATED)
 MEMBERS = range(5)
 STEPS = 64
@@ -202,7 +202,7 @@ def test_masks_of_products_are_others_than_those_of_degrees() -> None:
 
 
 def test_a_number_has_the_range_that_is_stated_of_it_and_not_the_plans() -> None:
-    stated = Statement(np.array([0.25, -1.0, 0.5, 0.999]), np.array([0.5, 9.0, 0.5, 1.0]))
+    stated = StatedValue(np.array([0.25, -1.0, 0.5, 0.999]), np.array([0.5, 9.0, 0.5, 1.0]))
     layout = layout_of(replace(WORLD.parameters, largest_weight=4.0), stated, 2.0)
     # Outwards to whole steps, inside the plan's range, and never without any choice.
     assert layout.lows.tolist() == [32, 0, 63, 127]

@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
-from quietmean.core.statement import Statement
+from quietmean.core.statement import StatedValue
 
 # A vector moved onto a boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
@@ -215,7 +215,7 @@ class InputDomain:
         return np.concatenate([low for low, _ in both]), np.concatenate([high for _, high in both])
 
     @property
-    def statement(self) -> Statement:
+    def statement(self) -> StatedValue:
         """What can be checked of a vector without learning it: the bounds of each coordinate, and where cells of tables add up.
 
         It is all of the domain where this has boxes and tables only (:attr:`is_stated_in_full`).
@@ -223,7 +223,7 @@ class InputDomain:
         low, high = self.coordinate_bounds
         begins = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
         tables = [(part.relation, begin) for part, begin in zip(self.parts, begins, strict=False) if isinstance(part, Simplex)]
-        return Statement(low, high, tuple(relation.moved(begin) for relation, begin in tables))
+        return StatedValue(low, high, tuple(relation.moved(begin) for relation, begin in tables))
 
     @property
     def is_stated_in_full(self) -> bool:

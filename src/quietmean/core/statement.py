@@ -28,7 +28,7 @@ class LinearRelation:
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class StatedValue:
     """Of the value of one unit: each number is between ``low`` and ``high``, shape (d,), and the ``relations`` hold."""
 
     low: Vector = field(repr=False)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, Step, Vector
-from quietmean.core.statement import Statement
+from quietmean.core.statement import StatedValue
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Identity
@@ -61,7 +61,7 @@ def rehearse(
     weights: Sequence[float],
     absent_members: frozenset[int] = frozenset(),
     noise: Callable[[Seed], NoiseSource] = SecureNoise,
-    statement: Statement | None = None,
+    statement: StatedValue | None = None,
 ) -> Rehearsal:
     """A session with the ``values``, shape (contributions, d), of so many of the contributors that are admitted.
 

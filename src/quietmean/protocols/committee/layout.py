@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Units
-from quietmean.core.statement import LinearRelation, Statement
+from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.packed_sharing.field import Residues, Wide
 
@@ -141,10 +141,10 @@ class WholeRelation:
     high: int
 
 
-def stated_by(parameters: CommitteeParameters) -> Statement:
+def stated_by(parameters: CommitteeParameters) -> StatedValue:
     """That each number lies in the region of the plan, and nothing else."""
     ones = np.ones(parameters.dimension)
-    return Statement((parameters.centre - parameters.clip) * ones, (parameters.centre + parameters.clip) * ones)
+    return StatedValue((parameters.centre - parameters.clip) * ones, (parameters.centre + parameters.clip) * ones)
 
 
 def layout_of_noise(parameters: CommitteeParameters) -> Layout:
@@ -153,7 +153,7 @@ def layout_of_noise(parameters: CommitteeParameters) -> Layout:
     return Layout.of(-most, most)
 
 
-def layout_of(parameters: CommitteeParameters, statement: Statement, weight: float) -> Layout:
+def layout_of(parameters: CommitteeParameters, statement: StatedValue, weight: float) -> Layout:
     """A contribution of a public ``weight``, of which w times the statement holds.
 
     Raises :class:`InputError` where a relation has no room: modulo p it would hold for other numbers as well.

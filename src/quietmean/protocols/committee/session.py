@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.statement import Statement
+from quietmean.core.statement import StatedValue
 from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of, layout_of_noise, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters
@@ -39,7 +39,7 @@ class CommitteeSession:
     mailboxes: tuple[bytes, ...] = field(repr=False)
     contributors: Mapping[str, float] = field(repr=False)
     keys: Verifier = field(repr=False)
-    statement: Statement | None = field(default=None, repr=False)
+    statement: StatedValue | None = field(default=None, repr=False)
     _layouts: dict[float, Layout] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
