@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, PeerError
+from quietmean.core.start_quorum import least_minimum
 from quietmean.node.opening import Opening
 from quietmean.node.start import (
     Announcement,
@@ -18,7 +19,6 @@ from quietmean.node.start import (
     Proposal,
     Rules,
     Standing,
-    least_minimum,
 )
 from support.quorum_model import (
     SESSION,

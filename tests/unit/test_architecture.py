@@ -507,6 +507,13 @@ def test_what_starts_imports_nothing_that_is_slow() -> None:
     assert {"matplotlib", "pandas", "scipy.stats", "seaborn", "sklearn"}.isdisjoint(done.stdout.split())
 
 
+def test_who_reads_a_receipt_needs_no_node() -> None:
+    """Certificates are computed from a file alone: sockets, event loops and ciphers took a fifth of that time."""
+    code = "import sys, quietmean.cli.certify, quietmean.studies; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert {"quietmean.node", "asyncio", "ssl"}.isdisjoint(done.stdout.split())
+
+
 def test_who_writes_a_protocol_reads_one_short_class_and_fills_in_few_methods(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Self
 from quietmean.core.assumptions import Assumption, assumptions_json
 from quietmean.core.codec import canonical_json
 from quietmean.core.party import PartyId
+from quietmean.core.start_quorum import least_minimum
 from quietmean.node import Roster, Started
-from quietmean.node.start import least_minimum
 from quietmean.planning.influence import Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge

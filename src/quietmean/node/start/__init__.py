@@ -8,11 +8,10 @@ from quietmean.node.start.gathering import Gathering
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
 from quietmean.node.start.occasion import Came, Closed
 from quietmean.node.start.record import load_standing
-from quietmean.node.start.rules import ATTEMPTS, Proposal, Rules, Signatures, least_minimum, quorum_study
+from quietmean.node.start.rules import Proposal, Rules, Signatures, quorum_study
 from quietmean.node.start.started import Started
 
 __all__ = [
-    "ATTEMPTS",
     "Announcement",
     "Attempt",
     "Beginning",
@@ -27,7 +26,6 @@ __all__ = [
     "Standing",
     "Started",
     "ignore_start",
-    "least_minimum",
     "load_standing",
     "quorum_study",
 ]

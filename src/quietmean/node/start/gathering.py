@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
 from quietmean.core.party import PartyId
+from quietmean.core.start_quorum import least_minimum
 from quietmean.node.monitor import AgreementWaits, Report
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
@@ -18,7 +19,7 @@ from quietmean.node.start.machine import Announcement, Attempt, Machine, Standin
 from quietmean.node.start.occasion import Came, Closed, Occasion, occasion_of
 from quietmean.node.start.pairing import Pairing
 from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
-from quietmean.node.start.rules import Rules, least_minimum, quorum_study
+from quietmean.node.start.rules import Rules, quorum_study
 from quietmean.node.start.started import Started
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Fail, Supervisor, Tasks, first_of

@@ -12,10 +12,11 @@ from quietmean.core.errors import NotStarted, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.core.readable import by_this_clock
 from quietmean.core.reasons import grouped
+from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
 from quietmean.node.start.machine import Announcement, Machine, Standing
-from quietmean.node.start.rules import ATTEMPTS, Proposal
+from quietmean.node.start.rules import Proposal
 from quietmean.node.tasks import Tasks
 
 # Where a party is, is told again after so many seconds, more of them hours before the start; who told nothing for three times as

@@ -6,21 +6,11 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Protocol
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-
-# A session has so many attempts and no more: whoever can abort them all draws the public seed so often.
-ATTEMPTS: Final = 10
-
-
-def least_minimum(parties: int, colluding: int) -> int:
-    """The fewest parties with which a study may start or end: more than (parties + colluding) / 2.
-
-    Two sets of so many parties have more parties in common than collude, so an honest one; it takes part once.
-    """
-    return (parties + colluding) // 2 + 1
+from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import by_this_clock
-from quietmean.node.start import ATTEMPTS
+from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.planning.plan import Plan
 
 if TYPE_CHECKING:

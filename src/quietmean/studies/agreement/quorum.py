@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.node.start import ATTEMPTS, least_minimum
+from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 

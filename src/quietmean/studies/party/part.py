@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
+from quietmean.core.start_quorum import least_minimum
 from quietmean.ledger import Account
 from quietmean.node import NodeResult, NodeSettings, Started, run_party
-from quietmean.node.start import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.outcome.opened import opened_of
