@@ -17,17 +17,17 @@ from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
+from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Signatory
+from support.kinds import STUDY, Kind
 from support.pages import blocks
-from support.site_policy import toml, write_policy
+from support.site_policy import write_policy
 
-TABLES: dict[str, Any] = {
-    "study": {"name": "ages", "epsilon": 1.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "records": 4000},
-    "column": [{"name": "age", "low": 0, "high": 100}],
-}
+WITH_RECORDS = STUDY.with_fields(epsilon=1.0, records=4000)
 PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001 + n)) for n, name in enumerate("abc"))
 
 
@@ -37,8 +37,13 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
 
-def contract(changed: dict[str, Any] | None = None, parties: tuple[Signatory, ...] = PARTIES, party: int = 0) -> Contract:
-    tables = {**TABLES, "study": {**TABLES["study"], **(changed or {})}}
+def contract(
+    kind: Kind, changed: dict[str, Any] | None = None, parties: tuple[Signatory, ...] = PARTIES, party: int = 0
+) -> Contract | SessionContract:
+    """Of a study or a session that asks for epsilon 1, but for what is ``changed``."""
+    tables = kind.with_fields(**{"epsilon": 1.0, **(changed or {})}).tables
+    if kind.name == "session":
+        return SessionContract(SessionStudy.from_tables(tables, "the session"), parties, party)
     study = StudyTerms.from_tables(tables, "the study")
     return Contract(study, parties, party, study.choice(len(parties)))
 
@@ -67,7 +72,7 @@ class Person:
 
 
 def agreed(
-    asked: Contract, policy: Policy | None = None, answer: ConsentInAdvance | None = None, says: bool | None = None, **more: Any
+    asked: Agreement, policy: Policy | None = None, answer: ConsentInAdvance | None = None, says: bool | None = None, **more: Any
 ) -> Any:
     return Consent(policy or Policy(), answer or ConsentInAdvance(), Person(says), lambda sentence: None, **more).to(asked)
 
@@ -119,58 +124,58 @@ def test_its_digest_is_of_all_that_it_says() -> None:
         {"never": ["age"]},
         {"budget": {"epsilon": 3.0}},
         {"audit": {"log": "a"}},
-        {"columns": TABLES["column"]},
+        {"columns": STUDY.tables["column"]},
     ]
     assert len({Policy.load(write_policy(**one)).digest for one in variants}) == len(variants)  # type: ignore[arg-type]
 
 
-def test_without_a_file_limits_hold() -> None:
-    assert Policy().broken(contract()) == []
-    (broken,) = Policy().broken(contract({"epsilon": 11.0}))
+def test_without_a_file_limits_hold(kind: Kind) -> None:
+    assert Policy().broken(contract(kind)) == []
+    (broken,) = Policy().broken(contract(kind, {"epsilon": 11.0}))
     assert broken.startswith("largest_epsilon: the study asks for epsilon 11, at most 10")
-    assert [one.split(":")[0] for one in Policy().broken(contract({"colluding": 0, "delta": 1e-3}))] == [
+    assert [one.split(":")[0] for one in Policy().broken(contract(kind, {"colluding": 0, "delta": 1e-3}))] == [
         "largest_delta",
         "least_colluding",
     ]
 
 
-def test_a_contract_is_the_same_at_all_parties_and_another_for_anything_else() -> None:
+def test_a_contract_is_the_same_at_all_parties_and_another_for_anything_else(kind: Kind) -> None:
     """What a yes names: study, names, keys, order and plan; not where parties are."""
-    asked = contract()
-    assert asked.digest == contract(party=2).digest
+    asked = contract(kind)
+    assert asked.digest == contract(kind, party=2).digest
     moved = (*PARTIES[:2], Signatory("c", PARTIES[2].key, ("192.0.2.9", 1)))
-    assert asked.digest == contract(parties=moved).digest
+    assert asked.digest == contract(kind, parties=moved).digest
     others = [
-        contract({"epsilon": 1.01}),
-        contract({"name": "age"}),
-        contract({"records": 5000}),
-        contract(parties=(PARTIES[1], PARTIES[0], PARTIES[2])),
-        contract(parties=(*PARTIES[:2], Signatory("d", PARTIES[2].key))),
-        contract(parties=(*PARTIES[:2], Signatory("c", Identity.generate().public_key))),
+        contract(kind, {"epsilon": 1.01}),
+        contract(kind, {"name": "age"}),
+        contract(kind.wider),
+        contract(kind, parties=(PARTIES[1], PARTIES[0], PARTIES[2])),
+        contract(kind, parties=(*PARTIES[:2], Signatory("d", PARTIES[2].key))),
+        contract(kind, parties=(*PARTIES[:2], Signatory("c", Identity.generate().public_key))),
     ]
     assert len({asked.digest, *(other.digest for other in others)}) == 1 + len(others)
 
 
-def test_what_it_says() -> None:
-    asked = contract()
+def test_what_it_says(kind: Kind) -> None:
+    asked = contract(kind)
     document = asked.to_json()
     assert document["epsilon_a_priori"] <= 1.0
     # Its own noise alone protects whoever stands against all others.
     assert document["epsilon_if_all_others_collude"] == pytest.approx(1.0, rel=1e-3)
     lines = dict(asked.lines())
     assert "any 1 of the 3 parties together" in lines["against"]
-    assert "one record of one party" in lines["protects"]
+    assert lines["protects"].startswith("one record of one party" if kind is STUDY else "one party over all rounds together")
     assert "b at 192.0.2.7:7002; c at 192.0.2.7:7003" in lines["connects to"]
     assert asked.digest in lines["digest"]
     assert "through a relay" not in lines
 
 
-def test_it_says_what_a_relay_learns() -> None:
+def test_it_says_what_a_relay_learns(kind: Kind) -> None:
     relay = RelayAddress("relay.example", 443)
-    asked = contract(parties=tuple(Signatory(party.name, party.key, relay) for party in PARTIES))
+    asked = contract(kind, parties=tuple(Signatory(party.name, party.key, relay) for party in PARTIES))
     assert asked.to_json()["relays"] == ["relay.example:443"]
     assert dict(asked.lines())["through a relay"].startswith("relay.example:443 learns who takes part")
-    assert asked.digest == contract().digest
+    assert asked.digest == contract(kind).digest
     # A site's rules hold for whom it dials: the relay.
     allowed = Policy.load(write_policy(hosts=["relay.example"], ports=[443]))
     allowed.refuse(asked)
@@ -178,9 +183,9 @@ def test_it_says_what_a_relay_learns() -> None:
         Policy.load(write_policy(hosts=["other.example"])).refuse(asked)
 
 
-def test_whose_yes_counts(tmp_path: Path) -> None:
-    asked, own = contract(), Policy.load(write_policy(largest_epsilon=2.0))
-    # A plain study beside a roster of one's own, where nobody watches and nobody wrote a policy.
+def test_whose_yes_counts(kind: Kind) -> None:
+    asked, own = contract(kind), Policy.load(write_policy(largest_epsilon=2.0))
+    # One that is not sealed, beside a roster of one's own, where nobody watches and nobody wrote a policy.
     assert agreed(asked)["approval"]["contract"] == asked.digest
     with pytest.raises(InputError, match="nobody said yes"):
         agreed(asked, own)
@@ -192,25 +197,24 @@ def test_whose_yes_counts(tmp_path: Path) -> None:
     agreed(asked, Policy.load(write_policy(unattended=True)), ConsentInAdvance(yes=True))
     agreed(asked, own, ConsentInAdvance(accept=asked.digest[:32]))
     agreed(asked, own, begun=True)
-    for accept in (asked.digest[:31], contract({"epsilon": 1.01}).digest, ""):
-        with pytest.raises(InputError, match="is not the digest of this study"):
+    for accept in (asked.digest[:31], contract(kind, {"epsilon": 1.01}).digest, ""):
+        with pytest.raises(InputError, match="is not the digest of this"):
             agreed(asked, own, ConsentInAdvance(accept=accept), says=True)
     # No yes lifts a rule.
+    beyond = contract(kind, {"epsilon": 2.5})
     with pytest.raises(InputError, match="largest_epsilon"):
-        agreed(contract({"epsilon": 2.5}), own, ConsentInAdvance(accept=contract({"epsilon": 2.5}).digest), says=True, begun=True)
+        agreed(beyond, own, ConsentInAdvance(accept=beyond.digest), says=True, begun=True)
 
 
 def site(**changed: Any) -> list[str]:
     """A study of three parties in files, of which this is one; the options of join and check."""
-    tables = {**TABLES, "study": {**TABLES["study"], "records": 40, "epsilon": 5.0, **changed}}
+    WITH_RECORDS.with_fields(**{"records": 40, "epsilon": 5.0, **changed}).write()
     if not Path("a.key").exists():
         Identity.generate().save(Path("a.key"))
     identity = Identity.load(Path("a.key"))
     keys = [identity.public_key, *(one.key for one in PARTIES[1:])]
     entries = [RosterEntry(one.name, one.address or ("", 0), key) for one, key in zip(PARTIES, keys, strict=True)]
     Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
-    Path("study.toml").write_text(toml(tables))
-    Path("wards.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
     return ["study.toml", "--roster", "roster.toml", "--key", "a.key"]
 
 

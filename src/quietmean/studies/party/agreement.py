@@ -26,6 +26,7 @@ from quietmean.studies.agreement.sealed import Sealed
 
 # What a contract calls a line that is an assumption.
 ASSUMED = "taken for granted"
+_RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,15 @@ class Agreement(ABC):
         return [
             f"for the start until {start}, then {rounds}, each {each} longer, until {end} at the latest; every party looks into "
             f"the folder every {in_hours(deadlines.poll)} or more often, and what is put there counts as seen"
+        ]
+
+    def _connection_lines(self) -> list[tuple[str, str]]:
+        """When it starts and waits, who else learns of it, and which keys protect it."""
+        return [
+            *(("starts", sentence) for sentence in self._start()),
+            *(("waits", sentence) for sentence in self._waits()),
+            *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
+            ("keys", self.keys),
         ]
 
     def _how(self) -> str:

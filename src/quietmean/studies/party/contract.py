@@ -28,7 +28,6 @@ from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, pla
 from quietmean.studies.party.committee_words import CommitteeWords
 from quietmean.studies.party.files import Files
 
-_RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
 _UNITS = {
     "record": "one record of one party",
     "party": "all that one party contributes",
@@ -281,10 +280,7 @@ class Contract(Agreement):
             collude,
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trusts}" + (f": {self.choice.why}" if self.choice.why else "")),
             *together,
-            *(("starts", sentence) for sentence in self._start()),
-            *(("waits", sentence) for sentence in self._waits()),
-            *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
-            ("keys", self.keys),
+            *self._connection_lines(),
             *(("expected", sentence) for sentence in expected),
             *(("one party can move", sentence) for sentence in self._moved()),
             *((ASSUMED, str(one)) for one in plan.assumptions),
