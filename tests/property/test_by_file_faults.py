@@ -22,7 +22,7 @@ from quietmean.randomness import SecureNoise, Seed
 from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
-from quietmean.studies.party.by_file import Giver, combine
+from quietmean.studies.party.by_file import SharingContributor, combine
 from support.meeting import Meeting, meet
 
 PARTIES = 10
@@ -62,9 +62,11 @@ def make(place: Path, protocol: str) -> Folder:
     encoded = sealed.study.workload.encode(np.full((20, 1), 50.0), step=plan.value_step)
     files = []
     for entry in sealed.entries:
-        giver = Giver(sealed, plan, meeting.identities[entry.name], meeting.keys[entry.name], place / "register")
+        contributor = SharingContributor(
+            sealed, plan, meeting.identities[entry.name], meeting.keys[entry.name], place / "register"
+        )
         path = place / f"{entry.name}.contribution"
-        path.write_bytes(giver.contribute(encoded).to_file())
+        path.write_bytes(contributor.contribute(encoded).to_file())
         files.append(path)
     (place / "changed").mkdir()
     return Folder(meeting, sealed, plan, files, [meeting.identities[entry.name] for entry in sealed.entries], place / "changed")
@@ -200,8 +202,8 @@ def test_own_noise_is_bound_to_the_data(one: Folder, tmp_path: Path) -> None:
     for number, age in enumerate((50.0, 51.0)):
         keys.path.write_bytes(copy)
         encoded = workload.encode(np.full((20, 1), age), step=plan.value_step)
-        giver = Giver(sealed, plan, meeting.identities["site 00"], keys, tmp_path / f"register {number}")
-        seen.append(Contribution.verified(giver.contribute(encoded), sealed, plan).release.vector)
+        contributor = SharingContributor(sealed, plan, meeting.identities["site 00"], keys, tmp_path / f"register {number}")
+        seen.append(Contribution.verified(contributor.contribute(encoded), sealed, plan).release.vector)
         values.append(encoded.vector)
     assert (np.abs((seen[1] - seen[0]) - (values[1] - values[0])) > plan.grid).any()
 
@@ -233,8 +235,8 @@ def test_pairs_draw_the_same_noise_of_this_session_only(tmp_path: Path, monkeypa
         for entry in sealed.entries[:2]:
             keys = meeting.keys[entry.name]
             keys.path.write_bytes(plain[entry.name])
-            giver = Giver(sealed, plan, meeting.identities[entry.name], keys, tmp_path / f"register {number}")
-            giver.contribute(sealed.study.workload.encode(np.full((20, 1), 50.0), step=plan.value_step))
+            contributor = SharingContributor(sealed, plan, meeting.identities[entry.name], keys, tmp_path / f"register {number}")
+            contributor.contribute(sealed.study.workload.encode(np.full((20, 1), 50.0), step=plan.value_step))
     first, second, first_again, _ = drawn
     assert first(1) == second(0)
     assert first(1) != first(2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private
-from quietmean.studies.party.by_file import Giver
+from quietmean.studies.party.by_file import SharingContributor
 from support.effort import examples
 from support.meeting import meet
 
@@ -48,8 +48,8 @@ class Party:
         self.refused = 0
 
     def give(self, age: float, crash: str, checks: bool) -> None:
-        giver = _Giver(self.sealed, self.plan, self.identity, self.keys, self.register)
-        giver.__dict__["crash"] = crash
+        contributor = _Contributor(self.sealed, self.plan, self.identity, self.keys, self.register)
+        contributor.__dict__["crash"] = crash
         encoded = self.sealed.study.workload.encode(np.full((9, 1), age), step=self.plan.value_step)
 
         def charge(content: bytes) -> None:
@@ -60,7 +60,7 @@ class Party:
                 raise _CrashError
 
         try:
-            self.left.add(giver.contribute(encoded, charge).digest)
+            self.left.add(contributor.contribute(encoded, charge).digest)
         except _CrashError:
             pass
         except InputError:
@@ -79,7 +79,7 @@ class Party:
                 each.unlink()
 
 
-class _Giver(Giver):
+class _Contributor(SharingContributor):
     def _register(self, study: str, content: bytes, name: str) -> None:
         super()._register(study, content, name)
         if self.__dict__["crash"] == "register":

@@ -87,19 +87,19 @@ class BoundByAccepting(Machine):
 class RevealsAtOnce(Machine):
     """Reveals as soon as it has committed."""
 
-    def tell(self, standing: Standing) -> Announcement:
-        telling, attempt = super().tell(standing), standing.attempt
-        if attempt is None or not telling.commit or telling.openings:
-            return telling
-        return replace(telling, openings={self.party: attempt.own})
+    def announce(self, standing: Standing) -> Announcement:
+        announcement, attempt = super().announce(standing), standing.attempt
+        if attempt is None or not announcement.commit or announcement.openings:
+            return announcement
+        return replace(announcement, openings={self.party: attempt.own})
 
 
 class BelievesEveryOpening(Machine):
     """Takes what is revealed for what was committed to."""
 
-    def _noted(self, attempt: Attempt, sender: int, telling: Announcement) -> Attempt:
-        found = super()._noted(attempt, sender, replace(telling, openings={}))
-        openings = {**telling.openings, **found.openings} if found.all_committed else found.openings
+    def _noted(self, attempt: Attempt, sender: int, announcement: Announcement) -> Attempt:
+        found = super()._noted(attempt, sender, replace(announcement, openings={}))
+        openings = {**announcement.openings, **found.openings} if found.all_committed else found.openings
         return replace(found, openings=openings)
 
 
@@ -247,8 +247,8 @@ def started(members: frozenset[int] = frozenset({0, 1, 2})) -> dict[int, Standin
     for _ in range(6):
         for sender in members:
             for receiver in members - {sender}:
-                telling = machines[sender].tell(standings[sender])
-                standings[receiver] = machines[receiver].hear(standings[receiver], sender, telling)
+                announcement = machines[sender].announce(standings[sender])
+                standings[receiver] = machines[receiver].receive(standings[receiver], sender, announcement)
     return standings
 
 
@@ -273,7 +273,7 @@ def test_where_one_is_bound_all_can_be() -> None:
     assert attempt is not None
     without = replace(standings[2], attempt=replace(attempt, openings={2: attempt.own}))
     assert not machine(2).bind(without).bound
-    helped = machine(2).hear(without, 1, machine(1).tell(bound))
+    helped = machine(2).receive(without, 1, machine(1).announce(bound))
     assert machine(2).bind(helped).bound
 
 
@@ -281,10 +281,10 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
     members = frozenset({0, 1, 2})
     proposal = Proposal.signed(SESSION, 1, members, Signer(0))
     later = Proposal.signed(SESSION, 2, frozenset({1, 2, 3}), Signer(1))
-    there = machine(2).hear(Standing(), 0, Announcement(proposal))
-    assert machine(2).hear(there, 1, Announcement(later)).latest == 2
-    told = machine(2).hear(there, 1, Announcement(proposal, bound=True))
-    assert machine(2).hear(told, 1, Announcement(later)) == told
+    there = machine(2).receive(Standing(), 0, Announcement(proposal))
+    assert machine(2).receive(there, 1, Announcement(later)).latest == 2
+    told = machine(2).receive(there, 1, Announcement(proposal, bound=True))
+    assert machine(2).receive(told, 1, Announcement(later)) == told
 
 
 @pytest.mark.parametrize(
@@ -301,29 +301,29 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
 )
 def test_what_a_correct_party_never_tells_is_refused(proposal: Proposal, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
-        machine(2).hear(Standing(), 0, Announcement(proposal))
+        machine(2).receive(Standing(), 0, Announcement(proposal))
 
 
 def test_a_second_commitment_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
-    there = machine(2).hear(Standing(), 0, cut(forged(0, FOUR, proposal), 1))
+    there = machine(2).receive(Standing(), 0, cut(forged(0, FOUR, proposal), 1))
     with pytest.raises(PeerError, match="committed to something else"):
-        machine(2).hear(there, 0, cut(forged(0, FOUR, proposal, "other"), 1))
+        machine(2).receive(there, 0, cut(forged(0, FOUR, proposal, "other"), 1))
 
 
 def test_another_opening_than_was_committed_to_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
     told = replace(forged(0, FOUR, proposal), openings={0: secret("another")})
     with pytest.raises(PeerError, match="revealed something else"):
-        machine(2).hear(Standing(), 0, told)
+        machine(2).receive(Standing(), 0, told)
 
 
 def test_who_gave_up_takes_no_part() -> None:
     over = machine(2).give_up(Standing())
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
-    assert machine(2).hear(over, 0, Announcement(proposal)) == over
+    assert machine(2).receive(over, 0, Announcement(proposal)) == over
     assert machine(2).bind(over) == over
-    assert machine(2).tell(over) == Announcement()
+    assert machine(2).announce(over) == Announcement()
 
 
 def test_required_parties_are_in_every_set() -> None:

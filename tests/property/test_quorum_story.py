@@ -15,7 +15,7 @@ import pytest
 
 from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
-from quietmean.node import Brought, Identity, NodeSettings, Roster, RosterEntry, StartTerms
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, StartTerms
 from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
 from quietmean.node.start import Attempt, Gathering, load_standing, occasion
 from quietmean.node.storage import Store
@@ -82,9 +82,11 @@ def settings() -> list[NodeSettings]:
         tuple(RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), one.public_key) for place, one in enumerate(identities))
     )
     zeros = np.zeros(choice.plan.target.dimension)
-    brought = {size: Brought(plan, plan.admit(zeros)) for size, plan in choice.smaller.items()}
+    planned_values = {size: PlannedValue(plan, plan.admit(zeros)) for size, plan in choice.smaller.items()}
     return [
-        NodeSettings(one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), start=StartTerms(6, start_by, brought))
+        NodeSettings(
+            one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), start=StartTerms(6, start_by, planned_values)
+        )
         for one in identities
     ]
 

@@ -51,18 +51,18 @@ class Witness:
 
     def tells(self, party: PartyId, frame: Start, parties: int) -> None:
         """Raises AssertionError for what is not on disk, or comes too early."""
-        telling, standing = from_frame(frame, parties), self.on_disk.get(party, Standing())
+        announcement, standing = from_frame(frame, parties), self.on_disk.get(party, Standing())
         self.told += 1
-        if telling.proposal is None:
+        if announcement.proposal is None:
             return
         attempt = standing.attempt
         assert attempt is not None, f"party {party} told of an attempt that is not on its disk"
-        self.commits.setdefault(party, set()).add(telling.commit)
+        self.commits.setdefault(party, set()).add(announcement.commit)
         assert len(self.commits[party]) == 1, f"party {party} committed twice"
-        if telling.openings:
+        if announcement.openings:
             assert attempt.all_committed, f"party {party} revealed before all had committed"
-        assert set(telling.openings) <= attempt.openings.keys(), f"party {party} told what it does not know"
-        assert standing.bound or not telling.bound, f"party {party} told that it is bound before it was"
+        assert set(announcement.openings) <= attempt.openings.keys(), f"party {party} told what it does not know"
+        assert standing.bound or not announcement.bound, f"party {party} told that it is bound before it was"
 
 
 @contextmanager
@@ -157,10 +157,10 @@ def test_one_that_never_comes_is_named_and_nothing_was_sent() -> None:
 
 
 def reveals_at_once(machine: Machine, standing: Standing) -> Announcement:
-    telling, attempt = tell(machine, standing), standing.attempt
-    if attempt is None or not telling.commit or telling.openings:
-        return telling
-    return replace(telling, openings={machine.party: attempt.own})
+    announcement, attempt = announce(machine, standing), standing.attempt
+    if attempt is None or not announcement.commit or announcement.openings:
+        return announcement
+    return replace(announcement, openings={machine.party: attempt.own})
 
 
 def tells_before_it_is_on_disk(gathering: Gathering, standing: Standing) -> None:
@@ -171,13 +171,13 @@ def tells_before_it_is_on_disk(gathering: Gathering, standing: Standing) -> None
     asyncio.get_running_loop().call_later(0.001, save, gathering, standing)
 
 
-tell, save = Machine.tell, Gathering._save
+announce, save = Machine.announce, Gathering._save
 
 
 @pytest.mark.parametrize(
     ("of", "name", "wrong", "found"),
     [
-        (Machine, "tell", reveals_at_once, "revealed before all had committed"),
+        (Machine, "announce", reveals_at_once, "revealed before all had committed"),
         (Gathering, "_save", tells_before_it_is_on_disk, "not on its disk"),
     ],
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from quietmean.core.errors import NotStarted, NotYet
-from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Roster, RosterEntry, Started, StartTerms, run_party
+from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Started, StartTerms, run_party
 from quietmean.node.driver import outbox_path
 from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
 from quietmean.node.mailbox import mailbox_bytes
@@ -107,7 +107,7 @@ class Visits:
         study, choice = terms(self.parties, self.minimum, self.colluding)
         entries = [RosterEntry(f"p{one}", ("folder.invalid", one + 1), IDENTITIES[one].public_key) for one in range(self.parties)]
         value = np.full(choice.plan.target.dimension, 0.1 * (party + 1))
-        brought = {size: Brought(plan, plan.admit(value.copy())) for size, plan in choice.smaller.items()}
+        planned_values = {size: PlannedValue(plan, plan.admit(value.copy())) for size, plan in choice.smaller.items()}
         folder = FolderSettings(
             lambda session: DiskPlace(self.folder / "share", session),
             MAILBOXES[party],
@@ -124,7 +124,7 @@ class Visits:
             store=self.folder / f"p{party}.store",
             round_timeout=INTERVAL,
             start_timeout=study.required_deadlines.start_timeout(datetime.fromtimestamp(START_BY, UTC)),
-            start=StartTerms(self.minimum, START_BY, brought, self.bound[party].add, lambda: self.asks),
+            start=StartTerms(self.minimum, START_BY, planned_values, self.bound[party].add, lambda: self.asks),
             folder=folder,
         )
 

@@ -19,7 +19,7 @@ from quietmean.node.start import Announcement, Attempt, Machine, Proposal, Rules
 
 SESSION = "5" * 64
 Place = tuple[int, frozenset[int]]
-# How much of a telling is delivered: that a party is there, its commitment, what it reveals, that it is bound.
+# How much of an announcement is delivered: that a party is there, its commitment, what it reveals, that it is bound.
 STAGES = 4
 
 
@@ -61,13 +61,13 @@ def forged(liar: int, rules: Rules, proposal: Proposal, salt: str = "") -> Annou
     return Announcement(proposal, commit, {liar: own}, bound=True)
 
 
-def cut(telling: Announcement, stage: int) -> Announcement:
+def cut(announcement: Announcement, stage: int) -> Announcement:
     """What was told up to a stage."""
     return Announcement(
-        telling.proposal,
-        telling.commit if stage > 0 else b"",
-        telling.openings if stage > 1 else {},
-        telling.bound and stage > 2,
+        announcement.proposal,
+        announcement.commit if stage > 0 else b"",
+        announcement.openings if stage > 1 else {},
+        announcement.bound and stage > 2,
     )
 
 
@@ -90,14 +90,14 @@ class Facts:
     revealed: frozenset[tuple[bytes, Place]] = frozenset()
     bound: frozenset[Place] = frozenset()
 
-    def after(self, standing: Standing, telling: Announcement, party: int) -> Facts:
-        if telling.proposal is None:
+    def after(self, standing: Standing, announcement: Announcement, party: int) -> Facts:
+        if announcement.proposal is None:
             return self
-        place = telling.proposal.attempt, telling.proposal.members
-        nonce = telling.openings[party].nonce if party in telling.openings else None
+        place = announcement.proposal.attempt, announcement.proposal.members
+        nonce = announcement.openings[party].nonce if party in announcement.openings else None
         return Facts(
             self.accepted | {place},
-            self.committed | {place} if telling.commit else self.committed,
+            self.committed | {place} if announcement.commit else self.committed,
             self.revealed if nonce is None else self.revealed | {(nonce, place)},
             self.bound | {place} if standing.bound else self.bound,
         )
@@ -250,8 +250,8 @@ class Exhaustive:
                 said.insert(0, (self.liar, forged(self.liar, self.rules, proposal)))
             standing = self._locals[state[index]].standing
             self._coming = secret(party, *place)
-            for sender, telling in said:
-                standing = self.machines[party].hear(standing, sender, cut(telling, stage))
+            for sender, announcement in said:
+                standing = self.machines[party].receive(standing, sender, cut(announcement, stage))
             # Who has all that was revealed can only stay.
             found = self._moves[key] = self._moved(party, state[index], self.machines[party].bind(standing))
         return found
@@ -280,13 +280,13 @@ class Exhaustive:
 
     def _moved(self, party: int, local: int, standing: Standing) -> int:
         before = self._locals[local]
-        telling = self.machines[party].tell(standing)
+        announcement = self.machines[party].announce(standing)
         told = dict(before.told)
-        if telling.proposal is not None:
-            place = telling.proposal.attempt, telling.proposal.members
-            told[place] = max(told.get(place, telling), telling, key=lambda one: _level(one, party))
+        if announcement.proposal is not None:
+            place = announcement.proposal.attempt, announcement.proposal.members
+            told[place] = max(told.get(place, announcement), announcement, key=lambda one: _level(one, party))
         ordered = tuple(sorted(told.items(), key=lambda one: (one[0][0], sorted(one[0][1]))))
-        return self._intern(party, _Local(standing, ordered, before.facts.after(standing, telling, party)))
+        return self._intern(party, _Local(standing, ordered, before.facts.after(standing, announcement, party)))
 
     def _intern(self, party: int, local: _Local) -> int:
         told = tuple((place, _told_key(one)) for place, one in local.told)
@@ -302,10 +302,10 @@ class Exhaustive:
         return found
 
 
-def _level(telling: Announcement, party: int) -> int:
-    if telling.bound:
+def _level(announcement: Announcement, party: int) -> int:
+    if announcement.bound:
         return STAGES
-    return 3 if party in telling.openings else 2 if telling.commit else 1
+    return 3 if party in announcement.openings else 2 if announcement.commit else 1
 
 
 def _key(standing: Standing) -> object:
@@ -326,8 +326,8 @@ def _attempt_key(attempt: Attempt) -> object:
     )
 
 
-def _told_key(telling: Announcement) -> object:
-    return telling.commit, frozenset((party, one.nonce) for party, one in telling.openings.items()), telling.bound
+def _told_key(announcement: Announcement) -> object:
+    return announcement.commit, frozenset((party, one.nonce) for party, one in announcement.openings.items()), announcement.bound
 
 
 # --- some histories of many parties ----------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class Random:
         }
         self.standings = dict.fromkeys(self.machines, Standing())
         self.facts = dict.fromkeys(self.machines, Facts())
-        # All that was told and can be delivered: (sender, receiver, telling).
+        # All that was told and can be delivered: (sender, receiver, announcement).
         self.air: list[tuple[int, int, Announcement]] = []
         self.known: dict[Place, Proposal] = {}
 
@@ -414,20 +414,20 @@ class Random:
                     self.air.append((member, receiver, cut(told, stage)))
 
     def _tell_all(self, party: int) -> None:
-        telling = self.machines[party].tell(self.standings[party])
-        if telling.proposal is None:
+        announcement = self.machines[party].announce(self.standings[party])
+        if announcement.proposal is None:
             return
-        self.known[telling.proposal.attempt, telling.proposal.members] = telling.proposal
-        self.air += [(party, other, telling) for other in self.machines if other != party and self.rng.random() < 0.8]
+        self.known[announcement.proposal.attempt, announcement.proposal.members] = announcement.proposal
+        self.air += [(party, other, announcement) for other in self.machines if other != party and self.rng.random() < 0.8]
 
     def _deliver(self) -> None:
         """What was told lately, or anything that was ever told; some of it stays and comes again, some is lost."""
         recent = self.rng.random() < 0.8
         index = self.rng.randrange(max(0, len(self.air) - 30), len(self.air)) if recent else self.rng.randrange(len(self.air))
-        sender, receiver, telling = self.air[index] if self.rng.random() < 0.3 else self.air.pop(index)
+        sender, receiver, announcement = self.air[index] if self.rng.random() < 0.3 else self.air.pop(index)
         before = self.standings[receiver]
         try:
-            self._set(receiver, self.machines[receiver].hear(before, sender, telling))
+            self._set(receiver, self.machines[receiver].receive(before, sender, announcement))
         except PeerError:
             if sender not in self.liars:
                 raise Broken(f"party {receiver} takes party {sender} for a liar") from None
@@ -437,7 +437,7 @@ class Random:
     def _set(self, party: int, standing: Standing) -> None:
         self.standings[party] = standing
         self._check_openings(party, standing.attempt)
-        self.facts[party] = self.facts[party].after(standing, self.machines[party].tell(standing), party)
+        self.facts[party] = self.facts[party].after(standing, self.machines[party].announce(standing), party)
 
     def _check_openings(self, party: int, attempt: Attempt | None) -> None:
         """Whatever a party has for what another one revealed is what that one committed to."""

@@ -20,7 +20,7 @@ from quietmean.studies.agreement.contribution import Contribution
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.by_file import Giver, charge_id, combine, require_by_file
+from quietmean.studies.party.by_file import SharingContributor, charge_id, combine, require_by_file
 from support.meeting import Meeting, meet
 
 PARTIES = tuple(f"site {number:02d}" for number in range(20))
@@ -43,9 +43,9 @@ class Site:
         self.sealed: Sealed = self.meeting.seal()
         self.plan: Plan = self.sealed.study.plan(len(names))
 
-    def giver(self, name: str) -> Giver:
+    def contributor(self, name: str) -> SharingContributor:
         meeting: Meeting = self.meeting
-        return Giver(self.sealed, self.plan, meeting.identities[name], meeting.keys[name])
+        return SharingContributor(self.sealed, self.plan, meeting.identities[name], meeting.keys[name])
 
     def encoded(self, age: float = 50.0) -> Encoded:
         records = np.full((100, 1), age)
@@ -53,7 +53,7 @@ class Site:
 
     def write(self, name: str, age: float = 50.0) -> Path:
         path = self.folder / f"{name}.contribution"
-        path.write_bytes(self.giver(name).contribute(self.encoded(age)).to_file())
+        path.write_bytes(self.contributor(name).contribute(self.encoded(age)).to_file())
         return path
 
 
@@ -122,12 +122,12 @@ def test_a_crash_between_repeats_the_same_bytes(site: Site, crash: str, monkeypa
 
     with monkeypatch.context() as patch:
         if crash == "_register":
-            patch.setattr(Giver, crash, dies)
+            patch.setattr(SharingContributor, crash, dies)
         if crash == "spent":
             patch.setattr(StudyKeys, crash, dies)
         with pytest.raises(KeyboardInterrupt):
-            site.giver(name).contribute(site.encoded(), dies if crash == "charge" else charged.append)
-    found = site.giver(name).contribute(site.encoded(), charged.append)
+            site.contributor(name).contribute(site.encoded(), dies if crash == "charge" else charged.append)
+    found = site.contributor(name).contribute(site.encoded(), charged.append)
     assert set(charged) == {bytes.fromhex(found.digest)}
 
 
@@ -171,7 +171,7 @@ def test_two_contributions_of_one_party_and_another_session_are_refused(site: Si
     sealed_again = site.meeting.seal()
     with pytest.raises(InputError, match="for the study sealed as"):
         combine(sealed_again, site.plan, paths)
-    again = replace(site.giver("site 01"), sealed=sealed_again)
+    again = replace(site.contributor("site 01"), sealed=sealed_again)
     with pytest.raises(InputError, match="belong"):
         again.contribute(site.encoded())
 

@@ -147,7 +147,7 @@ where = sys.argv[1]
 die = lambda *_: os._exit(9)
 kept = study_keys.StudyKeys.spent
 if where == "charged":
-    by_file.Giver._register = die
+    by_file.SharingContributor._register = die
 elif where == "registered":
     study_keys.StudyKeys.spent = die
 else:

@@ -18,7 +18,7 @@ from quietmean.node.committee import MailboxOpener
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-from quietmean.studies.party import Files, Show
+from quietmean.studies.party import Files, Observers
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_with_others
 from quietmean.studies.party.member_holdings import MemberHoldings
@@ -64,7 +64,7 @@ class Day:
         return MemberFiles(files, self.study.plan, SiteOptions(**options))  # type: ignore[arg-type]
 
     async def open(self, *names: str, **options: object) -> dict[str, OpenedAtMember]:
-        show = Show(lambda event: None)
+        show = Observers(lambda event: None)
         running = {name: open_with_others(self.member(name, **options), self.box, show, None) for name in names}
         return dict(zip(running, await asyncio.gather(*running.values()), strict=True))
 
@@ -189,7 +189,7 @@ def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:
     files = Files.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
     own = MemberFiles(files, early.plan, SiteOptions(once=True))
     with pytest.raises(NotYet, match="contributions come until"):
-        asyncio.run(open_with_others(own, day.box, Show(lambda event: None), None))
+        asyncio.run(open_with_others(own, day.box, Observers(lambda event: None), None))
 
 
 @pytest.mark.slow

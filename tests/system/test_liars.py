@@ -30,7 +30,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded
 from quietmean.studies.outcome import local
 from quietmean.studies.party import Files
-from quietmean.studies.party.by_file import Giver, combine
+from quietmean.studies.party.by_file import SharingContributor, combine
 from support.json_documents import faults
 from support.liars import LIES, lying, telling_apart
 from support.meeting import meet
@@ -248,7 +248,9 @@ def combine_with_a_liar(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for party, age in zip(NAMES, AGES, strict=True):
         encoded = sealed.study.workload.encode(np.full((500, 1), age), step=plan.value_step)
         own = tmp_path / f"{party}.contribution"
-        own.write_bytes(Giver(sealed, plan, meeting.identities[party], meeting.keys[party]).contribute(encoded).to_file())
+        own.write_bytes(
+            SharingContributor(sealed, plan, meeting.identities[party], meeting.keys[party]).contribute(encoded).to_file()
+        )
         paths.append(own)
     if name == "twice the records" and not limits:
         # Where the study does not say how many records a party may have, a sum of 500 is one of 1000 whose others are 0.

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, NotStarted, PeerError
 from quietmean.node import (
-    Brought,
     Identity,
     NodeResult,
     NodeSettings,
     PairKeys,
+    PlannedValue,
     Roster,
     RosterEntry,
     Started,
@@ -74,8 +74,8 @@ class Parties:
 
     def _of(self, place: int, plan: Plan, when: datetime, smaller: Mapping[int, Plan], start_timeout: float) -> NodeSettings:
         value, name = np.full(plan.target.dimension, 0.01 * (place + 1)), NAMES[place]
-        brought = {size: Brought(one, one.admit(value.copy())) for size, one in smaller.items()}
-        start = StartTerms(4, when.timestamp(), brought, self.bound.setdefault(name, []).append)
+        planned_values = {size: PlannedValue(one, one.admit(value.copy())) for size, one in smaller.items()}
+        start = StartTerms(4, when.timestamp(), planned_values, self.bound.setdefault(name, []).append)
         return NodeSettings(
             identity=self.identities[place],
             roster=self.roster,
@@ -294,13 +294,13 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
 
     monkeypatch.setattr(Store, "save_standing", saved)
     # Of ada everybody hears the proposal, and nothing after it.
-    tell = Machine.tell
+    announce = Machine.announce
 
     def told_by(machine: Machine, standing: Standing) -> Announcement:
-        telling = tell(machine, standing)
-        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 0 else telling
+        announcement = announce(machine, standing)
+        return replace(announcement, commit=b"", openings={}, bound=False) if machine.party == 0 else announcement
 
-    monkeypatch.setattr(Machine, "tell", told_by)
+    monkeypatch.setattr(Machine, "announce", told_by)
 
     async def run() -> list[NodeResult]:
         everybody = parties.settings(1.0, start_timeout=30.0)
@@ -320,13 +320,13 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
 
 
 def test_who_is_there_and_does_not_get_on_is_left_out_in_the_end(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = Machine.tell
+    announce = Machine.announce
 
     def told_by(machine: Machine, standing: Standing) -> Announcement:
-        telling = tell(machine, standing)
-        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 4 else telling
+        announcement = announce(machine, standing)
+        return replace(announcement, commit=b"", openings={}, bound=False) if machine.party == 4 else announcement
 
-    monkeypatch.setattr(Machine, "tell", told_by)
+    monkeypatch.setattr(Machine, "announce", told_by)
 
     async def run() -> list[NodeResult | BaseException]:
         everybody = [asyncio.create_task(parties.run(one)) for one in parties.settings(0.5, start_timeout=15.0)]

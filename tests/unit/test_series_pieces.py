@@ -213,7 +213,7 @@ def test_who_was_away_hears_first_where_the_others_are(answers: tuple[float, flo
         made: list[Others] = []
         links = {peer: cast(Link, _Slow(made, peer, since)) for peer, since in enumerate(answers, 1)}
         made.append(Others(links, colluding=1, silence=5.0))
-        await RoundAhead(made[0], cast(Any, SimpleNamespace(round_timeout=10.0)), 9, 3).hear()
+        await RoundAhead(made[0], cast(Any, SimpleNamespace(round_timeout=10.0)), 9, 3).catch_up()
         return asyncio.get_running_loop().time(), made[0].place()
 
     seconds, place = run_virtually(story())

@@ -17,7 +17,7 @@ from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
-from quietmean.studies.party import NobodyToAsk, Person, Show, payer_for
+from quietmean.studies.party import NobodyToAsk, Observers, Person, payer_for
 from quietmean.studies.party.payment import Payer
 from quietmean.studies.party.policy import Policy
 
@@ -50,7 +50,7 @@ def asked(answers: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> Person:
             return True
 
     monkeypatch.setattr("sys.stdin", Terminal("".join(f"{answer}\n" for answer in answers)))
-    return Person(AtTerminal(), print, print, lambda *ignored: None, Show(print))
+    return Person(AtTerminal(), print, print, lambda *ignored: None, Observers(print))
 
 
 def charge(person: Person, plan: Plan, study: str, approval: Any = None, **options: Any) -> str:
@@ -95,7 +95,7 @@ def test_any_other_answer_charges_nothing(answer: str, ledger: Path, plan: Plan,
 def test_nobody_is_asked_without_a_terminal_or_for_an_approval_that_names_an_account(
     ledger: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nobody = Person(NobodyToAsk(), print, print, lambda *ignored: None, Show(print))
+    nobody = Person(NobodyToAsk(), print, print, lambda *ignored: None, Observers(print))
     signed = {"approval": {"approvals": ["signed"]}}
     for person, approval in ((nobody, None), (asked(["1"], monkeypatch), signed)):
         with pytest.raises(InputError, match="no account 'wards_02' is made"):
@@ -118,5 +118,5 @@ def test_nothing_is_drawn_over_the_question(ledger: Path, plan: Plan, monkeypatc
 
     person = asked(["1"], monkeypatch)
     monkeypatch.setattr("quietmean.cli.asking._answer", answer)
-    charge(Person(AtTerminal(pause), print, print, person.tell_owner, person.show), plan, "a")
+    charge(Person(AtTerminal(pause), print, print, person.tell_owner, person.observers), plan, "a")
     assert order == ["paused", "asked", "drawn"]

@@ -21,7 +21,18 @@ from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Contract, Files, Finished, NobodyToAsk, Person, Policy, Preparation, Prepared, Show, take_part
+from quietmean.studies.party import (
+    Contract,
+    Files,
+    Finished,
+    NobodyToAsk,
+    Observers,
+    Person,
+    Policy,
+    Preparation,
+    PreparedStudy,
+    take_part,
+)
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -118,7 +129,7 @@ async def joined(
 ) -> Finished:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
-    def make_ready() -> Prepared:
+    def make_ready() -> PreparedStudy:
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
         preparation = Preparation(files, options, account, silent_person(report))
@@ -187,8 +198,8 @@ def warn(sentence: str) -> None:
 
 def silent_person(report: Callable[[dict[str, Any]], None] | None) -> Person:
     """Who is asked nothing, as every answer is an argument; ``report`` gets each event as a dictionary."""
-    show = Show(lambda event: None if report is None else report(event_json(event)))
-    return Person(NobodyToAsk(), warn, warn, _tell_owner, show)
+    observers = Observers(lambda event: None if report is None else report(event_json(event)))
+    return Person(NobodyToAsk(), warn, warn, _tell_owner, observers)
 
 
 def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:

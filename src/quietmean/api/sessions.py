@@ -24,7 +24,7 @@ from quietmean.ledger import Account
 from quietmean.node import Identity
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.files import SessionFiles
-from quietmean.sessions.joined import JoinedSession, Ready, SessionPreparation, give_up
+from quietmean.sessions.joined import JoinedSession, PreparedSession, SessionPreparation, give_up
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.agreement.session_study import SessionStudy
 
@@ -149,7 +149,7 @@ class RunningSession:
 
     @property
     @abstractmethod
-    def _ready(self) -> Ready:
+    def _ready(self) -> PreparedSession:
         """The yes and the charge, once."""
 
     def _enter(self) -> tuple[_Loop, JoinedSession]:
@@ -199,12 +199,12 @@ class RunningSession:
 class PartOf(RunningSession):
     """The part of a party that has said yes and paid: ``ready``."""
 
-    def __init__(self, ready: Ready) -> None:
+    def __init__(self, ready: PreparedSession) -> None:
         super().__init__()
         self._prepared = ready
 
     @property
-    def _ready(self) -> Ready:
+    def _ready(self) -> PreparedSession:
         return self._prepared
 
     def run(self, program: Path) -> Rounds:
@@ -290,7 +290,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property
-    def _ready(self) -> Ready:
+    def _ready(self) -> PreparedSession:
         preparation = SessionPreparation(self._files, self._options, silent_person(self._report))
         preparation.agree()
         return preparation.prepare(self._most, self._records)

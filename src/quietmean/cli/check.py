@@ -162,7 +162,7 @@ def _policy(rules: Policy, contract: Agreement) -> Finding:
 def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
     from quietmean.studies.data import location_of
-    from quietmean.studies.party import brought
+    from quietmean.studies.party import planned_values
     from quietmean.studies.party.people import People
 
     plan = contract.plan
@@ -172,7 +172,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
         rules.refuse_records(len(records), files.study.count, files.study.unit)
         files.study.require_records(len(records))
         encoded = files.encode(records, plan)
-        settings = files.settings(plan, encoded, SiteOptions(store=store), brought(files, contract.choice, records))
+        settings = files.settings(plan, encoded, SiteOptions(store=store), planned_values(files, contract.choice, records))
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]

@@ -98,7 +98,7 @@ def write_contribution(
     from quietmean.cli.asking import AtTerminal
     from quietmean.studies.agreement.any_study import has_committee
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Person, Show, file_name, own_keys
+    from quietmean.studies.party import Observers, Person, file_name, own_keys
     from quietmean.studies.party.contributing import is_contribution
     from quietmean.studies.party.handing_in import hand_in, own_place
 
@@ -116,7 +116,7 @@ def write_contribution(
         tell_owner([encoded])
         tell_notes(list(notes))
 
-    person = Person(AtTerminal(), warn, warn, tell, Show(lambda event: None))
+    person = Person(AtTerminal(), warn, warn, tell, Observers(lambda event: None))
     handed = hand_in(sealed, identity, keys, data, account_name(data), site, person)
     own = output(path, "the contribution", own=partial(is_contribution, handed.contribution.digest))
     own.write(handed.contribution.to_file())

@@ -87,7 +87,7 @@ def command(
     from quietmean.sessions.files import SessionFiles, is_session, load_files
     from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Person, Preparation, Show, take_part
+    from quietmean.studies.party import Observers, Person, Preparation, take_part
 
     sealed = None
     if not is_session(study):
@@ -118,8 +118,8 @@ def command(
         pages = Pages.beside(path)
         # Before minutes of calibration: it is no receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
-        show = Show(shown.report, shown.observe)
-        person = Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, show)
+        observers = Observers(shown.report, shown.observe)
+        person = Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, observers)
         preparation = Preparation(files, site, account_name(data), person)
         shown.say("calibrating the noise")
         choice = files.plan(agreed.plan, agreed.no_privacy)

@@ -34,7 +34,7 @@ def take_part(
     from quietmean.studies import save_impossible
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-    from quietmean.studies.party import Contract, Files, Policy, Show, auditor_for, ended, file_name
+    from quietmean.studies.party import Contract, Files, Observers, Policy, auditor_for, ended, file_name
     from quietmean.studies.party.audit import Event
     from quietmean.studies.party.member import MemberFiles, open_with_others
 
@@ -60,9 +60,9 @@ def take_part(
     auditor = auditor_for(rules, files.identity, Contract.by_file(sealed, files.identity, choice))
     auditor.write(Event.STARTED, {"plan": choice.plan.digest, "charged": data is not None, "member": True})
     member = MemberFiles(files, choice.plan, site)
-    show = Show(shown.report, shown.observe)
+    observers = Observers(shown.report, shown.observe)
     try:
-        end = asyncio.run(open_with_others(member, contributions, show, rules.folder, shown.say))
+        end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, shown.say))
     except ProtocolFailure as error:
         ended(auditor, {}, result=False, reason="the committee opened nothing here")
         raise ProtocolFailure(

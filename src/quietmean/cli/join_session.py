@@ -28,7 +28,7 @@ def take_part(
     from quietmean.cli.console import warn
     from quietmean.protocols.target import budget_warnings
     from quietmean.sessions.joined import SessionPreparation
-    from quietmean.studies.party import Person, Show
+    from quietmean.studies.party import Observers, Person
 
     if data is not None:
         raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
@@ -38,7 +38,7 @@ def take_part(
     if not program.is_file():
         raise InputError(f"program {program} is no file: check the path")
     person = Person(
-        AtTerminal(shown.asking), warn, lambda text: shown.warn([text]), shown.tell_owner, Show(shown.report, shown.observe)
+        AtTerminal(shown.asking), warn, lambda text: shown.warn([text]), shown.tell_owner, Observers(shown.report, shown.observe)
     )
     preparation = SessionPreparation(files, site, person)
     shown.say("calibrating the noise")

@@ -19,7 +19,7 @@ from quietmean.sessions.paid import PaidPart, require_account, yes_of
 from quietmean.sessions.receipt import receipt_at
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party import Agreement, ChargedStudy, NobodyToAsk, PartyPreparation, Person, Show
+from quietmean.studies.party import Agreement, ChargedStudy, NobodyToAsk, Observers, PartyPreparation, Person
 from quietmean.studies.party.audit import Auditor, Event, LogHead, Written
 from quietmean.studies.party.payment import execution_of
 
@@ -81,7 +81,7 @@ class FlowerPreparation(PartyPreparation):
 
     def __init__(self, home: Home, options: SiteOptions, written: list[str], *, yes: bool) -> None:
         require_account(options)
-        super().__init__(_Own(home, yes), options, "", Person(NobodyToAsk(), tell, tell, _no_data, Show(_no_event)))
+        super().__init__(_Own(home, yes), options, "", Person(NobodyToAsk(), tell, tell, _no_data, Observers(_no_event)))
         self._contract, self._written = home.contract, written
         self._receipt = receipt_at(options.receipt or home.receipt, self._contract)
         self._auditor = self._auditor_for(self._contract)

@@ -4,16 +4,16 @@ from quietmean.node.driver import run_party
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.series import RoundEnd, Series, SeriesOver, SeriesProgress
-from quietmean.node.session import Brought, NodeResult, NodeSettings, PairKeys, StartTerms
+from quietmean.node.session import NodeResult, NodeSettings, PairKeys, PlannedValue, StartTerms
 from quietmean.node.start import Started
 
 __all__ = [
-    "Brought",
     "Identity",
     "Late",
     "NodeResult",
     "NodeSettings",
     "PairKeys",
+    "PlannedValue",
     "Roster",
     "RosterEntry",
     "RoundEnd",

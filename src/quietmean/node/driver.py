@@ -32,7 +32,7 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
     """
     async with contextlib.AsyncExitStack() as stack:
         if settings.wipe_value:
-            for one in settings.all_brought:
+            for one in settings.planned_values:
                 # However it ends; in a complete run the session did this before.
                 stack.callback(one.value.wipe)
         store = await stack.enter_async_context(opened(settings))

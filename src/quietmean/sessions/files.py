@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, Identity, NodeSettings, Roster
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster
 from quietmean.node.monitor import status_path
 from quietmean.node.net import Seal, listening_place
 from quietmean.sessions.agreed import SessionContract
@@ -49,7 +49,7 @@ class SessionFiles(PartyFiles):
         seal = Seal(contract.digest, tuple(range(len(self.roster))))
         start_wait, round_wait = study.waits
         zeros, weight = np.zeros(study.dimension), float(records or 1)
-        smaller = {plan.target.parties: Brought(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
+        smaller = {plan.target.parties: PlannedValue(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
         return NodeSettings(
             identity=self.identity,
             roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),

@@ -32,7 +32,7 @@ from quietmean.studies.party.audit import Event
 
 
 @dataclass(frozen=True)
-class Ready(PaidPart):
+class PreparedSession(PaidPart):
     """A party that said yes and paid, with its node in every round."""
 
     settings: NodeSettings
@@ -57,7 +57,7 @@ class SessionPreparation(PartyPreparation):
         self._consent(contract)
         return contract
 
-    def prepare(self, most: int | None = None, records: int | None = None) -> Ready:
+    def prepare(self, most: int | None = None, records: int | None = None) -> PreparedSession:
         """The charge for all rounds, before anything leaves this machine.
 
         ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
@@ -71,7 +71,7 @@ class SessionPreparation(PartyPreparation):
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
         whole = contract.charge_of(most)
         settings, charge = self._pay(self.payer, settings, whole, whole.epsilon(contract.study.delta), refund=True)
-        return Ready(contract, most, yes_of(self.approval), charge, self._auditor, self._receipt, settings, self._files)
+        return PreparedSession(contract, most, yes_of(self.approval), charge, self._auditor, self._receipt, settings, self._files)
 
 
 class JoinedSession:
@@ -81,7 +81,7 @@ class JoinedSession:
     for example, the part can be continued from its store.
     """
 
-    def __init__(self, ready: Ready) -> None:
+    def __init__(self, ready: PreparedSession) -> None:
         self.contract = ready.contract
         self.receipt = ready.receipt.path
         self.account: Account | None = None
@@ -221,7 +221,7 @@ class JoinedSession:
         self.account = _settle(self._ready, self._series)
 
 
-def give_up(ready: Ready) -> Account | None:
+def give_up(ready: PreparedSession) -> Account | None:
     """End this party's part for good without another round, as :class:`JoinedSession` does at its end; nothing is sent."""
     ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
     series = Series(ready.settings, ready.contract.study.rounds, ready.most)
@@ -229,7 +229,7 @@ def give_up(ready: Ready) -> Account | None:
     return _settle(ready, series)
 
 
-def _settle(ready: Ready, series: Series) -> Account | None:
+def _settle(ready: PreparedSession, series: Series) -> Account | None:
     account = ready.settle(series.started, series.standing)
     ready.files.forget_opening_keys()
     return account

@@ -25,7 +25,7 @@ class RoundAhead:
     def __init__(self, where: Others, settings: NodeSettings, rounds: int, here: int) -> None:
         self._where, self._settings, self._rounds, self._here = where, settings, rounds, here
 
-    async def hear(self) -> None:
+    async def catch_up(self) -> None:
         """Ask the others where they are; of a party that was away, until anybody says so, as long as a round waits."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._settings.round_timeout

@@ -104,7 +104,7 @@ class RoundsByFolder:
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
-    async def hear(self) -> None:
+    async def catch_up(self) -> None:
         """Nothing: the clock says where the others are."""
 
     def is_past(self, number: int) -> bool:

@@ -76,9 +76,9 @@ class RoundsOverConnections:
 
     # --- a round -----------------------------------------------------------------------------------------------------
 
-    async def hear(self) -> None:
+    async def catch_up(self) -> None:
         if self._may_know_more:
-            await self._ahead.hear()
+            await self._ahead.catch_up()
 
     def is_past(self, number: int) -> bool:
         return self._where.are_past(number)

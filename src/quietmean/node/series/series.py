@@ -32,7 +32,7 @@ class RoundCarrier(Protocol):
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         """Reach the others, and agree with them who is in; what is opened is closed with ``stack``."""
 
-    async def hear(self) -> None:
+    async def catch_up(self) -> None:
         """Learn where the others are, if this party may not know it."""
 
     def is_past(self, number: int) -> bool:
@@ -181,7 +181,7 @@ class Series:
         """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
         party = self._party
         current = party.progress.current
-        await self._carrier.hear()
+        await self._carrier.catch_up()
         if not party.ended:
             past = self._carrier.is_past(current)
             if not past and party.goes_on(value):

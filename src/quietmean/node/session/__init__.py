@@ -8,16 +8,16 @@ from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult, note_refusal
 from quietmean.node.session.session import StudySession
-from quietmean.node.session.settings import Brought, NodeSettings, PairKeys, StartTerms
+from quietmean.node.session.settings import NodeSettings, PairKeys, PlannedValue, StartTerms
 
 __all__ = [
-    "Brought",
     "CurrentSession",
     "NodeResult",
     "NodeSettings",
     "PairKeys",
     "Patience",
     "PeerLink",
+    "PlannedValue",
     "StartTerms",
     "StudySession",
     "decode_log",

@@ -103,23 +103,23 @@ async def exchange_logs(context: Context, came: Came, logs: Mapping[PartyId, Par
     context.inbox.enter(here, frozenset())
     context.report(FinalizationBegun(tuple(context.names(context.others))))
     request = Log(0, encoded_gossip(context, here) if gossips else b"")
-    telling = _Telling(context, came, request)
-    telling.start()
+    announcements = _Announcements(context, came, request)
+    announcements.start()
 
     def missing() -> dict[PartyId, bool]:
-        if telling.outdated:
+        if announcements.outdated:
             # A message came too late in the meantime: who sent it may be unable to tell.
-            telling.start()
+            announcements.start()
         absent = {party: False for party in context.others if party not in logs}
-        return absent | {party: True for party in context.others if party not in telling.acknowledged}
+        return absent | {party: True for party in context.others if party not in announcements.acknowledged}
 
     await Wait(context, missing, full_time="all").until_over()
-    await telling.stop()
+    await announcements.stop()
     # The last ones are in this party's own record at least.
     return own_log(context, came)
 
 
-class _Telling:
+class _Announcements:
     """Sends the own log to all others."""
 
     def __init__(self, context: Context, came: Came, request: Log) -> None:

@@ -48,7 +48,7 @@ class _MissingError(Exception):
 
 
 @dataclass(frozen=True)
-class Brought:
+class PlannedValue:
     """The plan for a number of parties, and this party's vector on its grid."""
 
     plan: Plan
@@ -71,7 +71,7 @@ class StartTerms:
 
     start_quorum: int
     start_by: float
-    smaller: Mapping[int, Brought]
+    smaller: Mapping[int, PlannedValue]
     before_bound: Callable[[str], None] = _nothing
     asked_to_start: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.time
@@ -155,10 +155,10 @@ class NodeSettings:
         return len(self.roster) if self.start is None else self.start.start_quorum
 
     @property
-    def all_brought(self) -> list[Brought]:
+    def planned_values(self) -> list[PlannedValue]:
         """What this party brings, whoever else is in; the first one is for all."""
         smaller = {} if self.start is None else self.start.smaller
-        return [Brought(self.plan, self.value), *(one for _, one in sorted(smaller.items()))]
+        return [PlannedValue(self.plan, self.value), *(one for _, one in sorted(smaller.items()))]
 
     @cached_property
     def study(self) -> str:
@@ -167,14 +167,14 @@ class NodeSettings:
         links = {} if self.links == Links.X25519 else {"links": str(self.links)}
         if self.start is None:
             return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest, **links})
-        plans = [one.plan.digest for one in self.all_brought]
+        plans = [one.plan.digest for one in self.planned_values]
         terms = {"minimum": self.start_quorum, "start_by": self.start.start_by, "conveners": list(self.roster.conveners)}
         return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **terms, **links})
 
     @cached_property
     def limits(self) -> Limits:
         """The largest frames of the study, whichever of its plans it starts with."""
-        plans = [one.plan for one in self.all_brought]
+        plans = [one.plan for one in self.planned_values]
         dimension = self.plan.target.dimension
         content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
         rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
@@ -188,7 +188,7 @@ class NodeSettings:
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""
         owner = self.identity.derive("store")
-        for one in self.all_brought[1:]:
+        for one in self.planned_values[1:]:
             # The store compares the vector that is for all: under this key, the others too.
             owner = owner.derive(input_digest(owner, b"", one.value.vector, one.value.weight))
         return Store.open(

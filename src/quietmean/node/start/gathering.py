@@ -165,23 +165,23 @@ class Gathering:
 
     def heard(self, sender: PartyId, frame: Start) -> None:
         """Take in where another party is. Raises :class:`PeerError` for what a correct one never tells."""
-        telling = from_frame(frame, self._rules.parties)
+        announcement = from_frame(frame, self._rules.parties)
         self._pairing.check(sender, frame.encapsulated, commits=bool(frame.commit))
-        if telling.bound:
-            self._machine.check(sender, telling)
-        self._occasion.heard(sender, telling, self._standing)
-        if self._standing.bound and not telling.bound and sender in self._news:
+        if announcement.bound:
+            self._machine.check(sender, announcement)
+        self._occasion.heard(sender, announcement, self._standing)
+        if self._standing.bound and not announcement.bound and sender in self._news:
             # It does not know yet, or was not there when it happened.
             self._taken_in.pop(sender, None)
             self._news[sender].set()
-        standing = self._machine.hear(self._standing, sender, telling)
-        self._take_encapsulated(standing, sender, telling, frame.encapsulated)
+        standing = self._machine.receive(self._standing, sender, announcement)
+        self._take_encapsulated(standing, sender, announcement, frame.encapsulated)
         self._move(standing)
         self._changed.set()
 
-    def _take_encapsulated(self, standing: Standing, sender: PartyId, telling: Announcement, ciphertext: bytes) -> None:
+    def _take_encapsulated(self, standing: Standing, sender: PartyId, announcement: Announcement, ciphertext: bytes) -> None:
         """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
-        before, attempt, proposal = self._standing, standing.attempt, telling.proposal
+        before, attempt, proposal = self._standing, standing.attempt, announcement.proposal
         if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
             return
         same = before.attempt is not None and before.attempt.proposal.same_as(proposal)
@@ -228,8 +228,8 @@ class Gathering:
     @property
     def _informed(self) -> set[PartyId]:
         """Who has taken in all that this party has to tell it."""
-        telling = replace(self._telling, bound=False)
-        return {party for party, taken_in in self._taken_in.items() if taken_in == telling}
+        announcement = replace(self._announcement, bound=False)
+        return {party for party, taken_in in self._taken_in.items() if taken_in == announcement}
 
     def _save(self, standing: Standing) -> None:
         before = self._standing
@@ -237,7 +237,7 @@ class Gathering:
             return
         attempt = standing.attempt
         new = attempt is not None and standing.latest != before.latest
-        earlier = self._telling
+        earlier = self._announcement
         self._store.save_standing(dump_standing(self._settings.party, standing), self._fresh_seed if new else None)
         # From here on the seed is the store's, which forgets it with the result.
         self._standing, self._fresh_seed = standing, None
@@ -245,7 +245,7 @@ class Gathering:
             self._occasion.accepted()
             self._taken_in.clear()
         self._changed.set()
-        if self._telling != earlier and not (self._rules.for_all and standing.bound):
+        if self._announcement != earlier and not (self._rules.for_all and standing.bound):
             for news in self._news.values():
                 news.set()
 
@@ -255,14 +255,14 @@ class Gathering:
             self._reported = missing
             self._report(AgreementWaits(missing))
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- announcements ----------------------------------------------------------------------------------------------
 
     async def _tell(self, peer: PartyId) -> None:
         news = self._news[peer]
         while True:
             news.clear()
             if not self._is_settled(peer):
-                await first_of(self._ask(peer, self._telling), news.wait(), seconds=_PATIENCE)
+                await first_of(self._ask(peer, self._announcement), news.wait(), seconds=_PATIENCE)
             if not news.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if self._is_settled(peer) else self._occasion.pause):
@@ -272,26 +272,28 @@ class Gathering:
         """Whether there is no need to tell it anything again."""
         if self._occasion.repeats:
             return self._occasion.settled(peer, self._standing)
-        return self._taken_in.get(peer) == replace(self._telling, bound=False)
+        return self._taken_in.get(peer) == replace(self._announcement, bound=False)
 
     @property
-    def _telling(self) -> Announcement:
-        telling, own = self._machine.tell(self._standing), self._settings.party
-        if self._rules.for_all and telling.bound:
+    def _announcement(self) -> Announcement:
+        announcement, own = self._machine.announce(self._standing), self._settings.party
+        if self._rules.for_all and announcement.bound:
             # Each tells what it revealed itself, and has done so before it is bound.
-            return replace(telling, openings={own: telling.openings[own]})
-        return telling
+            return replace(announcement, openings={own: announcement.openings[own]})
+        return announcement
 
-    async def _ask(self, peer: PartyId, telling: Announcement) -> None:
+    async def _ask(self, peer: PartyId, announcement: Announcement) -> None:
         link = self._links[peer]
-        for frame in to_frames(telling, self._rules.parties, self._pairing.ciphertext_for(peer) if telling.commit else b""):
+        for frame in to_frames(
+            announcement, self._rules.parties, self._pairing.ciphertext_for(peer) if announcement.commit else b""
+        ):
             answer = await link.ask(frame)
             if answer.status != ACCEPTED:
                 link.trouble = f"peer refused: {printable(answer.reason)}"
                 self._refusing.add(peer)
                 return
         self._refusing.discard(peer)
-        self._taken_in[peer] = replace(telling, bound=False)
+        self._taken_in[peer] = replace(announcement, bound=False)
         self._changed.set()
 
 

@@ -128,7 +128,7 @@ class Machine:
         """Take no part in this session any more. Who is bound stays so."""
         return standing if standing.bound else Standing(None, never=True)
 
-    def tell(self, standing: Standing) -> Announcement:
+    def announce(self, standing: Standing) -> Announcement:
         """What all others may know of where this party is."""
         attempt = standing.attempt
         if attempt is None or standing.never:
@@ -143,24 +143,24 @@ class Machine:
 
     # --- what others tell --------------------------------------------------------------------------------------------
 
-    def hear(self, standing: Standing, sender: PartyId, telling: Announcement) -> Standing:
+    def receive(self, standing: Standing, sender: PartyId, announcement: Announcement) -> Standing:
         """The standing after ``sender`` told where it is. Raises :class:`PeerError` for what a correct party never tells."""
-        if telling.proposal is None or standing.never:
+        if announcement.proposal is None or standing.never:
             return standing
-        self.check(sender, telling)
-        if not self._is_current(standing, telling.proposal):
-            standing = self._accept(standing, telling.proposal)
+        self.check(sender, announcement)
+        if not self._is_current(standing, announcement.proposal):
+            standing = self._accept(standing, announcement.proposal)
         attempt = standing.attempt
         if standing.bound:
             return standing
-        if attempt is None or not attempt.proposal.same_as(telling.proposal):
-            place = telling.proposal.attempt, telling.proposal.members
-            return replace(standing, elsewhere={**standing.elsewhere, sender: place}) if telling.bound else standing
-        return replace(standing, attempt=self._noted(attempt, sender, telling))
+        if attempt is None or not attempt.proposal.same_as(announcement.proposal):
+            place = announcement.proposal.attempt, announcement.proposal.members
+            return replace(standing, elsewhere={**standing.elsewhere, sender: place}) if announcement.bound else standing
+        return replace(standing, attempt=self._noted(attempt, sender, announcement))
 
-    def check(self, sender: PartyId, telling: Announcement) -> None:
+    def check(self, sender: PartyId, announcement: Announcement) -> None:
         """Raises :class:`PeerError` unless ``sender`` may be where it says that it is."""
-        proposal = telling.proposal
+        proposal = announcement.proposal
         if proposal is None:
             return
         if not 1 <= proposal.attempt <= self.rules.attempts:
@@ -195,15 +195,15 @@ class Machine:
     def _commit(self, attempt: Attempt) -> bytes:
         return commitment_hash(quorum_study(self.rules.session, attempt.proposal), self.party, attempt.own)
 
-    def _noted(self, attempt: Attempt, sender: PartyId, telling: Announcement) -> Attempt:
+    def _noted(self, attempt: Attempt, sender: PartyId, announcement: Announcement) -> Attempt:
         study = quorum_study(self.rules.session, attempt.proposal)
         commits, openings = dict(attempt.commits), dict(attempt.openings)
-        if telling.commit and commits.setdefault(sender, telling.commit) != telling.commit:
+        if announcement.commit and commits.setdefault(sender, announcement.commit) != announcement.commit:
             raise PeerError("it committed to something else before: it lost its store, or plays two games")
         agreed = self._agreed(attempt, sender)
         if agreed == attempt.members:
             commits[self.party] = commitment_hash(study, self.party, attempt.own)
-        for party, opening in telling.openings.items():
+        for party, opening in announcement.openings.items():
             if party in openings or party not in commits:
                 # What was committed to comes first; all is told again.
                 continue
@@ -214,7 +214,7 @@ class Machine:
                 raise PeerError("it revealed something else than it committed to")
         if agreed == attempt.members and commits.keys() == attempt.members:
             openings[self.party] = attempt.own
-        bound_there = attempt.bound_there | {sender} if telling.bound else attempt.bound_there
+        bound_there = attempt.bound_there | {sender} if announcement.bound else attempt.bound_there
         return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
 
     def _agreed(self, attempt: Attempt, sender: PartyId) -> frozenset[PartyId]:

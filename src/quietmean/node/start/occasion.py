@@ -47,7 +47,7 @@ class Occasion(Protocol):
     def accepted(self) -> None:
         """This party went on to an attempt."""
 
-    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
+    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
         """Another party told where it is; ``standing``: of this one before."""
 
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
@@ -94,7 +94,7 @@ class WhenAllAreThere:
     def accepted(self) -> None:
         """There is one attempt."""
 
-    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
+    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
         """Nothing depends on when."""
 
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
@@ -155,11 +155,11 @@ class ByTime:
     def accepted(self) -> None:
         self._accepted_at = self._now()
 
-    def heard(self, sender: PartyId, telling: Announcement, standing: Standing) -> None:
+    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
         self._there[sender] = self._now()
         self._settled.discard(sender)
-        proposal, own = telling.proposal, standing.attempt
-        if proposal is not None and telling.bound and own is not None and own.proposal.same_as(proposal):
+        proposal, own = announcement.proposal, standing.attempt
+        if proposal is not None and announcement.bound and own is not None and own.proposal.same_as(proposal):
             self._settled.add(sender)
 
     def settled(self, peer: PartyId, standing: Standing) -> bool:

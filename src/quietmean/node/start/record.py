@@ -78,17 +78,17 @@ def load_standing(raw: bytes | None) -> Standing:
     return Standing(attempt, record.bound, record.never, elsewhere)
 
 
-def to_frames(telling: Announcement, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:
-    """A telling to one of so many parties, in as many frames as it takes. ``encapsulated``: to its key, with a commitment."""
-    proposal = telling.proposal
+def to_frames(announcement: Announcement, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:
+    """An announcement to one of so many parties, as frames. ``encapsulated``: to its key, beside a commitment."""
+    proposal = announcement.proposal
     if proposal is None:
         yield Start(0)
         return
     members = () if len(proposal.members) == parties else proposal.ordered
-    inside = proposal.attempt, members, proposal.signature, telling.commit
-    opened = [_opened(*one) for one in sorted(telling.openings.items())]
+    inside = proposal.attempt, members, proposal.signature, announcement.commit
+    opened = [_opened(*one) for one in sorted(announcement.openings.items())]
     for part in [opened[begin : begin + _OPENINGS] for begin in range(0, max(len(opened), 1), _OPENINGS)]:
-        yield Start(0, *inside, tuple(part), telling.bound, encapsulated)
+        yield Start(0, *inside, tuple(part), announcement.bound, encapsulated)
 
 
 def from_frame(frame: Start, parties: int) -> Announcement:

@@ -8,7 +8,7 @@ from typing import Self
 
 from quietmean.core.party import PartyId
 from quietmean.node.net import Roster, Seal
-from quietmean.node.session import Brought, NodeSettings
+from quietmean.node.session import NodeSettings, PlannedValue
 from quietmean.node.start.machine import Attempt
 from quietmean.node.start.rules import quorum_study
 from quietmean.randomness import Encapsulated
@@ -34,14 +34,14 @@ class Started:
         shared = {index: shared[member] for index, member in enumerate(members) if member in shared}
         if start is None:
             return cls(replace(settings, agreed=agreed, shared=shared), attempt.proposal.attempt, members, ())
-        brought = start.smaller.get(len(members)) or Brought(settings.plan, settings.value)
+        planned = start.smaller.get(len(members)) or PlannedValue(settings.plan, settings.value)
         # Its digest is in every label of what these parties do together.
         seal = Seal(quorum_study(settings.study, attempt.proposal), tuple(range(len(members))))
         inside = replace(
             settings,
             roster=Roster(tuple(settings.roster.entries[member] for member in members), seal),
-            plan=brought.plan,
-            value=brought.value,
+            plan=planned.plan,
+            value=planned.value,
             start=None,
             agreed=agreed,
             shared=shared,

@@ -5,7 +5,16 @@ from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, pla
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, Questions, require_digest, require_unattended
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
-from quietmean.studies.party.files import Files, PartyFiles, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
+from quietmean.studies.party.files import (
+    Files,
+    Observers,
+    PartyFiles,
+    agreed_files,
+    agreed_terms,
+    file_name,
+    own_keys,
+    start_request,
+)
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
@@ -14,10 +23,10 @@ from quietmean.studies.party.preparing import (
     PartyPreparation,
     Person,
     Preparation,
-    Prepared,
+    PreparedStudy,
     auditor_for,
-    brought,
     charge_of,
+    planned_values,
     require_places,
 )
 
@@ -31,6 +40,7 @@ __all__ = [
     "Files",
     "Finished",
     "NobodyToAsk",
+    "Observers",
     "OwnerApproval",
     "PartyFiles",
     "PartyPreparation",
@@ -38,15 +48,13 @@ __all__ = [
     "Person",
     "Policy",
     "Preparation",
-    "Prepared",
+    "PreparedStudy",
     "Questions",
-    "Show",
     "Signatory",
     "account_of",
     "agreed_files",
     "agreed_terms",
     "auditor_for",
-    "brought",
     "charge_of",
     "ended",
     "execution_id",
@@ -56,6 +64,7 @@ __all__ = [
     "own_keys",
     "payer_for",
     "place_of",
+    "planned_values",
     "relays_of",
     "require_approvals",
     "require_digest",

@@ -63,7 +63,7 @@ def charge_id(sealed: Sealed, keys: StudyKeys) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Giver:
+class SharingContributor:
     """One party of a sealed study, about to contribute. ``register``: the folder of what this site contributed."""
 
     sealed: Sealed

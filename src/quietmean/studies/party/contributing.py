@@ -14,7 +14,7 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import signed_in
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.by_file import Charge, Giver, require_by_file
+from quietmean.studies.party.by_file import Charge, SharingContributor, require_by_file
 from quietmean.studies.party.committee_file import CommitteeContributor
 
 
@@ -46,7 +46,7 @@ def contributor_of(sealed: Sealed, plan: Plan, identity: Identity, keys: StudyKe
     terms = sealed.study.committee
     if terms is None:
         require_by_file(plan)
-        return Giver(sealed, plan, identity, keys)
+        return SharingContributor(sealed, plan, identity, keys)
     contributor = CommitteeContributor(sealed, plan, identity, keys)
     if not contributor.has_contributed:
         terms.require_open(datetime.now(UTC))

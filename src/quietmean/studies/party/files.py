@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, Identity, NodeSettings, PairKeys, Roster, StartTerms
+from quietmean.node import Identity, NodeSettings, PairKeys, PlannedValue, Roster, StartTerms
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import listening_place
@@ -137,7 +137,7 @@ class PartyFiles:
         store = self.store(given)
         return store.exists() and store.stat().st_size > 0
 
-    def start_terms(self, smaller: Mapping[int, Brought], store: Path) -> StartTerms | None:
+    def start_terms(self, smaller: Mapping[int, PlannedValue], store: Path) -> StartTerms | None:
         """With whom it starts, where it does not wait for all.
 
         ``smaller``: plans and what this party brings, for all numbers of parties that are fewer.
@@ -274,7 +274,7 @@ class Files(PartyFiles):
         plan: Plan,
         encoded: Encoded,
         options: SiteOptions,
-        smaller: Mapping[int, Brought] | None = None,
+        smaller: Mapping[int, PlannedValue] | None = None,
         usual_folder: str | None = None,
     ) -> NodeSettings:
         """Of this party's node. ``usual_folder``: the policy's, for a study whose messages are files.
@@ -282,7 +282,7 @@ class Files(PartyFiles):
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
         store = self.store(options.store)
-        plans = [plan, *(brought.plan for brought in (smaller or {}).values())]
+        plans = [plan, *(planned_values.plan for planned_values in (smaller or {}).values())]
         start_wait, round_wait = self.study.waits
         return NodeSettings(
             identity=self.identity,
@@ -303,7 +303,7 @@ class Files(PartyFiles):
 
 
 @dataclass(frozen=True)
-class Show:
+class Observers:
     """The receivers of a node's events and views."""
 
     report: Report

@@ -21,7 +21,7 @@ from quietmean.core.folders import configuration_folder
 from quietmean.core.party import NoiseSource
 from quietmean.core.readable import by_this_clock
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, NodeResult, NodeSettings, Roster, StartTerms, run_party
+from quietmean.node import NodeResult, NodeSettings, PlannedValue, Roster, StartTerms, run_party
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer
 from quietmean.node.monitor import status_path
 from quietmean.node.net import listening_place
@@ -37,7 +37,7 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
-from quietmean.studies.party.files import Files, Show
+from quietmean.studies.party.files import Files, Observers
 from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
 from quietmean.studies.party.payment import execution_id
 from quietmean.studies.party.register import Register
@@ -125,7 +125,7 @@ async def until_listed(terms: CommitteeTerms, say: Callable[[str], None], *, onc
 
 
 async def open_with_others(
-    own: MemberFiles, folder: Path, show: Show, usual_folder: str | None, say: Callable[[str], None] = lambda text: None
+    own: MemberFiles, folder: Path, observers: Observers, usual_folder: str | None, say: Callable[[str], None] = lambda text: None
 ) -> OpenedAtMember:
     """Take what came into ``folder``, and open one sum with the other members; continued where it stopped.
 
@@ -138,7 +138,7 @@ async def open_with_others(
         contributions_in(folder)
         await until_listed(own.terms, say, once=own.options.once)
         _hold(own, folder)
-    settings = _settings(own, show, usual_folder)
+    settings = _settings(own, observers, usual_folder)
     _register(own, settings)
     try:
         result = await run_party(settings)
@@ -178,13 +178,13 @@ def _opener(own: MemberFiles) -> MailboxOpener:
     return MailboxOpener(keys.mailbox)
 
 
-def _settings(own: MemberFiles, show: Show, usual_folder: str | None) -> NodeSettings:
+def _settings(own: MemberFiles, observers: Observers, usual_folder: str | None) -> NodeSettings:
     """Of this member's node, which starts with as many as are sure to be there."""
     files, study, committee = own.files, own.sealed.study, own.terms.committee
     plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
-    zeros = {size: Brought(plan, plan.admit(np.zeros(plan.target.dimension))) for size, plan in plans.items()}
+    zeros = {size: PlannedValue(plan, plan.admit(np.zeros(plan.target.dimension))) for size, plan in plans.items()}
     plan = plans.pop(committee.members)
-    brought = zeros.pop(committee.members)
+    planned_values = zeros.pop(committee.members)
     files.require_folder(own.options, usual_folder)
     by_folder = study.deadlines is not None
     start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
@@ -195,13 +195,13 @@ def _settings(own: MemberFiles, show: Show, usual_folder: str | None) -> NodeSet
         identity=files.identity,
         roster=files.roster,
         plan=plan,
-        value=brought.value,
+        value=planned_values.value,
         store=own.store,
         round_timeout=study.round_timeout if study.deadlines is None else study.deadlines.interval,
         start_timeout=start_timeout,
         status=status_path(own.store),
-        report=show.report,
-        observe=show.observe,
+        report=observers.report,
+        observe=observers.observe,
         listen=None if by_folder else listening_place(own.options),
         folder=files.folder(own.options.folder or usual_folder, [plan, *plans.values()], once=own.options.once),
         start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, zeros),

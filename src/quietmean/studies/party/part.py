@@ -21,7 +21,7 @@ from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, s
 from quietmean.studies.party.audit import Event
 from quietmean.studies.party.ending import ended, not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import Files
-from quietmean.studies.party.preparing import Prepared
+from quietmean.studies.party.preparing import PreparedStudy
 
 # What the audit log has of it; the first that fits.
 _UNFINISHED: dict[type[BaseException], str] = {
@@ -78,7 +78,7 @@ class Finished:
         return {"messages": self.result.transfers, "bytes": self.result.bytes_sent, "seconds": self.seconds}
 
 
-async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: None) -> Finished:
+async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda text: None) -> Finished:
     """Run this party's node, certify what happened, settle what was charged, and write the receipt.
 
     ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
@@ -127,7 +127,7 @@ async def take_part(ready: Prepared, say: Callable[[str], None] = lambda text: N
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), among.absent)
 
 
-def _keep_impossible(ready: Prepared, among: _Among, result: NodeResult, error: ImpossibleResult) -> None:
+def _keep_impossible(ready: PreparedStudy, among: _Among, result: NodeResult, error: ImpossibleResult) -> None:
     """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
     approved = _with_log(ready, result=False, reason="a result that cannot be")
     origin = origin_of(among.files, among.settings, approved, result, among.told)
@@ -165,7 +165,7 @@ class _Among:
         return {"start": {**start, "roster": self._everybody.roster.digest}}
 
 
-def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
+def require_enough(ready: PreparedStudy, outcome: StudyOutcome) -> None:
     """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
     target = ready.settings.plan.target
     least = least_minimum(target.parties, target.colluding)
@@ -177,5 +177,5 @@ def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
         )
 
 
-def _with_log(ready: Prepared, **end: Any) -> Mapping[str, Any]:
+def _with_log(ready: PreparedStudy, **end: Any) -> Mapping[str, Any]:
     return ended(ready.auditor, ready.approval, **end)

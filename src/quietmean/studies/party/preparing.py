@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Brought, Identity, NodeSettings
+from quietmean.node import Identity, NodeSettings, PlannedValue
 from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
 from quietmean.planning import Admitted, Plan
@@ -33,7 +33,7 @@ from quietmean.studies.party.approval import Consent, ConsentInAdvance, Question
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
-from quietmean.studies.party.files import Files, Show
+from quietmean.studies.party.files import Files, Observers
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
@@ -43,7 +43,7 @@ Charged = TypeVar("Charged")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedStudy:
     """What :func:`take_part` needs. ``forecast``: how wide intervals will be; ``approval``: what a receipt says of the yes.
 
     ``auditor`` writes the site's audit log.
@@ -63,14 +63,14 @@ class Person:
     """Who takes part for a party: whom ``questions`` are put to, and who is told what.
 
     ``warn`` gets sentences that do not depend on the data, and ``note`` those that may be left out; ``tell_owner`` what was done
-    to values that did not fit; ``show`` what the node does.
+    to values that did not fit; ``observers`` see what the node does.
     """
 
     questions: Questions
     warn: Callable[[str], None]
     note: Callable[[str], None]
     tell_owner: Callable[[Encoded, Sequence[str]], None]
-    show: Show
+    observers: Observers
 
     def paid(self, payer: Payer, approval: Mapping[str, Any], charge: Callable[[Payer], Charged]) -> Charged:
         """What ``charge`` returns, after a person said whose people these are where it has to be said.
@@ -140,10 +140,10 @@ class PartyPreparation:
 
     def _for_person(self, settings: NodeSettings) -> NodeSettings:
         """The node shows its person what it does, and holds the weights of all against policy and study."""
-        show, asked = self._person.show, self._own.asked
+        observers, asked = self._person.observers, self._own.asked
         stated = asked.weights if isinstance(asked, StudyTerms) else None
         weights = replace(self._policy.weights, besides=stated)
-        return replace(settings, report=show.report, observe=show.observe, weights=weights)
+        return replace(settings, report=observers.report, observe=observers.observe, weights=weights)
 
     def _pay(
         self, payer: Payer | None, settings: NodeSettings, charge: Charge, epsilon: float, refund: bool | None = None
@@ -190,7 +190,7 @@ class Preparation(PartyPreparation):
         self._consent(self._contract)
         return self._contract
 
-    def prepare(self, data: Source, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> Prepared:
+    def prepare(self, data: Source, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> PreparedStudy:
         """Read the data, and charge the study before anything leaves.
 
         Nothing of the data is kept but this party's vector. ``pages``: what is written beside the receipt, by what the receipt
@@ -207,7 +207,7 @@ class Preparation(PartyPreparation):
         forecast = files.forecast(contract.plan, records)
         encoded = files.encode(records, contract.plan)
         self._person.tell_owner(encoded, files.owner_notes)
-        smaller = brought(files, contract.choice, records)
+        smaller = planned_values(files, contract.choice, records)
         settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
         settings = self._for_person(settings)
         receipt = files.receipt(options.receipt)
@@ -217,7 +217,7 @@ class Preparation(PartyPreparation):
         if payer is not None:
             payer = payer.of(records.in_order, People(records, records.source, files.home, self._person.note))
         settings, charge = self._pay(payer, settings, contract.charge, contract.epsilon_a_priori)
-        return Prepared(files, settings, forecast, self.approval, charge, self._auditor, receipt)
+        return PreparedStudy(files, settings, forecast, self.approval, charge, self._auditor, receipt)
 
 
 def require_places(places: Sequence[Output], store: Path) -> None:
@@ -228,14 +228,14 @@ def require_places(places: Sequence[Output], store: Path) -> None:
         output.require_free()
 
 
-def brought(files: Files, choice: Choice, records: Records | GroupedRows) -> dict[int, Brought]:
+def planned_values(files: Files, choice: Choice, records: Records | GroupedRows) -> dict[int, PlannedValue]:
     """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
 
     def admitted(plan: Plan) -> Admitted:
         encoded = files.encode(records, plan)
         return plan.admit(encoded.vector, encoded.weight, wipe=True)
 
-    return {size: Brought(plan, admitted(plan)) for size, plan in choice.smaller.items()}
+    return {size: PlannedValue(plan, admitted(plan)) for size, plan in choice.smaller.items()}
 
 
 def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
