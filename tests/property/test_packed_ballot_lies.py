@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from quietmean.core.party import Message, PartyId
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, is_valid
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, leads
-from quietmean.protocols.packed_sharing.messages import Statement
+from quietmean.protocols.packed_sharing.messages import MemberStatement
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.randomness import Seed
 from support.effort import examples
@@ -49,10 +49,12 @@ class Liar:
             return message.content
         proposal, vote = self.tales[message.sender][receiver][message.round - FIRST_PROPOSAL]
         if message.round == FIRST_PROPOSAL:
-            return None if proposal is None else CODEC.write(FIRST_PROPOSAL, Statement(proposal=proposal))
+            return None if proposal is None else CODEC.write(FIRST_PROPOSAL, MemberStatement(proposal=proposal))
         leading = leads(RULES, message.round)
         proposes = leading and LEADERS[leading - 1] == message.sender and vote is None
-        return CODEC.write(message.round, Statement(FULL, vote, proposal if proposes and message.round > FIRST_VOTES else None))
+        return CODEC.write(
+            message.round, MemberStatement(FULL, vote, proposal if proposes and message.round > FIRST_VOTES else None)
+        )
 
 
 def votes_of(run: Run) -> list[BallotProposal]:
@@ -90,7 +92,7 @@ def test_two_proposals_at_once(data: st.DataObject) -> None:
         if message.round < FIRST_PROPOSAL:
             return message.content
         mine = made[told[receiver]]
-        said = Statement(proposal=mine) if message.round == FIRST_PROPOSAL else Statement(FULL, mine)
+        said = MemberStatement(proposal=mine) if message.round == FIRST_PROPOSAL else MemberStatement(FULL, mine)
         return CODEC.write(message.round, said)
 
     run = Run(ITS, {leader}, change)
@@ -115,7 +117,7 @@ def test_votes_that_change(data: st.DataObject) -> None:
     turn = data.draw(st.integers(FIRST_VOTES, 6))
 
     def change(message: Message, receiver: int) -> bytes | None:
-        return message.content if message.round < turn else CODEC.write(message.round, Statement(FULL, other))
+        return message.content if message.round < turn else CODEC.write(message.round, MemberStatement(FULL, other))
 
     run = Run(ITS, liars, change)
     done = check(run)
@@ -138,7 +140,9 @@ def test_what_is_not_valid_is_ignored_by_everybody(inputs: int, members: int, as
     def change(message: Message, receiver: int) -> bytes | None:
         if message.round < FIRST_PROPOSAL or (as_votes and message.round == FIRST_PROPOSAL):
             return message.content
-        return CODEC.write(message.round, Statement(proposal=bad) if message.round == FIRST_PROPOSAL else Statement(FULL, bad))
+        return CODEC.write(
+            message.round, MemberStatement(proposal=bad) if message.round == FIRST_PROPOSAL else MemberStatement(FULL, bad)
+        )
 
     run = Run(ITS, liars, change)
     assert check(run) == run.honest

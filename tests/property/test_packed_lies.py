@@ -14,7 +14,7 @@ import pytest
 from quietmean.core.party import Message
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal
-from quietmean.protocols.packed_sharing.messages import Codec, Statement
+from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from quietmean.randomness import Seed
 from support.packed_liars import NAMED, PARTIES, Change, Run, codec_of, protocol, wrong_sum
 
@@ -68,7 +68,7 @@ def test_a_leader_whose_proposal_has_too_few_inputs_or_members_is_ignored() -> N
             if message.round != 3:
                 # It is silent later: its vote would be for the good proposal.
                 return message.content if message.round < 3 else None
-            return codec.write(3, Statement(proposal=BallotProposal(1, rules.pack(bad[0]), rules.pack(bad[1]))))
+            return codec.write(3, MemberStatement(proposal=BallotProposal(1, rules.pack(bad[0]), rules.pack(bad[1]))))
 
         leader = int(np.nonzero(its.draw_schedule(PARTIES, Seed.public("lies", 0)).out_degree[2])[0][0])
         run = Run(its, {leader}, change)
@@ -86,11 +86,11 @@ def anything(codec: Codec, chance: random.Random, heard: list[Message]) -> Chang
         sets = [chance.getrandbits(PARTIES) | chance.getrandbits(PARTIES) for _ in range(3)]
         made = BallotProposal(chance.randint(1, rules.ballots), rules.pack(sets[0]), rules.pack(sets[1]))
         share = codec.write_share(np.array([chance.randrange(codec.prime) for _ in range(codec.blocks)], dtype=np.uint32))
-        said: dict[int, Any] = {2: Statement(sets[2]), 3: Statement(proposal=made), 4: Statement(sets[2], made)}
+        said: dict[int, Any] = {2: MemberStatement(sets[2]), 3: MemberStatement(proposal=made), 4: MemberStatement(sets[2], made)}
         later = [
-            Statement(sets[2], made),
-            Statement(sets[2], None, made),
-            Statement(vote=made, decided=made.inputs, share=share),
+            MemberStatement(sets[2], made),
+            MemberStatement(sets[2], None, made),
+            MemberStatement(vote=made, decided=made.inputs, share=share),
         ]
         return codec.write(round_, said.get(round_) or chance.choice(later))
 

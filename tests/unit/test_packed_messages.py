@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
-from quietmean.protocols.packed_sharing.messages import Codec, Statement
+from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from support.effort import examples
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
@@ -20,24 +20,24 @@ def codec(parties: int = 11, blocks: int = 3, word_bytes: int = 4) -> Codec:
 
 
 @st.composite
-def statements(draw: st.DrawFn, its: Codec, round_: int) -> Statement:
+def statements(draw: st.DrawFn, its: Codec, round_: int) -> MemberStatement:
     rules = its.rules
     sets = st.integers(0, 2**rules.parties - 1)
     proposals = st.builds(
         lambda b, u, m: BallotProposal(b, rules.pack(u), rules.pack(m)), st.integers(1, rules.ballots), sets, sets
     )
     if round_ == 2:
-        return Statement(draw(sets))
+        return MemberStatement(draw(sets))
     if round_ == 3:
-        return Statement(proposal=draw(proposals))
+        return MemberStatement(proposal=draw(proposals))
     vote = draw(st.none() | proposals)
     if round_ == 4 or draw(st.booleans()):
         proposal = draw(st.none() | proposals) if vote is None and round_ > 4 else None
-        return Statement(draw(sets), vote, proposal)
+        return MemberStatement(draw(sets), vote, proposal)
     same = vote is not None and draw(st.booleans())
     decided = vote.inputs if vote is not None and same else rules.pack(draw(sets))
     numbers = np.array(draw(st.lists(st.integers(0, its.prime - 1), min_size=its.blocks, max_size=its.blocks)), dtype=np.uint32)
-    return Statement(vote=vote, decided=decided, share=its.write_share(numbers) if draw(st.booleans()) else None)
+    return MemberStatement(vote=vote, decided=decided, share=its.write_share(numbers) if draw(st.booleans()) else None)
 
 
 ANY = st.tuples(st.sampled_from([1, 8, 11, 100]), st.integers(1, 4), st.sampled_from([2, 4]), st.integers(2, 9))
@@ -80,10 +80,10 @@ def test_sizes() -> None:
     vote = BallotProposal(1, its.rules.pack(everybody), its.rules.pack(everybody))
     share = its.write_share(np.zeros(1250, dtype=np.uint32))
     assert len(share) == 5000
-    assert len(its.write(2, Statement(everybody))) == 13
-    assert len(its.write(3, Statement(proposal=vote))) == 27
-    assert len(its.write(4, Statement(everybody, vote))) == 40
-    assert len(its.write(5, Statement(vote=vote, decided=vote.inputs, share=share))) == 5028
+    assert len(its.write(2, MemberStatement(everybody))) == 13
+    assert len(its.write(3, MemberStatement(proposal=vote))) == 27
+    assert len(its.write(4, MemberStatement(everybody, vote))) == 40
+    assert len(its.write(5, MemberStatement(vote=vote, decided=vote.inputs, share=share))) == 5028
     assert len(codec(100, 1250, 2).write_share(np.zeros(1250, dtype=np.uint32))) == 2500
 
 

@@ -33,7 +33,7 @@ _FLAGS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class MemberStatement:
     """The content of a member's message after the first round. Either ``holds``, or, once it has decided, the set ``decided``.
 
     ``share``: its sum over that set, as bytes; None if it lacks a share.
@@ -90,7 +90,7 @@ class Codec:
             raise ContentError(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
         return raw
 
-    def write(self, round_: int, statement: Statement) -> bytes:
+    def write(self, round_: int, statement: MemberStatement) -> bytes:
         """A content of a round from 2 on."""
         if round_ == FIRST_PROPOSAL:
             return self._write_proposal(statement.proposal)
@@ -105,29 +105,29 @@ class Codec:
         flags |= _DECIDED | (_OTHER if other else 0) | (0 if statement.share is None else _SUM)
         return bytes([flags]) + vote + other + (statement.share or b"")
 
-    def read(self, round_: int, raw: bytes) -> Statement:
+    def read(self, round_: int, raw: bytes) -> MemberStatement:
         """The inverse of :meth:`write`. Raises :class:`ContentError`."""
         reader = _Reader(raw)
         if round_ == STATUS:
-            statement = Statement(holds=self._set(reader))
+            statement = MemberStatement(holds=self._set(reader))
         elif round_ == FIRST_PROPOSAL:
-            statement = Statement(proposal=self._proposal(reader))
+            statement = MemberStatement(proposal=self._proposal(reader))
         elif round_ == FIRST_VOTES:
-            statement = Statement(self._set(reader), self._proposal(reader) if reader.left else None)
+            statement = MemberStatement(self._set(reader), self._proposal(reader) if reader.left else None)
         else:
             statement = self._read_later(reader)
         if reader.left:
             raise ContentError(f"{reader.left} bytes too many in round {round_}")
         return statement
 
-    def _read_later(self, reader: _Reader) -> Statement:
+    def _read_later(self, reader: _Reader) -> MemberStatement:
         flags = reader.take(1)[0]
         if flags not in _FLAGS:
             raise ContentError(f"flags {flags} that do not go together")
         if not flags & _DECIDED:
             holds = self._set(reader)
             vote = self._proposal(reader) if flags & _VOTE else None
-            return Statement(holds, vote, self._proposal(reader) if flags & _PROPOSAL else None)
+            return MemberStatement(holds, vote, self._proposal(reader) if flags & _PROPOSAL else None)
         vote = self._proposal(reader) if flags & _VOTE else None
         decided = b"" if vote is None else vote.inputs
         if flags & _OTHER:
@@ -136,10 +136,10 @@ class Codec:
                 raise ContentError("a set that the vote has already")
             decided = other
         if not flags & _SUM:
-            return Statement(vote=vote, decided=decided)
+            return MemberStatement(vote=vote, decided=decided)
         share = reader.take(self.share_bytes)
         self.read_share(share)
-        return Statement(vote=vote, decided=decided, share=share)
+        return MemberStatement(vote=vote, decided=decided, share=share)
 
     @property
     def _proposal_bytes(self) -> int:

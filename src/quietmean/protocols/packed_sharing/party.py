@@ -38,7 +38,7 @@ from quietmean.protocols.packed_sharing.member import (
     Heard,
     MemberState,
 )
-from quietmean.protocols.packed_sharing.messages import Codec, Statement
+from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
@@ -172,7 +172,7 @@ class PackedSharingParty:
         member = self._member.after_dealing(state.member, mask_of(shares))
         return replace(state, member=member, shares=shares, weights=weights)
 
-    def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, Statement]:
+    def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, MemberStatement]:
         """The contents by sender; a message that cannot be read counts as not arrived."""
         statements = {}
         for message in sorted(arrived, key=lambda one: one.sender):
@@ -182,7 +182,7 @@ class PackedSharingParty:
                 continue
         return statements
 
-    def _heard(self, round_: int, statements: Mapping[PartyId, Statement], *, reached: bool) -> Heard:
+    def _heard(self, round_: int, statements: Mapping[PartyId, MemberStatement], *, reached: bool) -> Heard:
         holds = {sender: statement.holds for sender, statement in statements.items() if statement.holds is not None}
         votes: dict[BallotProposal, Mask] = {}
         for sender, statement in statements.items():
@@ -195,7 +195,7 @@ class PackedSharingParty:
         return Heard(holds, votes, proposal if own else None, reached)
 
     def _with_sums(
-        self, state: PackedSharingState, statements: Mapping[PartyId, Statement], weights: Mapping[PartyId, float]
+        self, state: PackedSharingState, statements: Mapping[PartyId, MemberStatement], weights: Mapping[PartyId, float]
     ) -> PackedSharingState:
         """The first sum of each member counts."""
         new = {
@@ -264,20 +264,22 @@ class PackedSharingParty:
         if state.round > self.rounds:
             return self._end(state)
         if state.round == STATUS:
-            return Step(state, self._tell(state, self._others, Statement(unpack(state.member.holds))))
+            return Step(state, self._tell(state, self._others, MemberStatement(unpack(state.member.holds))))
         if state.round == FIRST_PROPOSAL:
             proposal = state.member.proposal
-            return Step(state, () if proposal is None else self._tell(state, self._others, Statement(proposal=proposal)))
+            return Step(state, () if proposal is None else self._tell(state, self._others, MemberStatement(proposal=proposal)))
         return Step(state, self._later(state))
 
     def _later(self, state: PackedSharingState) -> tuple[Message, ...]:
         member = state.member
-        usual = Statement(unpack(member.holds), member.vote, member.proposal)
+        usual = MemberStatement(unpack(member.holds), member.vote, member.proposal)
         if not state.inputs or state.round <= FIRST_VOTES:
             return self._tell(state, self._others, usual)
         share = None if state.own is None else state.own.share.content
         weight = 0.0 if state.own is None else state.own.weight
-        published = self._tell(state, state.undelivered, Statement(vote=member.vote, decided=state.inputs, share=share), weight)
+        published = self._tell(
+            state, state.undelivered, MemberStatement(vote=member.vote, decided=state.inputs, share=share), weight
+        )
         if state.has_result:
             return published
         # Members that have this party's sum already still get a message, so that they do not take it for lost.
@@ -290,7 +292,7 @@ class PackedSharingParty:
         return Step(state, release=Release(np.frombuffer(state.result.content, dtype="<f8").astype(np.float64), state.weight))
 
     def _tell(
-        self, state: PackedSharingState, recipients: tuple[PartyId, ...], statement: Statement, weight: float = 0.0
+        self, state: PackedSharingState, recipients: tuple[PartyId, ...], statement: MemberStatement, weight: float = 0.0
     ) -> tuple[Message, ...]:
         if not recipients:
             return ()
