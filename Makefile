@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -68,9 +68,14 @@ test-postgresql: .venv/test.stamp
 	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
 	  apt-get install -y -q --no-install-recommends postgresql || \
 	  { echo "make test-postgresql: no server here, and it cannot be installed: apt-get install postgresql" >&2; exit 2; }; fi
-	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/unit/test_omop.py tests/property/test_any_cell.py \
-	  tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
+	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/unit/test_omop.py tests/unit/test_grouped.py \
+	  tests/property/test_grouped_cells.py tests/property/test_any_cell.py tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
 	$(BIN)/pytest -p no:xdist tests/system/test_data_managers_day.py -m "slow or not slow"
+
+# Groups that Spark counts on this machine, which needs Java.
+test-spark: .venv-spark/spark.stamp
+	@command -v java > /dev/null || { echo "make test-spark: Java is not here: apt-get install openjdk-17-jre-headless" >&2; exit 2; }
+	.venv-spark/bin/pytest tests/unit/test_grouped.py tests/property/test_grouped_cells.py -k spark -m "slow or not slow"
 
 # The R package as its users have it, and a study in which two of five sites take part from R.
 r: .venv/test.stamp
@@ -198,4 +203,4 @@ man: .venv/docs.stamp
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-audit .venv-flower .venv-remote .venv-torch $(DEMO) docs/_build
+	rm -rf .venv .venv-audit .venv-flower .venv-remote .venv-spark .venv-torch $(DEMO) docs/_build

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import support.postgresql
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import grouped as module
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped import GroupedRows
+from quietmean.studies.data.grouped_frames import GroupsOfFrame, records_of
+from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
+from support.engines import spark_session
 from support.every_kind import COLUMNS, all_statistics
 
 pl = pytest.importorskip("polars")
@@ -55,12 +59,23 @@ def by_duckdb(frame: Any) -> Any:
     return duckdb.connect().from_arrow(frame)
 
 
-ENGINES: list[Callable[[Any], Any]] = [by_polars, by_duckdb]
+def by_postgresql(frame: Any) -> Any:
+    address = support.postgresql.server()
+    with support.postgresql.connection().cursor() as cursor:
+        cursor.adbc_ingest("grouped", frame.to_arrow(compat_level=pl.CompatLevel.oldest()), mode="replace")
+    return f"{address}#table=public.grouped"
+
+
+def by_spark(frame: Any) -> Any:
+    return spark_session().createDataFrame(frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+ENGINES: list[Callable[[Any], Any]] = [by_polars, by_duckdb, by_postgresql, by_spark]
 
 
 def same(workload: Workload, frame: Any, engine: Callable[[Any], Any], step: float = STEP) -> None:
     rows = workload.encode(read_columns(frame, workload.columns), step=step)
-    groups = workload.encode(GroupedRows(GroupedFrame(engine(frame)), workload.columns), step=step)
+    groups = workload.encode(records_of(GroupedFrame(engine(frame)), workload.columns, print), step=step)
     assert groups.vector.tobytes() == rows.vector.tobytes(), workload.statistics[0].text
     counts = [(each.weight, each.clamped, each.missing, each.beyond) for each in (groups, rows)]
     assert counts[0] == counts[1]
@@ -114,13 +129,45 @@ def test_columns_of_any_kind(engine: Callable[[Any], Any]) -> None:
     same(Workload(columns, statistics[:4], PrivacyUnit.RECORD, count=CountVisibility.PRIVATE, most_records=400), frame, engine)
 
 
-def test_bins_need_few_groups_whatever_the_numbers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_are_read_where_there_are_more_groups(engine: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the cells are decides no study: of bins there are few groups, and of other statistics rows are read."""
     monkeypatch.setattr(module, "MOST_GROUPS", 60)
-    frame = pl.DataFrame({"age": np.random.default_rng(1).random(5000) * 100})
-    columns = Columns([Column(name="age", low=0, high=100, missing="indicator")])
-    same(Workload(columns, (parse_statistic(read_text("histogram(age, bins=20)")),), PrivacyUnit.RECORD), frame, by_polars)
-    with pytest.raises(InputError, match=r"^a statistic of this study needs more than 60 groups of equal rows"):
-        same(Workload(columns, (parse_statistic(read_text("mean(age)")),), PrivacyUnit.RECORD), frame, by_polars)
+    ages = np.random.default_rng(1).random(500) * 120
+    frame = pl.DataFrame({"age": ages, "day": [str(number) for number in range(500)], "sex": ["f", "m"] * 250})
+    columns = Columns(
+        [
+            Column(name="age", low=0, high=100, missing="indicator"),
+            Column(name="sex", levels=("f", "m")),
+            # No statistic looks at it, and its owner is told of its cells.
+            Column(name="day", low=0, high=400),
+        ]
+    )
+    read = Counter[str]()
+    for name in ("groups", "pieces"):
+        for each in (GroupsOfFrame, GroupsOfPostgresql):
+            monkeypatch.setattr(each, name, _noted(getattr(each, name), name, read))
+    bins, mean, table = (
+        parse_statistic(read_text(text)) for text in ("histogram(age, bins=20)", "mean(age)", "group-means(age, by=sex)")
+    )
+    of_age = Columns([columns["age"]])
+    same(Workload(of_age, (bins,), PrivacyUnit.RECORD), frame, engine)
+    assert read == {"groups": 1}
+    same(Workload(of_age, (mean,), PrivacyUnit.RECORD), frame, engine)
+    assert read == {"groups": 2, "pieces": 1}
+    same(Workload(columns, (bins, mean, table), PrivacyUnit.RECORD), frame, engine)
+    # However many statistics need them, rows are read once.
+    assert read["pieces"] == 2
+    same(Workload(columns, (bins,), PrivacyUnit.RECORD), frame, engine)
+    assert read["pieces"] == 3
+
+
+def _noted(method: Callable[..., Any], name: str, read: Counter[str]) -> Callable[..., Any]:
+    def noting(*arguments: Any) -> Any:
+        read[name] += 1
+        return method(*arguments)
+
+    return noting
 
 
 def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
@@ -129,14 +176,14 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
     lazy = pl.DataFrame({"age": [1.0, 2.0]}).lazy()
     for unit in (PrivacyUnit.PARTY, PrivacyUnit.PERSON):
         with pytest.raises(InputError, match=f"the unit is {unit}: read the rows instead"):
-            Workload(columns, mean, unit).encode(GroupedRows(GroupedFrame(lazy), columns))
+            Workload(columns, mean, unit).encode(records_of(GroupedFrame(lazy), columns, print))
     with pytest.raises(InputError, match="data of type int are no table"):
-        GroupedRows(GroupedFrame(3), columns)
+        records_of(GroupedFrame(3), columns, print)
     with pytest.raises(InputError, match=r"column 'age' is not among the 1 columns of the data frame \(did you mean 'aeg'"):
-        GroupedRows(GroupedFrame(pl.DataFrame({"aeg": [1.0]}).lazy()), columns)
+        records_of(GroupedFrame(pl.DataFrame({"aeg": [1.0]}).lazy()), columns, print)
     with pytest.raises(InputError, match="the data frame has no rows"):
-        len(GroupedRows(GroupedFrame(lazy.filter(pl.lit(False))), columns))
+        len(records_of(GroupedFrame(lazy.filter(pl.lit(False))), columns, print))
     failing = pl.DataFrame({"age": ["sentinel"]}).lazy().with_columns(pl.col("age").cast(pl.Float64))
     with pytest.raises(InputError, match="the engine of the data frame cannot count") as told:
-        Workload(columns, mean, PrivacyUnit.RECORD).encode(GroupedRows(GroupedFrame(failing), columns))
+        Workload(columns, mean, PrivacyUnit.RECORD).encode(records_of(GroupedFrame(failing), columns, print))
     assert "sentinel" not in str(told.value)

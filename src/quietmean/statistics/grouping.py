@@ -20,6 +20,9 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.statistic import Array, Feature, presence_of, raw
 from quietmean.statistics.transforms import Transform
 
+# Rows that are encoded at a time.
+_ROWS = 4096
+
 
 class Asked(Protocol):
     """What is known of a workload here: its columns and its features with their scales, and how rows come inside the bounds."""
@@ -55,8 +58,15 @@ class Groups(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def counted(self, question: Question) -> Iterator[tuple[Array, NDArray[np.int64]]]:
-        """A row of each group, (groups, columns), NaN in columns that are not asked for, and how many rows it has, in pieces."""
+    def counted(self, question: Question) -> Iterator[tuple[Array, NDArray[np.int64]]] | None:
+        """A row of each group, (groups, columns), NaN in columns that are not asked for, and how many rows it has, in pieces.
+
+        None where there are too many groups to be worth it: their rows are read then, as what the cells are decides it.
+        """
+
+    @abstractmethod
+    def rows(self) -> Iterator[Array]:
+        """All rows, (rows, columns), in pieces."""
 
 
 class _Seen(Mapping[str, Array]):
@@ -80,34 +90,88 @@ class _Seen(Mapping[str, Array]):
 def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, int, int]:
     """The sum of all rows' vectors, (d,), how many rows there are, values outside their bounds, and missing cells.
 
-    Raises :class:`InputError` where records are not the unit, and without any unless their number is private.
+    Raises :class:`InputError` where records are not the unit, without any unless their number is private, and where the source
+    has other rows meanwhile.
     """
     if workload.unit != PrivacyUnit.RECORD:
         raise InputError(f"groups of rows do not say whose they are, and the unit is {workload.unit}: read the rows instead")
     if not len(groups) and not workload.hides_count:
         raise InputError("a party has no records: every party needs at least one, or leave it out")
-    columns = workload.columns
-    tried = workload.inside(np.full((1, len(columns)), np.nan))
-    totals: list[Array] = []
-    # How many values are outside, and missing, by column.
-    strange = np.full((2, len(columns)), -1, dtype=np.int64)
-    for feature, scale in workload.scales.items():
-        total, question = np.zeros(feature.size), question_of(feature, columns, tried)
-        seen = np.zeros_like(strange)
-        for rows, counts in groups.counted(question):
-            scaled = feature.encode(workload.inside(rows)) * scale
-            total += counts @ (feature.to_grid(scaled, scale, step) if step else scaled)
-            seen += _strange(workload, rows, counts)
-        totals.append(total)
-        asked = [column.name in question.columns for column in columns]
-        strange[:, asked] = seen[:, asked]
-    for place, column in enumerate(columns):
-        if strange[0, place] < 0:
-            # No feature looks at it.
-            counted = groups.counted(question_about(column, columns))
-            strange[:, place] = sum((_strange(workload, *piece) for piece in counted), np.zeros_like(strange))[:, place]
-    outside, missing = strange.sum(axis=1).tolist()
-    return np.concatenate(totals), len(groups), outside, missing
+    sums = _Sums(workload, groups, step)
+    sums.by_groups()
+    if sums.left or not sums.notes_by_groups():
+        sums.by_rows()
+    outside, missing = sums.strange.sum(axis=1).tolist()
+    return np.concatenate(list(sums.totals.values())), len(groups), outside, missing
+
+
+class _Sums:
+    """``totals``: of each feature; ``left``: features that need too many groups, and whose rows have to be read.
+
+    ``strange``: how many values are outside, and missing, by column, (2, columns); -1 where that is not known yet.
+    """
+
+    def __init__(self, workload: Asked, groups: Groups, step: float) -> None:
+        self._workload, self._groups, self._step = workload, groups, step
+        self.totals = {feature: np.zeros(feature.size) for feature in workload.scales}
+        self.left: list[Feature] = []
+        self.strange = np.full((2, len(workload.columns)), -1, dtype=np.int64)
+
+    def by_groups(self) -> None:
+        columns = self._workload.columns
+        tried = self._workload.inside(np.full((1, len(columns)), np.nan))
+        asked: dict[Question, list[Feature]] = {}
+        for feature in self.totals:
+            asked.setdefault(question_of(feature, columns, tried), []).append(feature)
+        for question, features in asked.items():
+            if not self._counted(question, features):
+                self.left += features
+
+    def notes_by_groups(self) -> bool:
+        """Whether the notes on columns that no feature looks at could be made of groups."""
+        columns = self._workload.columns
+        unseen = [column for place, column in enumerate(columns) if self.strange[0, place] < 0]
+        return all(self._counted(question_about(column, columns), []) for column in unseen)
+
+    def by_rows(self) -> None:
+        """What is left, and all notes."""
+        seen, count = np.zeros_like(self.strange), 0
+        for rows in self._groups.rows():
+            ones = np.ones(len(rows), dtype=np.int64)
+            self._add(rows, ones, self.left)
+            seen += _strange(self._workload, rows, ones)
+            count += len(rows)
+        self._require_all(count)
+        self.strange = seen
+
+    def _counted(self, question: Question, features: list[Feature]) -> bool:
+        pieces = self._groups.counted(question)
+        if pieces is None:
+            return False
+        seen, count = np.zeros_like(self.strange), 0
+        for rows, counts in pieces:
+            self._add(rows, counts, features)
+            seen += _strange(self._workload, rows, counts)
+            count += int(counts.sum())
+        self._require_all(count)
+        asked = [column.name in question.columns for column in self._workload.columns]
+        self.strange[:, asked] = seen[:, asked]
+        return True
+
+    def _add(self, rows: Array, counts: NDArray[np.int64], features: list[Feature]) -> None:
+        # So few at a time that memory does not grow with the table.
+        for start in range(0, len(rows) if features else 0, _ROWS):
+            inside, here = self._workload.inside(rows[start : start + _ROWS]), counts[start : start + _ROWS]
+            for feature in features:
+                scale = self._workload.scales[feature]
+                scaled = feature.encode(inside) * scale
+                self.totals[feature] += here @ (feature.to_grid(scaled, scale, self._step) if self._step else scaled)
+
+    def _require_all(self, count: int) -> None:
+        if count != len(self._groups):
+            raise InputError(
+                "the data were changed while their rows were counted: wait until their program has written all of them"
+            )
 
 
 def _strange(workload: Asked, rows: Array, counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,7 +7,8 @@ in a file without a heading are cells.
 
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped import GroupedRows, records_of
+from quietmean.studies.data.grouped import GroupedRows
+from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.location import Location, account_name
 from quietmean.studies.data.mapping import FrameOfPersons
 from quietmean.studies.data.preview import ColumnPreview, Preview

@@ -24,10 +24,11 @@ from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, headi
 
 @dataclass(frozen=True, eq=False)
 class GroupedFrame:
-    """A lazy table of Polars, DuckDB or Spark whose engine is to count groups of equal rows, instead of handing over the rows.
+    """A table of Polars, DuckDB, Spark or PostgreSQL whose engine is to count groups of equal rows, instead of handing them over.
 
-    ``data``: what ``polars.scan_parquet``, ``duckdb.table`` or ``spark.read.parquet`` return. The unit of the study has to be the
-    record. Statistics of levels and bins need few groups, whatever the size; others as many as there are different values.
+    ``data``: what ``polars.scan_parquet``, ``duckdb.table`` or ``spark.read.parquet`` return, or the address of a PostgreSQL
+    database as ``--data`` takes it. The unit of the study has to be the record. Statistics of levels and bins need few groups,
+    whatever the size; others as many as there are different values, and above a million of them rows are read, a piece at a time.
     """
 
     data: Any = field(repr=False)

@@ -48,6 +48,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "sheet": (),
     "table": (),
     "query": (),
+    "grouped": ("true", "false"),
     "format": (),
 }
 
@@ -115,6 +116,11 @@ class Location:
     def query(self) -> str | None:
         """The file with the query, if one is said."""
         return self.settings.get("query")
+
+    @property
+    def counts_groups(self) -> bool:
+        """Is the database to count groups of equal rows, instead of handing over the rows?"""
+        return self.settings.get("grouped") == "true"
 
     @property
     def has_json_lines(self) -> bool:

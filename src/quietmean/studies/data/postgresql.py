@@ -6,9 +6,9 @@ it may have a value, a user or an address in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,7 +45,10 @@ _TYPE_OF = """
 (SELECT format_type(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END, NULL) FROM pg_type t WHERE t.oid = pg_typeof({}))
 """
 # Types that are handed over as they are.
-_AS_IT_IS = {"smallint", "integer", "bigint", "real", "double precision", "boolean"}
+_NUMBERS = {"smallint", "integer", "bigint", "real", "double precision"}
+_AS_IT_IS = {*_NUMBERS, "boolean"}
+# Types that are handed over as floats.
+_DIGITS = {"numeric", "money"}
 # Where numbers of any digits become floats: beyond these, the server would refuse the whole query for one of them.
 _LARGEST, _SMALLEST = "1e308", "1e-307"
 
@@ -55,7 +58,25 @@ def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
 
     Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
     """
-    location.only("a database", {"table"})
+    with transaction(location, wanted) as (cursor, asked):
+        yield from _selected(cursor, asked, location)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``chosen``: the table, view or query; ``names`` of all its columns; of the wanted ones, by their places, how they are
+    selected and the names of their types."""
+
+    chosen: str
+    names: tuple[str, ...]
+    selected: Mapping[int, str]
+    kinds: Mapping[int, str]
+
+
+@contextmanager
+def transaction(location: Location, wanted: Collection[str]) -> Iterator[tuple[Any, Asked]]:
+    """A cursor in a transaction that writes nothing, and what it is asked. Raises :class:`InputError` where anything fails."""
+    location.only("a database", {"table", "grouped"})
     what = f"{location.name} is of PostgreSQL, and reading it"
     driver, arrow = (import_extra(module, "postgresql", what) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
     query = query_of(location)
@@ -71,8 +92,7 @@ def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
             cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             for name, value in _SETTINGS.items():
                 cursor.execute(f"SET LOCAL {name} = '{value}'")
-            chosen = query or _chosen(_rows(cursor, _TABLES), location, wanted)
-            yield from _selected(cursor, chosen, location, wanted)
+            yield cursor, _asked(cursor, query or _chosen(_rows(cursor, _TABLES), location, wanted), location, wanted)
     # Arrow's where the server fails on a later row.
     except (driver.Error, arrow.ArrowException, OSError):
         which = "a table of it" if location.query is None else f"the query in {location.query}"
@@ -112,30 +132,40 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
     return str(fitting[0])
 
 
-def _selected(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> Pieces:
+def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> Asked:
     cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
     described = [str(column[0]) for column in cursor.description]
     names, places = wanted_places(location.name, described, wanted)
     columns = [f"q.{quoted(described[place])}" for place in places]
     asked = ", ".join(map(_TYPE_OF.format, columns))
-    (types,) = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")  # noqa: S608
-    handed_over = map(_handed_over, columns, types)
-    listed = ", ".join(f"{column} AS c{place}" for place, column in zip(places, handed_over, strict=True))
-    cursor.execute(f"SELECT {listed} FROM {chosen} AS q")  # noqa: S608
-    table, row = Table(location.name, names, (), lambda index: Cells(())), 1
+    kinds = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608
+    return Asked(
+        chosen, names, dict(zip(places, map(_handed_over, columns, kinds), strict=True)), dict(zip(places, kinds, strict=True))
+    )
+
+
+def _selected(cursor: Any, asked: Asked, location: Location) -> Pieces:
+    listed = ", ".join(f"{column} AS c{place}" for place, column in asked.selected.items())
+    cursor.execute(f"SELECT {listed} FROM {asked.chosen} AS q")  # noqa: S608
+    row = 1
     for batch in cursor.fetch_record_batch():
-        cells = {place: _cells(batch.column(index)) for index, place in enumerate(places)}
-        yield replace(table, lines=range(row, row + batch.num_rows), take=cells.__getitem__)
+        yield table_of(batch, asked, location, row)
         row += batch.num_rows
     if row == 1:
-        yield table
+        yield Table(location.name, asked.names, (), lambda index: Cells(()))
+
+
+def table_of(batch: Any, asked: Asked, location: Location, row: int) -> Table:
+    """Rows from ``row`` on, of a batch of Arrow that begins with the selected columns."""
+    cells = {place: _cells(batch.column(index)) for index, place in enumerate(asked.selected)}
+    return Table(location.name, asked.names, range(row, row + batch.num_rows), cells.__getitem__)
 
 
 def _handed_over(column: str, kind: str) -> str:
     """A column as it is selected: as floats, whole numbers, truth values, bytes, or a text of bounded length."""
     if kind in _AS_IT_IS:
         return column
-    if kind in ("numeric", "money"):
+    if kind in _DIGITS:
         number = f"{column}::numeric"
         return (
             f"CASE WHEN {number} = 'NaN' THEN NULL WHEN {number} > {_LARGEST} THEN 'Infinity'::float8 "
@@ -149,6 +179,16 @@ def _handed_over(column: str, kind: str) -> str:
         # What is no day is none that is written otherwise.
         return f"CASE WHEN NOT isfinite({column}) OR {column} < '0001-01-01' THEN '{STRANGE}' ELSE {text} END"
     return text
+
+
+def compares(kind: str) -> bool:
+    """Are these numbers, compared with floats as floats are? Whole numbers beyond 2^53 are rounded to the nearest float."""
+    return kind in _NUMBERS or kind in _DIGITS
+
+
+def is_text(kind: str) -> bool:
+    """Is such a column handed over as a text?"""
+    return not compares(kind) and kind not in _AS_IT_IS and kind != "bytea"
 
 
 def _cells(column: Any) -> Cells:

@@ -109,7 +109,8 @@ class Declared:
             if column.origin:
                 by_column[column.name] = _transformed(column, self._columns, by_column)
             else:
-                by_column[column.name] = self._readers[column.name].values(table)
+                # Zero has no sign: an engine may keep none, and what is divided by it would be of either.
+                by_column[column.name] = self._readers[column.name].values(table) + 0.0
         self._rows += table.height
         return np.column_stack(list(by_column.values()))
 
@@ -146,6 +147,8 @@ def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _
 
 def location_of(source: Source) -> Location:
     """The location of a source; that of a data frame has no settings."""
+    if isinstance(source, GroupedFrame):
+        return location_of(source.data)
     if isinstance(source, FrameOfPersons):
         return replace(location_of(source.data), mapping=source.mapping)
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))

@@ -1,0 +1,89 @@
+"""Tables of a PostgreSQL database whose server counts groups of equal rows.
+
+What is grouped is what would be handed over: floats, whole numbers, truth values, bytes or texts, these by their signs whatever
+the collation is. So cells that differ for a study are in groups of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf, nextafter
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.cells import plain_name
+from quietmean.statistics import Columns
+from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, Engine
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.postgresql import Asked, compares, is_text, table_of, transaction
+from quietmean.studies.data.reading import read_at
+from quietmean.studies.data.table import Pieces
+
+
+class GroupsOfPostgresql(Engine):
+    """Of the table, view or query that a location says; each question is asked in a transaction of its own."""
+
+    def __init__(self, location: Location, columns: Columns) -> None:
+        self.location = location
+        self._wanted = [column.name for column in columns if not column.origin]
+
+    def count(self) -> int:
+        # Which table is meant is known by all columns of the study.
+        with transaction(self.location, self._called(self._wanted).values()) as (cursor, asked):
+            cursor.execute(f"SELECT count(*) FROM {asked.chosen} AS q")  # noqa: S608
+            return int(cursor.fetchone()[0])
+
+    def groups(self, read: list[str], cuts: Mapping[str, tuple[float, ...]], most: int) -> Counted | None:
+        called = self._called(self._wanted)
+        with transaction(self.location, called.values()) as (cursor, asked):
+            columns = {asked.names.index(plain_name(called[plain_name(name)])): cuts.get(name, ()) for name in read}
+            # Batches begin with these columns, in this order.
+            asked = replace(asked, selected={place: asked.selected[place] for place in columns})
+            cursor.execute(_grouped(asked, columns, most))
+            batches, count = [], 0
+            for batch in cursor.fetch_record_batch():
+                batches.append(batch)
+                count += batch.num_rows
+                if count > most:
+                    return None
+        return self._counted(batches, asked)
+
+    def pieces(self, read: list[str]) -> Pieces:
+        return read_at(self.location, self._wanted)
+
+    def _counted(self, batches: list[Any], asked: Asked) -> Counted:
+        called, row = self._called(self._wanted), 1
+        for batch in batches:
+            counts = np.asarray(batch.column(batch.num_columns - 1).to_numpy(), dtype=np.int64)
+            yield replace(table_of(batch, asked, self.location, row), called=called), counts
+            row += batch.num_rows
+
+    def _called(self, names: list[str]) -> dict[str, str]:
+        return self.location.mapping.names(names)
+
+
+def _grouped(asked: Asked, columns: Mapping[int, tuple[float, ...]], most: int) -> str:
+    """The groups of what is selected: a row of each, and how many rows it has. ``columns``: edges, by the columns' places."""
+    selected, keys, shown = [], [], []
+    for place, cuts in columns.items():
+        kind, cell = asked.kinds[place], asked.selected[place]
+        selected.append(f'({cell}) COLLATE "C" AS c{place}' if is_text(kind) else f"{cell} AS c{place}")
+        if cuts and compares(kind):
+            keys.append(_lies(f"c{place}::float8", cuts))
+            shown.append(f"min(c{place}) AS c{place}")
+        else:
+            keys.append(f"c{place}")
+            shown.append(f"c{place}")
+    rows = f"SELECT {', '.join(selected)} FROM {asked.chosen} AS q"  # noqa: S608
+    return f"SELECT {', '.join([*shown, 'count(*)'])} FROM ({rows}) AS r GROUP BY {', '.join(keys)} LIMIT {most + 1}"  # noqa: S608
+
+
+def _lies(number: str, cuts: tuple[float, ...]) -> str:
+    """How many edges a number reaches, and how many it is beyond: as many next floats it reaches."""
+    edges = ",".join(repr(edge) for cut in cuts for edge in (cut, nextafter(cut, inf)))
+    return (
+        f"CASE WHEN {number} IS NULL THEN {NOTHING} WHEN {number} = 'NaN' THEN {NOT_A_NUMBER} "
+        f"ELSE width_bucket({number}, '{{{edges}}}'::float8[]) END"
+    )
