@@ -85,6 +85,38 @@ def connection() -> Any:
     return opened
 
 
+class Kept:
+    """A connection that is used again: whoever closes it ends no more than its transaction.
+
+    The driver reads the server's whole catalogue whenever it connects, in which each table that was ever made has left rows: of
+    tests that read thousands of tables, that is nearly all of the time, and more for each of them.
+    """
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def cursor(self) -> Any:
+        return self._opened.cursor()
+
+    def close(self) -> None:
+        with self._opened.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+
+
+def keep_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address is connected to once, by whatever reads from it."""
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    connect = dbapi.connect
+
+    @functools.cache
+    def kept(address: str) -> Kept:
+        opened = connect(address, autocommit=True)
+        atexit.register(opened.close)
+        return Kept(opened)
+
+    monkeypatch.setattr(dbapi, "connect", lambda address, autocommit: kept(address))
+
+
 def execute(*statements: str) -> None:
     with connection().cursor() as cursor:
         for statement in statements:
