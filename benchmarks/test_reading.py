@@ -1,4 +1,4 @@
-"""From files to the declared columns: processor time and memory, beside Polars' own scan to a matrix.
+"""From files to the declared columns: processor time and memory, beside Polars' and DuckDB's own scans to a matrix.
 
 ``pytest benchmarks/test_reading.py``. Ratios of one run, each in a process of its own: what a process takes to begin, and to
 import what it needs, is in neither.
@@ -7,14 +7,20 @@ import what it needs, is in neither.
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from pyarrow import parquet as pq
+
+import support.postgresql
 
 ROWS = 10**6
 LEVELS = {"sex": ["f", "m"], "arm": ["placebo", "drug a", "drug b"], "smoker": ["no", "yes"]}
@@ -55,23 +61,56 @@ places = [pl.col(name).replace_strict(each, range(len(each)), return_dtype=pl.Fl
 assert len(scan.select(*numbers, *places).collect().to_numpy())
 """
 
+DUCKDB = "import duckdb, numpy"
+SCAN_BY_DUCKDB = """
+places = [f"list_position({each!r}, {name}) - 1 AS {name}" for name, each in levels.items()]
+base = duckdb.connect()
+read = base.sql(f"SELECT {', '.join([*numbers, *places])} FROM '{path}'").fetchnumpy()
+assert len(numpy.column_stack([read[name] for name in (*numbers, *levels)]))
+"""
+# A table of few rows in a file, large or not.
+FEW = """
+from quietmean.statistics import Column, Columns
+from quietmean.studies.data.reading import read_records
+import duckdb, sqlite3
+columns = Columns([Column(name="age", low=0, high=1000)])
+"""
+READ_FEW = "assert sum(len(piece) for piece in read_records(path + '#table=few', columns)) == 1000"
+A_TENTH_OF_A_GIGABYTE = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT randomblob(1000000) FROM n",
+    "duckdb": "SELECT random() FROM range(12500000)",
+}
+PERSONS = """
+import numpy
+from quietmean.statistics import Column, Columns
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics import Workload, parse_statistic, read_text
+from quietmean.studies.data.records import Records
+import polars
+columns = Columns([Column(name=name, low=0, high=1000) for name in numbers])
+work = Workload(columns, tuple(parse_statistic(read_text(f"mean({name})")) for name in numbers), PrivacyUnit.PERSON)
+"""
+READ_PERSONS = "work.encode(Records(path, columns, print, 'mean'), step=2.0**-20)"
 
 ENCODE = """
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped import GroupedRows
+from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.reading import read_records
-import polars
+import polars, duckdb, pyarrow, narwhals
 every = [Column(name=name, low=0, high=100, missing="indicator") for name in numbers]
 every += [Column(name=name, **({"boolean": True} if name == "smoker" else {"levels": each})) for name, each in levels.items()]
 columns = Columns([column for column in every if column.name in STATISTIC])
 work = Workload(columns, (parse_statistic(read_text(STATISTIC)),), PrivacyUnit.RECORD)
 """
 BY_ROWS = "print(work.encode(read_records(path, columns), step=2.0**-20).vector.tobytes().hex())"
-BY_GROUPS = (
-    "print(work.encode(GroupedRows(GroupedFrame(polars.scan_parquet(path)), columns), step=2.0**-20).vector.tobytes().hex())"
-)
+BY_GROUPS = "print(work.encode(records_of(GroupedFrame({}), columns, print), step=2.0**-20).vector.tobytes().hex())"
+ENGINES = {
+    "Polars": "polars.scan_parquet(path)",
+    "DuckDB": "duckdb.read_parquet(path)",
+    "PostgreSQL": "path",
+}
 # What push-down is for; days are whole numbers in the table.
 PUSHED = (
     "crosstab(sex, arm)",
@@ -86,24 +125,28 @@ def table_of(rows: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame({"id": np.arange(rows), **numbers, **{name: rng.choice(each, rows) for name, each in LEVELS.items()}})
 
 
-def measured(path: Path, warm: str, what: str) -> list[float]:
-    """Processor seconds, seconds, megabytes in all, and added."""
+def measured(path: Path | str, warm: str, what: str) -> tuple[list[float], str]:
+    """Processor seconds, seconds, megabytes in all, and added; and what was printed before."""
     program = MEASURE.replace("WARM", warm).replace("WHAT", what)
     arguments = [sys.executable, "-c", program, json.dumps([str(path), NUMBERS, LEVELS])]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    *printed, figures = done.stdout.splitlines()
+    return json.loads(figures), "".join(printed)
+
+
+def least(path: Path | str, warm: str, what: str, runs: int) -> list[float]:
+    return min(measured(path, warm, what)[0] for _ in range(runs))
 
 
 def compared(path: Path, name: str, table: Callable[[str], None], runs: int = 3) -> tuple[float, float]:
-    """The ratio of processor times, each the least of some runs, and the megabytes of ours."""
-    ours = min(measured(path, OURS, READ) for _ in range(runs))
-    theirs = min(measured(path, POLARS, SCAN) for _ in range(runs))
+    """The ratio of processor times to that of Polars, each the least of some runs, and the megabytes of ours."""
+    ours = least(path, OURS, READ, runs)
+    polars, duckdb = least(path, POLARS, SCAN, runs), least(path, DUCKDB, SCAN_BY_DUCKDB, runs)
     table(
-        f"{name}: {ours[0]:.2f} s of processor, {ours[2]:.0f} MB (+{ours[3]:.0f}); Polars {theirs[0]:.2f} s, {theirs[2]:.0f} MB: "
-        f"{ours[0] / theirs[0]:.1f} times"
+        f"{name}: {ours[0]:.2f} s of processor, {ours[2]:.0f} MB (+{ours[3]:.0f}); Polars {polars[0]:.2f} s, {polars[2]:.0f} MB; "
+        f"DuckDB {duckdb[0]:.2f} s, {duckdb[2]:.0f} MB: {ours[0] / polars[0]:.1f} and {ours[0] / duckdb[0]:.1f} times"
     )
-    return ours[0] / theirs[0], ours[2]
+    return ours[0] / polars[0], ours[2]
 
 
 def test_a_csv_file(tmp_path: Path, table: Callable[[str], None]) -> None:
@@ -139,16 +182,76 @@ def test_a_parquet_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str
     assert memory <= 700
 
 
+@pytest.mark.slow
+def test_a_parquet_file_of_a_hundred_million_rows(tmp_path: Path, table: Callable[[str], None]) -> None:
+    """What is in memory does not grow with the rows."""
+    with pq.ParquetWriter(tmp_path / "t.parquet", table_of(1, 0).to_arrow().schema) as writer:
+        for part in range(100):
+            writer.write_table(table_of(ROWS, part).to_arrow(), row_group_size=ROWS // 4)
+    figures = least(tmp_path / "t.parquet", OURS, READ, 1)
+    table(f"Parquet, 1e8 rows: {figures[0]:.0f} s of processor, {figures[2]:.0f} MB (+{figures[3]:.0f})")
+    assert figures[2] <= 700
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("statistic", PUSHED)
-def test_groups_that_polars_counts(statistic: str, tmp_path: Path, table: Callable[[str], None]) -> None:
-    table_of(ROWS, 1).write_parquet(tmp_path / "t.parquet")
+def test_groups_that_an_engine_counts(statistic: str, engine: str, tmp_path: Path, table: Callable[[str], None]) -> None:
     # A study declares the columns that it uses.
     warm = ENCODE.replace("STATISTIC", repr(statistic))
-    rows, groups = (min(measured(tmp_path / "t.parquet", warm, what) for _ in range(2)) for what in (BY_ROWS, BY_GROUPS))
+    path: Path | str = tmp_path / "t.parquet"
+    if engine == "PostgreSQL":
+        path = f"{support.postgresql.server()}#table=public.wards"
+        with support.postgresql.connection().cursor() as cursor:
+            cursor.adbc_ingest("wards", table_of(ROWS, 1).to_arrow(compat_level=pl.CompatLevel.oldest()), mode="replace")
+    else:
+        table_of(ROWS, 1).write_parquet(path)
+    asked = (BY_ROWS, BY_GROUPS.format(ENGINES[engine]))
+    by_rows, by_groups = ([measured(path, warm, what) for _ in range(2)] for what in asked)
+    assert len({vector for _, vector in (*by_rows, *by_groups)}) == 1
+    # What the server computes is in neither; there the time that passes is compared, too.
+    rows, groups = (min(figures for figures, _ in runs) for runs in (by_rows, by_groups))
     ratio = rows[0] / groups[0]
     table(
-        f"{statistic}, 1e6 rows: {rows[0]:.2f} s by rows, {groups[0]:.3f} s by groups, {groups[2]:.0f} MB: {ratio:.0f} times less"
+        f"{statistic} in {engine}, 1e6 rows: {rows[0]:.2f} s of processor by rows, {groups[0]:.3f} s by groups ({rows[1]:.2f} "
+        f"and {groups[1]:.3f} s pass), {groups[2]:.0f} MB: {ratio:.0f} times less"
     )
+
+
+def test_a_small_table_of_a_large_database(tmp_path: Path, table: Callable[[str], None]) -> None:
+    """Beside what a file with nothing else takes."""
+    few = [[float(age)] for age in range(1000)]
+    for kind in ("sqlite", "duckdb"):
+        for name, pieces in (("alone", 0), ("large", 16)):
+            opened = sqlite3.connect if kind == "sqlite" else duckdb.connect
+            with closing(opened(str(tmp_path / f"{name}.{kind}"))) as base:
+                base.execute("CREATE TABLE few (age DOUBLE)")
+                base.executemany("INSERT INTO few VALUES (?)", few)
+                base.execute("CREATE TABLE large (content)" if kind == "sqlite" else "CREATE TABLE large (content DOUBLE)")
+                for _ in range(pieces):
+                    base.execute(f"INSERT INTO large {A_TENTH_OF_A_GIGABYTE[kind]}")
+                base.commit()
+        alone, large = (least(tmp_path / f"{name}.{kind}", FEW, READ_FEW, 2) for name in ("alone", "large"))
+        size = (tmp_path / f"large.{kind}").stat().st_size / 1e9
+        table(
+            f"1000 rows of a {kind} file of {size:.1f} GB: {large[2]:.0f} MB, {large[2] - alone[2]:.0f} more than of these alone"
+        )
+        assert large[2] - alone[2] < 50
+
+
+def test_persons_take_little_memory(tmp_path: Path, table: Callable[[str], None]) -> None:
+    """Of a table whose rows are not kept: 64 MiB of rows at a time, and 16 bytes for each person."""
+    taken = {}
+    for rows in (ROWS, 4 * ROWS):
+        frame = pl.concat([table_of(ROWS, part) for part in range(rows // ROWS)])
+        frame = frame.with_columns(id=pl.Series(np.random.default_rng(4).integers(0, rows // 5, rows)))
+        frame.write_parquet(tmp_path / "visits.parquet")
+        (tmp_path / "visits.format.toml").write_text('[mapping]\nperson = "id"\n')
+        taken[rows] = figures = least(tmp_path / "visits.parquet", PERSONS, READ_PERSONS, 1)
+        table(
+            f"unit person, {rows:.0e} rows of {rows // 5:.0e} persons: {figures[0]:.1f} s of processor, {figures[2]:.0f} MB "
+            f"(+{figures[3]:.0f})"
+        )
+    assert taken[4 * ROWS][2] <= taken[ROWS][2] + 150
 
 
 def test_only_the_columns_of_the_study_are_read(tmp_path: Path, table: Callable[[str], None]) -> None:
@@ -157,7 +260,7 @@ def test_only_the_columns_of_the_study_are_read(tmp_path: Path, table: Callable[
     narrow = table_of(ROWS // 4, 1)
     narrow.write_parquet(tmp_path / "narrow.parquet")
     pl.concat([narrow, beside], how="horizontal").write_parquet(tmp_path / "wide.parquet")
-    wide, alone = (min(measured(tmp_path / f"{name}.parquet", OURS, READ) for _ in range(3)) for name in ("wide", "narrow"))
+    wide, alone = (least(tmp_path / f"{name}.parquet", OURS, READ, 3) for name in ("wide", "narrow"))
     table(f"Parquet, 2.5e5 rows: {wide[0]:.2f} s of processor with {BESIDE} columns beside, {alone[0]:.2f} s without")
     assert wide[0] <= 1.5 * alone[0]
     assert wide[2] <= alone[2] + 50
