@@ -64,8 +64,9 @@ assert len(scan.select(*numbers, *places).collect().to_numpy())
 DUCKDB = "import duckdb, numpy"
 SCAN_BY_DUCKDB = """
 places = [f"list_position({each!r}, {name}) - 1 AS {name}" for name, each in levels.items()]
-base = duckdb.connect()
-read = base.sql(f"SELECT {', '.join([*numbers, *places])} FROM '{path}'").fetchnumpy()
+texts = dict.fromkeys(levels, "VARCHAR")
+source = f"read_csv('{path}', types={texts})" if path.endswith(".csv") else f"'{path}'"
+read = duckdb.connect().sql(f"SELECT {', '.join([*numbers, *places])} FROM {source}").fetchnumpy()
 assert len(numpy.column_stack([read[name] for name in (*numbers, *levels)]))
 """
 # A table of few rows in a file, large or not.
