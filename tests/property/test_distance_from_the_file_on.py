@@ -217,22 +217,14 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     read_files_in_this_process(monkeypatch)
 
 
-@pytest.fixture
-def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    support.postgresql.server()
-    # With which tables are made, whatever is patched.
-    support.postgresql.connection()
-    support.postgresql.keep_connections(monkeypatch)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [pytest.param(PAIRS, marks=pytest.mark.slow), SOME])
 @pytest.mark.parametrize("reader", READERS)
 def test_no_farther_apart_than_the_sensitivity(
-    reader: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    reader: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reader == "PostgreSQL":
-        request.getfixturevalue("one_connection")
+        support.postgresql.keep_connections(monkeypatch)
     made = islice(READERS[reader](tmp_path), count)
     done = 0
     while batch := list(islice(made, BATCH)):

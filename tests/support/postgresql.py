@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,17 @@ class Kept:
 def keep_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each address is connected to once, by whatever reads from it."""
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    # Tables are made with one of its own.
+    connection()
     connect = dbapi.connect
+    monkeypatch.setattr(dbapi, "connect", lambda address, autocommit: _kept(address, connect))
 
-    @functools.cache
-    def kept(address: str) -> Kept:
-        opened = connect(address, autocommit=True)
-        atexit.register(opened.close)
-        return Kept(opened)
 
-    monkeypatch.setattr(dbapi, "connect", lambda address, autocommit: kept(address))
+@functools.cache
+def _kept(address: str, connect: Callable[..., Any]) -> Kept:
+    opened = connect(address, autocommit=True)
+    atexit.register(opened.close)
+    return Kept(opened)
 
 
 def execute(*statements: str) -> None:

@@ -247,9 +247,8 @@ def test_a_server_that_goes_while_it_is_read_postgresql(monkeypatch: pytest.Monk
 
     def ended(cursor: Any, statement: str) -> Any:
         answer = rows(cursor, statement)
-        support.postgresql.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = 'postgres'"
-        )
+        ((mine,),) = rows(cursor, "SELECT pg_backend_pid()")
+        support.postgresql.execute(f"SELECT pg_terminate_backend({int(mine)})")
         return answer
 
     monkeypatch.setattr(postgresql, "_rows", ended)
