@@ -99,7 +99,7 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic, rea
 from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.reading import read_records
-import polars, duckdb, pyarrow, narwhals
+import polars, duckdb, pyarrow, narwhals, pandas, adbc_driver_postgresql.dbapi
 every = [Column(name=name, low=0, high=100, missing="indicator") for name in numbers]
 every += [Column(name=name, **({"boolean": True} if name == "smoker" else {"levels": each})) for name, each in levels.items()]
 columns = Columns([column for column in every if column.name in STATISTIC])
