@@ -202,5 +202,10 @@ man: .venv/docs.stamp
 	PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-audit/bin/pip install -q "pip-audit>=2.9"
 	@touch $@
 
+.venv-spark/spark.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-spark
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt .venv-spark/bin/pip install -q -e ".[spark]"
+	@touch $@
+
 clean:
 	rm -rf .venv .venv-audit .venv-flower .venv-remote .venv-spark .venv-torch $(DEMO) docs/_build
