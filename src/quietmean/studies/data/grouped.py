@@ -31,7 +31,7 @@ NOTHING, NOT_A_NUMBER = -1, -2
 Counted: TypeAlias = Iterator[tuple[Table, NDArray[np.int64]]]
 
 
-class Engine(ABC):
+class CountingEngine(ABC):
     """What holds a table with the ``wanted`` columns of the study. Its methods raise :class:`InputError` where it fails."""
 
     location: Location
@@ -52,7 +52,7 @@ class Engine(ABC):
 class GroupedRows(Groups):
     """The rows that an engine holds, in the declared columns. Raises :class:`InputError` without any rows."""
 
-    def __init__(self, engine: Engine, columns: Columns, source: Source) -> None:
+    def __init__(self, engine: CountingEngine, columns: Columns, source: Source) -> None:
         self._engine, self.columns, self.source = engine, columns, source
 
     # No row is seen: nothing recognises the people of such a table, and their account is asked for.

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.statistics import Columns
 from quietmean.studies.data.frames import GroupedFrame, table_of_frame
-from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, Engine, GroupedRows
+from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, CountingEngine, GroupedRows
 from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.reading import Source, location_of
@@ -24,7 +24,7 @@ from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_abs
 from quietmean.studies.data.text import Tell
 
 
-class GroupsOfFrame(Engine):
+class GroupsOfFrame(CountingEngine):
     """Of a lazy frame. Raises :class:`InputError` for what is no table, and without a column of the study."""
 
     def __init__(self, data: Any, columns: Columns) -> None:

@@ -15,14 +15,14 @@ import numpy as np
 
 from quietmean.core.cells import plain_name
 from quietmean.statistics import Columns
-from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, Engine
+from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, CountingEngine
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.postgresql import Asked, compares, is_text, table_of, transaction
+from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, table_of, transaction
 from quietmean.studies.data.reading import read_at
 from quietmean.studies.data.table import Pieces
 
 
-class GroupsOfPostgresql(Engine):
+class GroupsOfPostgresql(CountingEngine):
     """Of the table, view or query that a location says; each question is asked in a transaction of its own."""
 
     def __init__(self, location: Location, columns: Columns) -> None:
@@ -53,7 +53,7 @@ class GroupsOfPostgresql(Engine):
     def pieces(self, read: list[str]) -> Pieces:
         return read_at(self.location, self._wanted)
 
-    def _counted(self, batches: list[Any], asked: Asked) -> Counted:
+    def _counted(self, batches: list[Any], asked: SelectedColumns) -> Counted:
         called, row = self._called(self._wanted), 1
         for batch in batches:
             counts = np.asarray(batch.column(batch.num_columns - 1).to_numpy(), dtype=np.int64)
@@ -64,7 +64,7 @@ class GroupsOfPostgresql(Engine):
         return self.location.mapping.names(names)
 
 
-def _grouped(asked: Asked, columns: Mapping[int, tuple[float, ...]], most: int) -> str:
+def _grouped(asked: SelectedColumns, columns: Mapping[int, tuple[float, ...]], most: int) -> str:
     """The groups of what is selected: a row of each, and how many rows it has. ``columns``: edges, by the columns' places."""
     selected, keys, shown = [], [], []
     for place, cuts in columns.items():

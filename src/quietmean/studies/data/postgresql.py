@@ -63,7 +63,7 @@ def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SelectedColumns:
     """``chosen``: the table, view or query; ``names`` of all its columns; of the wanted ones, by their places, how they are
     selected and the names of their types."""
 
@@ -74,7 +74,7 @@ class Asked:
 
 
 @contextmanager
-def transaction(location: Location, wanted: Collection[str]) -> Iterator[tuple[Any, Asked]]:
+def transaction(location: Location, wanted: Collection[str]) -> Iterator[tuple[Any, SelectedColumns]]:
     """A cursor in a transaction that writes nothing, and what it is asked. Raises :class:`InputError` where anything fails."""
     location.only("a database", {"table", "grouped"})
     what = f"{location.name} is of PostgreSQL, and reading it"
@@ -132,19 +132,19 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
     return str(fitting[0])
 
 
-def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> Asked:
+def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> SelectedColumns:
     cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
     described = [str(column[0]) for column in cursor.description]
     names, places = wanted_places(location.name, described, wanted)
     columns = [f"q.{quoted(described[place])}" for place in places]
     asked = ", ".join(map(_TYPE_OF.format, columns))
     kinds = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608
-    return Asked(
+    return SelectedColumns(
         chosen, names, dict(zip(places, map(_handed_over, columns, kinds), strict=True)), dict(zip(places, kinds, strict=True))
     )
 
 
-def _selected(cursor: Any, asked: Asked, location: Location) -> Pieces:
+def _selected(cursor: Any, asked: SelectedColumns, location: Location) -> Pieces:
     listed = ", ".join(f"{column} AS c{place}" for place, column in asked.selected.items())
     cursor.execute(f"SELECT {listed} FROM {asked.chosen} AS q")  # noqa: S608
     row = 1
@@ -155,7 +155,7 @@ def _selected(cursor: Any, asked: Asked, location: Location) -> Pieces:
         yield Table(location.name, asked.names, (), lambda index: Cells(()))
 
 
-def table_of(batch: Any, asked: Asked, location: Location, row: int) -> Table:
+def table_of(batch: Any, asked: SelectedColumns, location: Location, row: int) -> Table:
     """Rows from ``row`` on, of a batch of Arrow that begins with the selected columns."""
     cells = {place: _cells(batch.column(index)) for index, place in enumerate(asked.selected)}
     return Table(location.name, asked.names, range(row, row + batch.num_rows), cells.__getitem__)
