@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quietmean.core.errors import InputError
-from quietmean.learning.sites import SiteRounds
 from quietmean.sessions import RoundMean
 
 
@@ -20,13 +19,21 @@ class Moved(Protocol):
     def load(self, path: str | Path) -> Any: ...
 
 
+class LastRound(Protocol):
+    """What is asked of a session that was opened again."""
+
+    @property
+    def round(self) -> int: ...
+    def last(self) -> RoundMean[Any] | None: ...
+
+
 class KeptState:
     """``state`` in the file ``path`` after each round; None: nowhere. The file is public: other parties can go on with it."""
 
     def __init__(self, state: Moved, path: Path | None) -> None:
         self._state, self._path = state, path
 
-    def resume(self, means: SiteRounds) -> None:
+    def resume(self, means: LastRound) -> None:
         """Go on where this party was, in a session that was opened again.
 
         Raises :class:`InputError` where it was away in rounds whose means it does not have: another party's file has them.

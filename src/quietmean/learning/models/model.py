@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.learning.kept import KeptState
+from quietmean.learning.kept import KeptState, LastRound
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
@@ -24,6 +24,7 @@ from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
+from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source, read_columns
@@ -32,6 +33,18 @@ from quietmean.studies.data.sources import parties_of_table, parties_of_tables
 Array = NDArray[np.float64]
 
 KIND = "model"
+
+
+class OwnRounds(LastRound, Protocol):
+    """The rounds of a session for one party."""
+
+    @property
+    def over(self) -> bool: ...
+    @property
+    def epsilon(self) -> float: ...
+    def mean(self, vector: Array, *, clip: float | None = None) -> RoundMean[Any]: ...
+
+
 _INTERCEPT = "Intercept"
 
 
@@ -121,6 +134,23 @@ class ModelByRounds:
             self._take_over(design, newton, session)
         self.executions = tuple(executions)
         return self
+
+    def fit_in(self, rounds: OwnRounds, records: Array, place: int, parties: int, kept: Path | None) -> Self:
+        """The part of one of so many ``parties`` in a session that runs, with its records (N, columns); what was released is kept
+        in a public file. Raises as :meth:`fit` does."""
+        design = self._design_for(parties)
+        newton, rows = self._newton(design), self._rows(design, records, place)
+        state = KeptState(newton, kept)
+        state.resume(rounds)
+        while not rounds.over:
+            state.move(rounds.mean(newton.vectors(rows), clip=1.0))
+        self.epsilon = rounds.epsilon
+        self._fit = self.fit_of(design, newton)
+        return self
+
+    def read(self, data: Source, tell: Callable[[str], None]) -> Array:
+        """The records of one party, (N, columns). Raises :class:`InputError` for what is no table with these columns."""
+        return read_columns(data, self.columns, tell)
 
     def _take_over(self, design: ModelDesign, newton: Newton, session: SiteRounds) -> None:
         self.charge: Charge = session.terms.charge(session.begun)

@@ -1,0 +1,39 @@
+"""The model that a session says it fits, for who takes part in it on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.learning.models.glm import GeneralizedLinearModel
+from quietmean.learning.models.hazards import ProportionalHazards
+from quietmean.learning.models.model import ModelByRounds
+from quietmean.learning.sites import OnPaper
+from quietmean.studies.agreement.session_study import SessionStudy
+
+_KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
+    one.kind: one for one in (GeneralizedLinearModel, ProportionalHazards)
+}
+# Of a purpose, what says which model it is.
+_NAMES = ("kind", "model")
+
+
+def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
+    """The model that such a session of so many parties fits.
+
+    Raises :class:`InputError` for one that is not what this program makes of the same words, as of another version.
+    """
+    said: Mapping[str, Any] = study.purpose
+    kind = _KINDS.get(str(said.get("model")))
+    if kind is None:
+        raise InputError(f"the session fits {said.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}")
+    given = {name: value for name, value in said.items() if name not in _NAMES}
+    try:
+        model = kind(**given, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
+    except TypeError:
+        raise InputError("the session says no whole model: its convener writes it by save_study") from None
+    asked = model._asked(model._design_for(parties), OnPaper(count=parties))
+    if asked["purpose"] != said or asked["dimension"] != study.dimension:
+        raise InputError("the session and its model do not belong together: its convener writes both by save_study")
+    return model
