@@ -338,6 +338,7 @@ WRITERS = {
     "studies/agreement/distrust.py": "refused keys, read before they are written again",
     "studies/agreement/study_keys.py": "keys of a study, read before they are written again",
     "learning/estimators/centres.py": "into memory",
+    "learning/models/newton.py": "into memory",
     "learning/shared.py": "into memory",
     "report/style.py": "into memory",
 }

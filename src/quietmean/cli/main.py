@@ -74,7 +74,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 # What goes on where it stopped, if it is given again.
-_CONTINUED = ("join", "contribute")
+_CONTINUED = {
+    **dict.fromkeys(("join", "contribute"), "; nothing was lost: the same command continues a study that had begun"),
+    "reproduce": "; what was computed is kept: the same command continues",
+}
 
 
 def make_app(asked: str | None) -> App:
@@ -191,8 +194,7 @@ def _run(tokens: list[str]) -> None:
             2,
         )
     except KeyboardInterrupt:
-        goes_on = "; nothing was lost: the same command continues a study that had begun"
-        fail(f"interrupted{goes_on if _asked(tokens) in _CONTINUED else ''}", 130)
+        fail(f"interrupted{_CONTINUED.get(_asked(tokens) or '', '')}", 130)
 
 
 if __name__ == "__main__":
