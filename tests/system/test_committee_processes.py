@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.protocols.committee.layout import Layout
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.register import Register
 from support.committee_study import CommitteeStudy, soon
@@ -61,14 +62,25 @@ class Processes:
         return found
 
 
+HONEST = Layout.bits_of
+
+
+def one_bit_is_none(layout: Layout, numbers: Any) -> Any:
+    """In place of :meth:`Layout.bits_of`: a bit that is 50 makes a number that no pay is."""
+    bits = HONEST(layout, numbers)
+    bits[0] = 50
+    return bits
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["agreement", "mixing"])
+@pytest.mark.parametrize(("at", "verified"), [("agreement", False), ("mixing", False), ("mixing", True)])
 def test_one_member_is_killed_for_good_and_one_is_started_again(
-    tmp_path: Path, free_ports: Callable[[int], list[int]], at: str
+    tmp_path: Path, free_ports: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch, at: str, verified: bool
 ) -> None:
+    """Where contributions are verified, the first one's numbers are none that a pay may be: all members leave it out."""
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(MEMBERS, free_ports(5), strict=True)}
     fields = {"epsilon": 10.0, "round_timeout": 8.0}
-    committee = {"contribute_by": soon(35), "grace": 1.0, "minimum": 3}
+    committee = {"contribute_by": soon(35), "grace": 1.0, "minimum": 3, **({"verified": True} if verified else {})}
     names = tuple(PAY)
     study = CommitteeStudy(tmp_path, fields, committee, MEMBERS, names, addresses)
     box = tmp_path / "box"
@@ -78,7 +90,10 @@ def test_one_member_is_killed_for_good_and_one_is_started_again(
         register = Register(tmp_path / f"register of {name}")
         contributor = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)
         encoded = study.sealed.study.workload.encode(np.array([[PAY[name]]]), step=study.plan.value_step)
-        (box / f"{name}.contribution").write_bytes(contributor.contribute(encoded).to_file())
+        with monkeypatch.context() as patch:
+            if verified and name == names[0]:
+                patch.setattr(Layout, "bits_of", one_bit_is_none)
+            (box / f"{name}.contribution").write_bytes(contributor.contribute(encoded).to_file())
         os.utime(box / f"{name}.contribution", (0, 0))
     (box / f"{names[-1]}.contribution").write_bytes(b"garbage")
     members = Processes(study, box)
@@ -87,18 +102,24 @@ def test_one_member_is_killed_for_good_and_one_is_started_again(
             members.start(name)
         members.until("m4", at)
         members.kill("m4")
-        members.kill("m5")
         members.start("m4")
+        # Whoever never agreed to the study is no member of it: all have, before one is gone for good.
+        members.until("m1", "mixing")
+        members.kill("m5")
         results = members.results()
     finally:
         for process in members.running.values():
             process.kill()
             process.wait()
     assert len({document["estimate"] for document in results.values()}) == 1
+    honest = names[1:-3] if verified else names[:-3]
     for document in results.values():
-        assert document["contributions"]["counted"] == len(names) - 3
-        assert set(document["contributions"]["digests"]) == set(names[:-3])
-        assert [one["why"] for one in document["contributions"]["left_out"]] == ["it is no contribution to a committee"]
-        assert document["contributions"]["missing"] == [entry.name for entry in study.sealed.entries if entry.name in names[-3:]]
-        truth = np.mean([PAY[name] for name in names[:-3]])
+        contributions = document["contributions"]
+        assert contributions["counted"] == len(honest)
+        assert set(contributions["digests"]) == set(honest)
+        assert contributions["left_out"][0]["why"] == "it is no contribution to a committee"
+        assert [one["name"] for one in contributions["left_out"][1:]] == ([names[0]] if verified else [])
+        assert all("out of its range" in one["why"] for one in contributions["left_out"][1:])
+        assert contributions["missing"] == [entry.name for entry in study.sealed.entries if entry.name in names[-3:]]
+        truth = np.mean([PAY[name] for name in honest])
         assert abs(document["estimate"] - truth) < 8 * document["standard_error"]
