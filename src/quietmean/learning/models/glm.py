@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from quietmean.core.schema import require_known
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import FAMILIES, Family
 from quietmean.learning.models.formulas import FormulaTerms
-from quietmean.learning.models.model import ModelByRounds
+from quietmean.learning.models.model import ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
-from quietmean.learning.sites import FitSite
-from quietmean.planning.automatic import AUTO
 from quietmean.statistics import Column
 
 Array = NDArray[np.float64]
@@ -56,26 +54,9 @@ class GeneralizedLinearModel(ModelByRounds):
         dispersion: float = 1.0,
         residual: float | None = None,
         rounds: int = 4,
-        epsilon: float,
-        delta: float,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        site: FitSite | None = None,
+        **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(
-            columns,
-            rounds=rounds,
-            epsilon=epsilon,
-            delta=delta,
-            residual=residual,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            site=site,
-        )
+        super().__init__(columns, rounds=rounds, residual=residual, **general)
         self.formula, self._named, self.exposure, self.dispersion = formula, family, exposure, float(dispersion)
         self.terms = FormulaTerms(formula, self.columns)
         require_known("family", family, tuple(sorted(FAMILIES)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from quietmean.core.schema import require_known
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family, Hazard
 from quietmean.learning.models.formulas import FormulaTerms
-from quietmean.learning.models.model import ModelByRounds
+from quietmean.learning.models.model import ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
-from quietmean.learning.sites import FitSite
-from quietmean.planning.automatic import AUTO
 from quietmean.statistics import Column, Columns
 
 Array = NDArray[np.float64]
@@ -55,26 +53,9 @@ class ProportionalHazards(ModelByRounds):
         baseline: str = COMMON,
         residual: float | None = None,
         rounds: int = 5,
-        epsilon: float,
-        delta: float,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        site: FitSite | None = None,
+        **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(
-            columns,
-            rounds=rounds,
-            epsilon=epsilon,
-            delta=delta,
-            residual=residual,
-            colluding=colluding,
-            dropouts=dropouts,
-            protocol=protocol,
-            options=options,
-            site=site,
-        )
+        super().__init__(columns, rounds=rounds, residual=residual, **general)
         self.formula, self.time, self.event, self.baseline = formula, time, event, baseline
         self.edges = tuple(float(edge) for edge in edges)
         require_known("baseline", baseline, tuple(BASELINES))

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Required, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
+from quietmean.planning.automatic import AUTO
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
@@ -45,6 +46,18 @@ class OwnRounds(LastRound, Protocol):
     def mean(self, vector: Array, *, clip: float | None = None) -> RoundMean[Any]: ...
 
 
+class ModelKeywords(TypedDict, total=False):
+    """What every model is given besides its own, as :class:`GeneralizedLinearModel` says."""
+
+    epsilon: Required[float]
+    delta: Required[float]
+    colluding: int | None
+    dropouts: float
+    protocol: str
+    options: Mapping[str, Any] | None
+    site: FitSite | None
+
+
 _INTERCEPT = "Intercept"
 
 
@@ -59,14 +72,14 @@ class ModelByRounds:
         columns: Iterable[Column | Mapping[str, Any]],
         *,
         rounds: int,
+        residual: float | None,
         epsilon: float,
         delta: float,
-        residual: float | None,
-        colluding: int | None,
-        dropouts: float,
-        protocol: str,
-        options: Mapping[str, Any] | None,
-        site: FitSite | None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        site: FitSite | None = None,
     ) -> None:
         self.columns = Columns([one if isinstance(one, Column) else Column.model_validate(one) for one in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
