@@ -32,7 +32,7 @@ def test_logistic_on_fair() -> None:
     formula = "affair ~ poly(age, 2) + children * religious"
     records = table[[column.name for column in columns]].to_numpy(dtype=float)
     model = GeneralizedLinearModel(formula, columns, rounds=15, **BUDGET)
-    answer = fitted(model, [records[::2], records[1::2]]).estimates()
+    answer = fitted(model, [records[::2], records[1::2]]).coefficients
     # The same space of terms, whatever basis a polynomial has.
     exact = smf.logit("affair ~ age + I(age ** 2) + children * religious", table).fit(disp=0, cov_type="HC0", tol=1e-12)
     for name in ("children", "religious", "children:religious"):
@@ -58,7 +58,7 @@ def test_counts_on_randhie() -> None:
     model = GeneralizedLinearModel(
         "mdvis ~ lncoins + physlm + disea", columns, family="poisson", residual=400, rounds=15, **BUDGET
     )
-    answer = fitted(model, [records[::2], records[1::2]]).estimates()
+    answer = fitted(model, [records[::2], records[1::2]]).coefficients
     exact = smf.poisson("mdvis ~ lncoins + physlm + disea", table).fit(disp=0, cov_type="HC0", tol=1e-12)
     np.testing.assert_allclose(answer.value, exact.params, rtol=1e-4)
     assert answer.population is not None
@@ -83,7 +83,7 @@ def test_grouped_hazards_are_near_those_of_cox() -> None:
     model = ProportionalHazards(
         "~ pnodes + horTh", columns, time="time", event="cens", edges=edges.tolist(), residual=6, rounds=20, **BUDGET
     )
-    answer = fitted(model, [records[::2], records[1::2]]).estimates()
+    answer = fitted(model, [records[::2], records[1::2]]).coefficients
     cox = CoxPHFitter().fit(
         table.assign(pnodes=records[:, 2], horTh=records[:, 3])[["time", "cens", "pnodes", "horTh"]], "time", "cens"
     )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -93,7 +94,7 @@ def test_without_noise_it_is_the_reference(kind: str, formula: str, outcome: int
     needed = [place for place, column in enumerate(COLUMNS) if column.name in (*model.terms.used, more.get("exposure"))]
     own = complete(records, *needed, outcome)
     fit = fitted(model, [records[::3], records[1::3], records[2::3]])
-    answer = fit.estimates()
+    answer = fit.coefficients
     exact = reference(kind, model, own, outcome, np.log(own[:, 6]) if more.get("exposure") else None)
     assert answer.terms == model.terms.names
     np.testing.assert_allclose(answer.value, exact.params, rtol=1e-5, atol=1e-6)
@@ -104,7 +105,7 @@ def test_without_noise_it_is_the_reference(kind: str, formula: str, outcome: int
     assert not answer.flags
     assert answer.completeness is not None
     assert (round(answer.completeness.present), round(answer.completeness.missing)) == (len(own), len(records) - len(own))
-    ratios = fit.estimates(ratios=True)
+    ratios = fit.ratios
     assert ratios.of_population is not None
     np.testing.assert_allclose(ratios.value, np.exp(exact.params), rtol=1e-5)
     np.testing.assert_allclose(np.log(ratios.of_population[-1]), exact.conf_int()[-1], atol=2e-3)
@@ -112,7 +113,7 @@ def test_without_noise_it_is_the_reference(kind: str, formula: str, outcome: int
 
 def test_a_term_of_several_coefficients_has_walds_test() -> None:
     model, records = glm("ill ~ age + arm"), patients()
-    answer = fitted(model, [records[::2], records[1::2]]).estimates()
+    answer = fitted(model, [records[::2], records[1::2]]).coefficients
     exact = reference("binomial", model, complete(records, 0, 2, 3), 3)
     # The matrix is scaled to variances that hold whatever the model, and is not theirs throughout.
     wald = exact.wald_test(np.eye(4)[[1, 2]] if model.terms.names[1].startswith("arm") else np.eye(4)[2:], scalar=True)
@@ -152,7 +153,7 @@ def test_hazards_without_noise_are_the_reference(baseline: str) -> None:
     )
     records = patients()
     parts = [records[::2], records[1::2]]
-    answer = fitted(model, parts).estimates()
+    answer = fitted(model, parts).coefficients
     own = np.vstack([part[np.isfinite(part[:, 0]) & (part[:, 2] >= 0)] for part in parts])
     party = np.concatenate(
         [np.full(int((np.isfinite(part[:, 0]) & (part[:, 2] >= 0)).sum()), place) for place, part in enumerate(parts)]
@@ -235,13 +236,13 @@ def test_who_has_no_value_adds_nothing_but_that() -> None:
 def test_the_formula_of_the_noise_is_the_noise_of_the_last_round() -> None:
     model, records = glm("ill ~ age + bmi", rounds=4), patients(1200)
     design, deviation = model._design_for(1), 3e-3
-    rows, exact = model._rows(design, records, 0), fitted(glm("ill ~ age + bmi"), [records]).estimates().value
+    rows, exact = model._rows(design, records, 0), fitted(glm("ill ~ age + bmi"), [records]).coefficients.value
     errors = []
     for seed in range(80):
         rng, newton = np.random.default_rng(seed), model._newton(design)
         for _ in range(4):
             moved(newton, [rows], deviation, rng)
-        answer = model.fit_of(design, newton).estimates()
+        answer = model.fit_of(design, newton).coefficients
         errors.append((answer.value - exact) / answer.standard_error)
     # 80 runs: the root mean square is within 0.77 to 1.23 but once in 300.
     assert ((np.sqrt(np.mean(np.square(errors), axis=0)) > 0.77) & (np.sqrt(np.mean(np.square(errors), axis=0)) < 1.23)).all()
@@ -273,11 +274,11 @@ def wrong_data() -> Mapping[str, tuple[str, Array]]:
 def test_what_cannot_be_fitted_is_flagged(what: str, noise: float) -> None:
     formula, records = wrong_data()[what]
     for seed in range(3):
-        answer = fitted(glm(formula, rounds=4), [records], noise, np.random.default_rng(seed)).estimates()
+        answer = fitted(glm(formula, rounds=4), [records], noise, np.random.default_rng(seed)).coefficients
         assert {flag.code for flag in answer.flags} & {"not-identified", "not-settled", "cut"}, what
     if what == "rare":
         # What the few do not touch is known as without them.
-        exact = fitted(glm("ill ~ age + arm"), [records]).estimates()
+        exact = fitted(glm("ill ~ age + arm"), [records]).coefficients
         place = answer.terms.index("age")
         assert answer.value[place] == pytest.approx(exact.value[exact.terms.index("age")], abs=4 * answer.standard_error[place])
         assert answer.standard_error[place] < 0.01
@@ -349,3 +350,18 @@ def test_rows_of_a_record_are_added_up() -> None:
     twice = DesignRows(np.full((2, 2), 0.1), np.ones(2), np.zeros(2), np.zeros(2, dtype=np.intp), 1)
     apart = DesignRows(twice.rows, twice.outcome, twice.offset, np.arange(2), 2)
     np.testing.assert_allclose(newton.vectors(twice)[0, :2], newton.vectors(apart)[:, :2].sum(axis=0))
+
+
+def test_a_second_fit_has_answers_of_its_own() -> None:
+    """What was read of the first is not shown for the second."""
+    columns = [Column(name="age", low=0, high=1), Column(name="ill", boolean=True)]
+    model = GeneralizedLinearModel("ill ~ age", columns, rounds=1, epsilon=8, delta=1e-5)
+    coefficients, ratios = [], []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        tables = [pd.DataFrame({"age": rng.random(400), "ill": rng.integers(0, 2, 400)}) for _ in range(3)]
+        model.fit(tables)
+        coefficients.append(model.coefficients.value.tolist())
+        ratios.append(model.ratios.value.tolist())
+    assert coefficients[0] != coefficients[1]
+    assert ratios[0] != ratios[1]

@@ -100,8 +100,17 @@ class Fit:
         errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
         return np.asarray((_PLAUSIBLE * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
 
-    def estimates(self, ratios: bool = False) -> Estimates:
-        """Coefficients, or with ``ratios`` their exponentials, of all terms."""
+    @cached_property
+    def coefficients(self) -> Estimates:
+        """Of all terms."""
+        return self._estimates(ratios=False)
+
+    @cached_property
+    def ratios(self) -> Estimates:
+        """Their exponentials."""
+        return self._estimates(ratios=True)
+
+    def _estimates(self, *, ratios: bool) -> Estimates:
         newton, sampling = self.newton, self.sampling
         values, noise = self.scaling.T @ newton.coefficients, np.maximum(np.diag(self.noise), 0.0)
         degrees = sampling.degrees(noise, max(newton.present * newton.records - len(values), 1.0))

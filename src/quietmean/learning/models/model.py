@@ -6,7 +6,6 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Required, Self, TypedDict
 
@@ -21,7 +20,7 @@ from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
 from quietmean.learning.models.newton import DesignRows, Newton
-from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
+from quietmean.learning.sites import FitSite, OnPaper, parties_of, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
@@ -36,13 +35,18 @@ Array = NDArray[np.float64]
 KIND = "model"
 
 
-class OwnRounds(LastRound, Protocol):
-    """The rounds of a session for one party."""
+class RoundsLeft(LastRound, Protocol):
+    """What is asked of a session's rounds, whoever takes part in them here."""
 
     @property
     def over(self) -> bool: ...
     @property
     def epsilon(self) -> float: ...
+
+
+class OwnRounds(RoundsLeft, Protocol):
+    """The rounds of a session for one party."""
+
     def mean(self, vector: Array, *, clip: float | None = None) -> RoundMean[Any]: ...
 
 
@@ -66,6 +70,8 @@ class ModelByRounds:
 
     # How its session and files are called.
     kind = ""
+    # What the rounds that began have cost; of :meth:`fit`.
+    charge: Charge
 
     def __init__(
         self,
@@ -136,16 +142,14 @@ class ModelByRounds:
         places = self._site.here(count)
         rows = {place: self._rows(design, part, place) for place, part in zip(places, parts, strict=True)}
         newton = self._newton(design)
-        kept = KeptState(newton, self._site.keeps(asked))
-        executions: list[Execution] = []
+
         with self._site.rounds(asked, count, len(parts[0]) if here else None) as session:
-            kept.resume(session)
-            while not session.over:
-                mean = session.mean({place: newton.vectors(one) for place, one in rows.items()}, clip=1.0)
-                kept.move(mean)
-                executions.append(mean.execution)
-            self._take_over(design, newton, session)
-        self.executions = tuple(executions)
+
+            def mean() -> RoundMean[Any]:
+                return session.mean({place: newton.vectors(own) for place, own in rows.items()}, clip=1.0)
+
+            self._fit_by(session, mean, newton, design, self._site.keeps(asked))
+            self.charge = session.terms.charge(session.begun)
         return self
 
     def fit_in(self, rounds: OwnRounds, records: Array, place: int, parties: int, kept: Path | None) -> Self:
@@ -153,22 +157,25 @@ class ModelByRounds:
         in a public file. Raises as :meth:`fit` does."""
         design = self._design_for(parties)
         newton, rows = self._newton(design), self._rows(design, records, place)
-        state = KeptState(newton, kept)
+        self._fit_by(rounds, lambda: rounds.mean(newton.vectors(rows), clip=1.0), newton, design, kept)
+        return self
+
+    def _fit_by(
+        self, rounds: RoundsLeft, mean: Callable[[], RoundMean[Any]], newton: Newton, design: ModelDesign, kept: Path | None
+    ) -> None:
+        """All rounds that are left, each by its ``mean``."""
+        state, executions = KeptState(newton, kept), list[Execution]()
         state.resume(rounds)
         while not rounds.over:
-            state.move(rounds.mean(newton.vectors(rows), clip=1.0))
-        self.epsilon = rounds.epsilon
+            released = mean()
+            state.move(released)
+            executions.append(released.execution)
+        self.epsilon, self.executions = rounds.epsilon, tuple(executions)
         self._fit = self.fit_of(design, newton)
-        return self
 
     def read(self, data: Source, tell: Callable[[str], None]) -> Array:
         """The records of one party, (N, columns). Raises :class:`InputError` for what is no table with these columns."""
         return read_columns(data, self.columns, tell)
-
-    def _take_over(self, design: ModelDesign, newton: Newton, session: SiteRounds) -> None:
-        self.charge: Charge = session.terms.charge(session.begun)
-        self.epsilon = session.epsilon
-        self._fit = self.fit_of(design, newton)
 
     def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
         """What the state of its rounds says about the terms."""
@@ -225,15 +232,15 @@ class ModelByRounds:
             raise InputError("the model is not fitted yet: call fit first")
         return self._fit
 
-    @cached_property
+    @property
     def coefficients(self) -> Estimates:
         """Of all terms, with intervals of the noise and of the population. Raises :class:`InputError` before a fit."""
-        return self._fitted.estimates()
+        return self._fitted.coefficients
 
-    @cached_property
+    @property
     def ratios(self) -> Estimates:
         """Their exponentials: odds ratios, rate ratios, hazard ratios. Raises :class:`InputError` before a fit."""
-        return self._fitted.estimates(ratios=True)
+        return self._fitted.ratios
 
     def _headline(self, design: ModelDesign) -> Iterable[str]:
         return (name for name in design.names if name != _INTERCEPT)
