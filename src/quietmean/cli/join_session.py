@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from quietmean.sessions.agreed import SessionContract
     from quietmean.sessions.files import SessionFiles
 
-# What the purpose of a session that fits a model says it is.
-MODEL = "model"
-
 
 def take_part(
     files: SessionFiles, site: SiteOptions, options: SessionOptions, data: str | Path | None, shown: NodeDisplay
@@ -36,6 +33,7 @@ def take_part(
     from quietmean.cli.console import warn
     from quietmean.protocols.target import budget_warnings
     from quietmean.sessions.joined import SessionPreparation
+    from quietmean.studies.agreement.session_study import MODEL
     from quietmean.studies.party import Observers, Person
 
     program, own = options.program, None

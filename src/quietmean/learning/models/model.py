@@ -26,13 +26,12 @@ from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
+from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_table, parties_of_tables
 
 Array = NDArray[np.float64]
-
-KIND = "model"
 
 
 class RoundsLeft(LastRound, Protocol):
@@ -206,7 +205,7 @@ class ModelByRounds:
             "rounds": self.rounds,
             **self._budget,
             **agreed,
-            "purpose": {"kind": KIND, "model": self.kind, **self.describe()},
+            "purpose": {"kind": MODEL, "model": self.kind, **self.describe()},
         }
 
     @property

@@ -24,6 +24,8 @@ from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
 
 TABLE = "session"
+# The kind of the purpose of a session that fits a model.
+MODEL = "model"
 
 
 class SessionStudy(TransportTerms, BaseModel):
