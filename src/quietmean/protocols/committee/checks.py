@@ -94,6 +94,12 @@ def proven(packing: Packing, members: Sequence[int], products: Residues) -> NDAr
     return np.asarray(_on_polynomials(wide, members, products) & zero, dtype=np.bool_)
 
 
+def by_degree(packing: Packing, numbers: Residues) -> list[tuple[Packing, Residues]]:
+    """Check ``numbers``, shape (..., 6 or 12), of degrees, and of products if there are such, with their polynomials."""
+    kinds = ((packing, numbers[..., :REPETITIONS]), (of_products(packing), numbers[..., REPETITIONS:]))
+    return [(kind, told) for kind, told in kinds if told.shape[-1]]
+
+
 def of_products(packing: Packing) -> Packing:
     """As ``packing``, which has one number a polynomial, for products of two of its polynomials."""
     return Packing(packing.members, packing.secrets, 2 * packing.randoms, packing.prime)
@@ -115,8 +121,7 @@ def expected_numbers(packing: Packing, members: Sequence[int], numbers: Residues
     if member in chosen:
         told: Residues = numbers[chosen.index(member)]
         return told
-    kinds = ((packing, numbers[..., :REPETITIONS]), (of_products(packing), numbers[..., REPETITIONS:]))
-    return np.concatenate([_expected(one, chosen, told, member) for one, told in kinds if told.shape[2]], axis=1)
+    return np.concatenate([_expected(kind, chosen, told, member) for kind, told in by_degree(packing, numbers)], axis=1)
 
 
 def _expected(packing: Packing, members: Sequence[int], numbers: Residues, member: int) -> Residues:

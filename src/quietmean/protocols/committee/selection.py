@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.protocols.committee.checks import fitting, of_products
+from quietmean.protocols.committee.checks import by_degree, fitting
 from quietmean.protocols.committee.choice import OpeningChoice, make_choice, places_of
 from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of, keys_of
-from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.ballots import mask_of
 from quietmean.protocols.packed_sharing.correction import agreeing_members
@@ -110,10 +109,7 @@ def _trusted(session: CommitteeSession, members: NDArray[np.int64], rows: NDArra
     """Those of ``rows`` whose check numbers of one entry, ``told``, (rows, 6 or 12), agree; none where too many do not."""
     packing, named = session.parameters.packing, members[rows].tolist()
     trusted = set(named)
-    kinds = [(packing, told[:, :REPETITIONS])]
-    if told.shape[1] > REPETITIONS:
-        kinds.append((of_products(packing), told[:, REPETITIONS:]))
-    for kind, numbers in kinds:
+    for kind, numbers in by_degree(packing, told):
         able = min(session.parameters.colluding, (len(rows) - kind.threshold) // 2)
         agreeing = agreeing_members(kind, named, np.ascontiguousarray(numbers), able)
         trusted &= set() if agreeing is None else set(agreeing)
