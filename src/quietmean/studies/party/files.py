@@ -282,7 +282,7 @@ class Files(PartyFiles):
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
         store = self.store(options.store)
-        plans = [plan, *(planned_values.plan for planned_values in (smaller or {}).values())]
+        plans = [plan, *(planned.plan for planned in (smaller or {}).values())]
         start_wait, round_wait = self.study.waits
         return NodeSettings(
             identity=self.identity,

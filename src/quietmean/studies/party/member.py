@@ -184,7 +184,7 @@ def _settings(own: MemberFiles, observers: Observers, usual_folder: str | None) 
     plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
     zeros = {size: PlannedValue(plan, plan.admit(np.zeros(plan.target.dimension))) for size, plan in plans.items()}
     plan = plans.pop(committee.members)
-    planned_values = zeros.pop(committee.members)
+    whole = zeros.pop(committee.members)
     files.require_folder(own.options, usual_folder)
     by_folder = study.deadlines is not None
     start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
@@ -195,7 +195,7 @@ def _settings(own: MemberFiles, observers: Observers, usual_folder: str | None) 
         identity=files.identity,
         roster=files.roster,
         plan=plan,
-        value=planned_values.value,
+        value=whole.value,
         store=own.store,
         round_timeout=study.round_timeout if study.deadlines is None else study.deadlines.interval,
         start_timeout=start_timeout,
