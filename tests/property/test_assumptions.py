@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import quietmean as qm
-from quietmean.cli.certify import command
+from quietmean.cli.adversary import AdversaryOptions
+from quietmean.cli.certify import ShownOptions, command
 from quietmean.cli.console import print_privacy
 from quietmean.cli.pages import write_privacy_page
 from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
@@ -93,7 +94,8 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         execution.save(path)
         for json_form in (False, True):
             with redirect_stdout(StringIO()) as told:
-                command(path, colluding=size, delta=DELTA, report=folder / "page.html", json=json_form)
+                against, files = AdversaryOptions(colluding=size), ShownOptions(report=folder / "page.html")
+                command(path, against=against, delta=DELTA, shown=files, json=json_form)
             if json_form:
                 document = json.loads(told.getvalue())
                 assert document["assumptions"] == expected

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import quietmean as qm
-from quietmean.cli.certify import command
+from quietmean.cli.adversary import AdversaryOptions
+from quietmean.cli.certify import ShownOptions, command
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
@@ -45,7 +46,8 @@ def coalitions(parties: int, number: int) -> Iterator[frozenset[int]]:
 def told_by_command(path: Path, corrupt: frozenset[int], report: Path | None = None) -> dict[str, Any]:
     text = StringIO()
     with redirect_stdout(text):
-        command(path, corrupt=",".join(map(str, sorted(corrupt))), delta=DELTA, report=report, json=True)
+        against = AdversaryOptions(corrupt=",".join(map(str, sorted(corrupt))))
+        command(path, against=against, delta=DELTA, shown=ShownOptions(report=report), json=True)
     document: dict[str, Any] = json.loads(text.getvalue())
     return document
 
@@ -123,7 +125,8 @@ def test_a_report_builds_the_transcript_once_and_asks_once_for_everybody_else(tm
         patch.object(PrivacyAnalysis, "against", counted),
         redirect_stdout(StringIO()),
     ):
-        command(tmp_path / "execution.json", colluding=1, report=tmp_path / "page.html", json=True)
+        shown = ShownOptions(report=tmp_path / "page.html")
+        command(tmp_path / "execution.json", against=AdversaryOptions(colluding=1), shown=shown, json=True)
     assert built.call_count == 1
     assert [len(corrupt) for corrupt in asked].count(5) == 6, "everybody else, once for each party"
 

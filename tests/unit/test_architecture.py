@@ -273,7 +273,7 @@ def test_only_the_node_opens_sockets() -> None:
 
 def test_files_are_short() -> None:
     for path in modules():
-        assert len(path.read_text().splitlines()) <= 500, path
+        assert len(path.read_text().splitlines()) <= 450, path
 
 
 # --- no circles ------------------------------------------------------------------------------------------------------
@@ -454,6 +454,47 @@ def test_public_functions_that_refuse_say_so() -> None:
 )
 def test_silent_refusals_are_found(text: str, silent: list[str]) -> None:
     assert silent_refusals([("a.py", ast.parse(text))]) == silent
+
+
+# --- long lists of parameters ------------------------------------------------------------------------------------------
+
+# What is given together belongs together: from so many parameters on, there is a type that is missing.
+MANY_PARAMETERS = 9
+# Functions that have so many: constructors and commands whose keywords are what users write.
+WITH_MANY = 9
+
+
+def with_many_parameters(trees: Iterable[tuple[str, ast.Module]]) -> list[str]:
+    """Functions and methods of these (file, its tree) with at least :data:`MANY_PARAMETERS`, without self or cls."""
+    long = []
+    for place, tree in trees:
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = function.args
+                names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                rest = [each for each in (given.vararg, given.kwarg) if each is not None]
+                if len(names) + len(rest) - (names[:1] in (["self"], ["cls"])) >= MANY_PARAMETERS:
+                    long.append(f"{place}: {function.name}")
+    return long
+
+
+def test_few_functions_have_many_parameters() -> None:
+    long = with_many_parameters((path.relative_to(PACKAGE).as_posix(), parsed(path)) for path in modules())
+    assert len(long) <= WITH_MANY, f"give a type to what belongs together: {', '.join(long)}"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "many"),
+    [
+        ("a, b, c, d, e, f, g, h", False),
+        ("self, a, b, c, d, e, f, g, h", False),
+        ("a, b, c, /, d, e, f, *, g, h, i", True),
+        ("a, b, c, d, e, f, g, *h, **i", True),
+    ],
+)
+def test_functions_with_many_parameters_are_counted(parameters: str, many: bool) -> None:
+    tree = ast.parse(f"class A:\n    async def f({parameters}): ...")
+    assert with_many_parameters([("a.py", tree)]) == (["a.py: f"] if many else [])
 
 
 # --- errors that nobody takes, and bytes of strangers -------------------------------------------------------------------

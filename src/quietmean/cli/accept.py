@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,15 +18,42 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.invitation import Invitation
 
 
+@dataclass(frozen=True, kw_only=True)
+class EntryOptions:
+    """What the entry says of this party.
+
+    Parameters
+    ----------
+    name
+        This party's name, as the others will see it.
+    address
+        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
+    member
+        Of a study with a committee: this party is one of its members, who hold shares and open the sum. Others only contribute.
+    replaces
+        The private key that this one replaces, if the others know this party by another.
+    """
+
+    name: str
+    address: str = ""
+    member: bool = False
+    replaces: Path | None = None
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for what is no name or no address."""
+        from quietmean.node.net import parse_place, require_name
+
+        require_name(self.name)
+        if self.address:
+            parse_place(self.address)
+
+
 def command(
     invitation: str,
     *,
-    name: str,
+    entry: Annotated[EntryOptions, Parameter(name="*", negative="")],
     key: Path = Path("quietmean.key"),
-    address: str = "",
-    member: Annotated[bool, Parameter(negative="")] = False,
     store: Path | None = None,
-    replaces: Path | None = None,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     line: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -38,18 +66,10 @@ def command(
     ----------
     invitation
         The invitation: its file, or the line of text.
-    name
-        This party's name, as the others will see it.
     key
         This party's private key, from quietmean keygen; where there is no such file, a new one is made.
-    address
-        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
-    member
-        Of a study with a committee: this party is one of its members, who hold shares and open the sum. Others only contribute.
     store
         The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
-    replaces
-        The private key that this one replaces, if the others know this party by another.
     save
         Where to write the entry; by default NAME.entry.
     line
@@ -57,7 +77,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import Purpose, parse_place, require_name
+    from quietmean.node.net import Purpose
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.invitation import Invitation
     from quietmean.studies.agreement.signed import is_document
@@ -67,13 +87,11 @@ def command(
     asked = Invitation.load(invitation)
     Distrusted().refuse([("the convener", asked.convener)])
     # Before any file is written.
-    require_name(name)
-    if address:
-        parse_place(address)
+    entry.require_possible()
     if store is not None and not store.is_dir():
         raise InputError(f"store {store} is no folder: make it, or leave --store out")
     # A name is no path.
-    target = save or Path(f"{file_name(name)}.entry")
+    target = save or Path(f"{file_name(entry.name)}.entry")
     made = not key.exists()
     identity = None if made else load_identity(key)
     output_file = None
@@ -81,14 +99,14 @@ def command(
         own_key = None if identity is None else identity.public_key
         output_file = output(target, "the entry", own=partial(_is_own, own_key, asked), kind=is_document(Purpose.ENTRY))
     identity = identity or make_identity(key)
-    before = None if replaces is None else load_identity(replaces)
+    before = None if entry.replaces is None else load_identity(entry.replaces)
     path = keys_path(key, asked.digest, store)
-    keys = StudyKeys.make(path, asked, identity, name, address, before, member)
+    keys = StudyKeys.make(path, asked, identity, entry.name, entry.address, before, entry.member)
     if output_file is not None:
         output_file.write(keys.entry.signed.to_file())
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
-        named = {"name": name, **({"member": True} if member else {})}
+        named = {"name": entry.name, **({"member": True} if entry.member else {})}
         print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, **named})
         return
     if line:

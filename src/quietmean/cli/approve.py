@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +13,34 @@ from quietmean.cli.console import err, out, output, print_json, progress
 from quietmean.core.errors import InputError
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApprovalOptions:
+    """Who says yes, for which data, under which policy, and for how long.
+
+    Parameters
+    ----------
+    owner_key
+        The private key of who answers for the data, from quietmean keygen: not the node's.
+    account
+        What the site's ledger calls the data set.
+    until
+        The last day on which the study may begin, such as 2030-12-31, in UTC.
+    policy
+        What the site takes part in; by default policy.toml in the user's folder for settings.
+    """
+
+    owner_key: Path = Path("owner.key")
+    account: str
+    until: date
+    policy: Path | None = None
+
+
 def command(
     study: Path,
     *,
     roster: Path | None = None,
     party: str | None = None,
-    owner_key: Path = Path("owner.key"),
-    account: str,
-    until: date,
-    policy: Path | None = None,
+    approval: Annotated[ApprovalOptions, Parameter(name="*")],
     accept: str | None = None,
     out_: Annotated[Path, Parameter(name="--out")] = Path("study.approval"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -38,14 +58,6 @@ def command(
         Names, addresses and public keys of all parties; for a study that is not sealed.
     party
         The name of the site that takes part; of a client of Flower its number, such as "client 3".
-    owner_key
-        The private key of who answers for the data, from quietmean keygen: not the node's.
-    account
-        What the site's ledger calls the data set.
-    until
-        The last day on which the study may begin, such as 2030-12-31, in UTC.
-    policy
-        What the site takes part in; by default policy.toml in the user's folder for settings.
     accept
         The digest of the contract, or the first 32 digits of it or more, where nobody can be asked.
     out_
@@ -63,7 +75,7 @@ def command(
 
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))
-    rules, owner = Policy.load(policy), load_identity(owner_key)
+    rules, owner = Policy.load(approval.policy), load_identity(approval.owner_key)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
             contract: Contract | SessionContract = FlowerContract.by_name(study, party)
@@ -81,10 +93,12 @@ def command(
         show_contract(contract, err)
         if not asking.yes():
             raise InputError("you did not say yes: nothing was signed")
-    signed = OwnerApproval.sign(contract, rules, account, until, owner)
+    signed = OwnerApproval.sign(contract, rules, approval.account, approval.until, owner)
     approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
     approval_file.write(signed.signed.to_file())
     if json:
-        print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": str(until)})
+        until = str(approval.until)
+        print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": until})
     else:
-        out.print(f"{out_} is good until {until}, for {contract.own.name} and the data set {account}", markup=False)
+        data_set = f"{contract.own.name} and the data set {approval.account}"
+        out.print(f"{out_} is good until {approval.until}, for {data_set}", markup=False)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.certify import DELTA, parse_parties, read_observations
+from quietmean.cli.adversary import parse_parties, read_observations
+from quietmean.cli.certify import DELTA
 from quietmean.cli.console import out, print_json, progress
 from quietmean.cli.newest import execution_or_newest
 from quietmean.core.json_file import read_json

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 
+from quietmean.cli.adversary import AdversaryOptions
 from quietmean.cli.console import (
     gate_sentence,
     out,
@@ -23,18 +24,16 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.newest import execution_or_newest
 from quietmean.core.assumptions import assumptions_json, usual_colluders
-from quietmean.core.codec import decode_json
 from quietmean.core.domain import half_range
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output
-from quietmean.core.party import PartyId
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import epsilon_text, nats_text
 from quietmean.core.schema import require_delta
-from quietmean.privacy import Adversary, PrivacyAnalysis
+from quietmean.privacy import PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
@@ -49,28 +48,61 @@ if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord
 
 DELTA = 1e-6
-# Seconds of one core.
-EFFORT = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownOptions:
+    """Files that are written besides, and what they show.
+
+    Parameters
+    ----------
+    report
+        Also write a page (HTML): first for who answers for the data, in words, then with reasons, what protects the worst-off
+        party and who could harm it.
+    table
+        Also write the result in the receipt as tables: Table 1, coefficients and so on. FILE.docx (Word), FILE.tex (LaTeX),
+        FILE.html or FILE.csv.
+    ledger
+        Show on that page what is left of a budget in this ledger.
+    account
+        The ledger's account.
+    """
+
+    report: Path | None = None
+    table: Path | None = None
+    ledger: Path | None = None
+    account: str | None = None
+
+    def balance(self) -> Account | None:
+        """What the page says of a ledger.
+
+        Raises :class:`InputError` for options that show nothing, and for an unknown account.
+        """
+        ledger, account = self.ledger, self.account
+        if (ledger is None) != (account is None):
+            given, missing = (
+                (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
+            )
+            raise InputError(f"{given} alone says nothing: give {missing} with it")
+        if ledger is None or account is None:
+            return None
+        if self.report is None:
+            raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
+        from quietmean.ledger import Ledger
+
+        with Ledger.open(ledger) as book:
+            return book.account(account)
 
 
 def command(
     execution: Path | None = None,
     *,
-    corrupt: str | None = None,
-    observed: Path | None = None,
-    observe_fraction: float | None = None,
-    seed: int | None = None,
-    colluding: int | None = None,
-    effort: float | None = None,
-    workers: int | None = None,
+    against: Annotated[AdversaryOptions, Parameter(name="*")] = AdversaryOptions(),  # noqa: B008 - it is frozen
     epsilon: float | None = None,
     delta: float | None = None,
     prior_sd: float | None = None,
     matrix: Annotated[bool, Parameter(negative="")] = False,
-    report: Path | None = None,
-    table: Path | None = None,
-    ledger: Path | None = None,
-    account: str | None = None,
+    shown: Annotated[ShownOptions, Parameter(name="*")] = ShownOptions(),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
@@ -83,20 +115,6 @@ def command(
     ----------
     execution
         Execution file or receipt (JSON); of a session the receipt of all its rounds. By default that of the newest run here.
-    corrupt
-        Parties that collude, such as 0,4,7; an empty text for none.
-    observed
-        JSON file with intercepted messages, a list of [party, round].
-    observe_fraction
-        Intercept each message with this probability instead.
-    seed
-        Seed of the interception; default 0.
-    colluding
-        Size of the coalitions; default from the receipt, or one party in ten.
-    effort
-        Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
-    workers
-        How many threads try them; default 1.
     epsilon
         Report the delta of each party at this epsilon.
     delta
@@ -105,20 +123,9 @@ def command(
         Also report mutual information, in nats, for independent normal values of this standard deviation.
     matrix
         Also report the information matrix.
-    report
-        Also write a page (HTML): first for who answers for the data, in words, then with reasons, what protects the worst-off
-        party and who could harm it.
-    table
-        Also write the result in the receipt as tables: Table 1, coefficients and so on. FILE.docx (Word), FILE.tex (LaTeX),
-        FILE.html or FILE.csv.
-    ledger
-        Show on that page what is left of a budget in this ledger.
-    account
-        The ledger's account.
     json
         One JSON document on standard output.
     """
-    from quietmean.randomness import Seed
     from quietmean.studies import gate_summary
 
     if delta is not None:
@@ -127,17 +134,12 @@ def command(
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
         raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
-    explicit = corrupt is not None or observed is not None or observe_fraction is not None
-    _refuse_without_effect(explicit, colluding=colluding, effort=effort, workers=workers, matrix=matrix or None)
-    allowed = Effort(EFFORT if effort is None else effort, 1 if workers is None else workers)
-    if seed is not None and observe_fraction is None:
-        raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
+    against.require_effect(matrix=matrix)
+    report, table = shown.report, shown.table
     execution = execution_or_newest(execution)
     raw = read_json(execution)
     if raw.get("format") == SESSION_RECEIPT:
-        several: dict[str, object] = {"corrupt": corrupt, "observed": observed, "observe-fraction": observe_fraction}
-        several |= {"colluding": colluding, "effort": effort, "workers": workers, "epsilon": epsilon}
-        several |= {"prior-sd": prior_sd, "matrix": matrix or None}
+        several = {**against.given(), "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}
         several |= {"report": report, "table": table}
         _certify_session(raw, delta, several, json)
         return
@@ -151,17 +153,17 @@ def command(
             raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
         certificate_page_at(report, happened, output_options.force).require_free()
     tables = None if table is None else _tables(table, raw, report)
-    balance = _balance(report, ledger, account)
+    balance = shown.balance()
     delta = delta if delta is not None else DELTA if hints.delta is None else hints.delta
     record = _gate_of(raw, happened, hints)
     if record is not None:
         happened = record.execution
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
-        if not explicit:
+        if not against.explicit:
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
-            size = usual if colluding is None else colluding
-            document = _against_coalitions(analysis, size, epsilon, allowed)
+            size = usual if against.colluding is None else against.colluding
+            document = _against_coalitions(analysis, size, epsilon, against.allowed())
             if prior_sd is not None or hints.nats is not None:
                 # Of a target in nats values are normal with half the range.
                 document |= _nats_of_any(analysis, size, prior_sd or half_range(analysis.sensitivity))
@@ -169,13 +171,7 @@ def command(
                 document["gate"] = gate_summary(record)
             explained: dict[str, Any] = {"size": size}
         else:
-            # Messages that are named, or drawn, stand in place of those that the target says are read.
-            unsaid = observed is None and observe_fraction is None
-            read = analysis.terms.eavesdropper.observed if unsaid else read_observations(observed)
-            adversary = Adversary(parse_parties(corrupt or ""), read)
-            if observe_fraction is not None:
-                drawn = Adversary.random_eavesdropper(observe_fraction, analysis.transcript, Seed.public("observe", seed or 0))
-                adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
+            adversary = against.adversary(analysis)
             certificate = analysis.against(adversary.corrupt, adversary.observed)
             document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
             # The theorems are about shares that are passed on and noise that pairs have in common.
@@ -238,32 +234,6 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
     content = tables_bytes(result, table)
     tables_file.require_free(content)
     return tables_file, content
-
-
-def _refuse_without_effect(explicit: bool, **options: object) -> None:
-    """Raises :class:`InputError` for options of the other way to certify."""
-    for name, value in options.items():
-        if value is not None and (name in ("colluding", "effort", "workers")) == explicit:
-            flag, here, needed = f"--{name.replace('_', '-')}", *(("with", "without") if explicit else ("without", "with"))
-            raise InputError(
-                f"{flag} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, or "
-                f"certify {needed} one"
-            )
-
-
-def _balance(report: Path | None, ledger: Path | None, account: str | None) -> Account | None:
-    """What the page says of a ledger. Raises :class:`InputError` for options that show nothing, and for an unknown account."""
-    if (ledger is None) != (account is None):
-        given, missing = (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
-        raise InputError(f"{given} alone says nothing: give {missing} with it")
-    if ledger is None or account is None:
-        return None
-    if report is None:
-        raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
-    from quietmean.ledger import Ledger
-
-    with Ledger.open(ledger) as book:
-        return book.account(account)
 
 
 def _has_cancelled_noise(execution: Execution) -> bool:
@@ -338,31 +308,6 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
     if epsilon is not None:
         document |= {"at_epsilon": epsilon, "delta": analysis.terms.deltas(coalitions.mu, epsilon)}
     return document
-
-
-def parse_parties(text: str) -> frozenset[PartyId]:
-    """Parties from a text such as "0,4,7". Raises :class:`InputError` for anything but whole numbers."""
-    try:
-        return frozenset(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InputError(f"corrupt parties {text!r} are not numbers: give them as 0,4,7") from None
-
-
-def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
-    """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
-    if path is None:
-        return frozenset()
-
-    def unreadable(reason: str) -> InputError:
-        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
-
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"file {path} does not exist: check the path") from None
-    except OSError as error:
-        raise unreadable(reason_of(error)) from None
-    return frozenset(decode_json(raw, list[tuple[int, int]], unreadable))
 
 
 def _show(document: dict[str, Any], delta: float, relation: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
-    from quietmean.ledger import Account, LedgerEntry
+    from quietmean.ledger import Account, Ledger, LedgerEntry
 
 # What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
@@ -35,26 +36,12 @@ _OVERLAP = (
 _WORTH_SAYING = 0.01
 
 
-def command(
-    *,
-    ledger: Path = Path("quietmean.ledger"),
-    account: str | None = None,
-    budget: tuple[float, float] | None = None,
-    unit: PrivacyUnit | None = None,
-    relation: Neighbouring | None = None,
-    data_set: str | None = None,
-    refund: Literal["settled", "never"] | None = None,
-    lift: str | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
-) -> None:
-    """Show this party's privacy budgets and the studies charged to them, set a budget, or lift a freeze.
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    """The budget that an account is given, and what a new account is about.
 
     Parameters
     ----------
-    ledger
-        The ledger file. --budget makes it if there is none.
-    account
-        Show only this account, or the one whose budget is set.
     budget
         EPSILON DELTA: what all studies of the account together may cost. Not less than what is charged already.
     unit
@@ -67,30 +54,78 @@ def command(
     refund
         settled: a study that cost less than was reserved gives the difference back (the default); never: what was reserved stays
         charged. Give never if who takes part may depend on the values.
+    """
+
+    budget: tuple[float, float] | None = None
+    unit: PrivacyUnit | None = None
+    relation: Neighbouring | None = None
+    data_set: str | None = None
+    refund: Literal["settled", "never"] | None = None
+
+    def require_possible(self, account: str | None) -> None:
+        """Raises :class:`InputError` for an impossible budget, and for an option that says nothing without another one."""
+        from quietmean.ledger import Budget
+
+        if self.budget is not None:
+            if account is None:
+                raise InputError(
+                    f"whose budget is epsilon {self.budget[0]:g} at delta {self.budget[1]:g}? give --account NAME with it"
+                )
+            Budget.of(*self.budget, "")
+            return
+        about = {"unit": self.unit, "relation": self.relation, "data set": self.data_set, "refund": self.refund}
+        for name, value in about.items():
+            if value is not None:
+                raise InputError(f"{name} {value} is chosen together with a budget: give --budget EPSILON DELTA with it")
+
+    def set_in(self, book: Ledger, account: str) -> bool:
+        """Set the budget, if there is one; whether that made the account."""
+        from quietmean.ledger import Refund
+
+        if self.budget is None:
+            return False
+        made = all(each.name != account for each in book.accounts())
+        book.set_budget(
+            account,
+            *self.budget,
+            when=datetime.now(UTC),
+            unit=self.unit,
+            relation=self.relation,
+            data_set=self.data_set,
+            refund=None if self.refund is None else Refund(self.refund),
+        )
+        return made
+
+
+def command(
+    *,
+    ledger: Path = Path("quietmean.ledger"),
+    account: str | None = None,
+    about: Annotated[BudgetOptions, Parameter(name="*")] = BudgetOptions(),
+    lift: str | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show this party's privacy budgets and the studies charged to them, set a budget, or lift a freeze.
+
+    Parameters
+    ----------
+    ledger
+        The ledger file. --budget makes it if there is none.
+    account
+        Show only this account, or the one whose budget is set.
     lift
         Let studies be reserved again on a frozen account, for this reason, which stays in its history.
     json
         One JSON document on standard output.
     """
-    from quietmean.ledger import Budget, Ledger, Refund
+    from quietmean.ledger import Ledger
 
-    _check_options(account, budget, lift, {"unit": unit, "relation": relation, "data set": data_set, "refund": refund})
-    if budget is not None:
-        # Before a file is made for it.
-        Budget.of(*budget, "")
-    with Ledger.open(ledger, create=budget is not None) as book:
-        made = False
-        if budget is not None and account is not None:
-            made = all(each.name != account for each in book.accounts())
-            book.set_budget(
-                account,
-                *budget,
-                when=datetime.now(UTC),
-                unit=unit,
-                relation=relation,
-                data_set=data_set,
-                refund=None if refund is None else Refund(refund),
-            )
+    # Before a file is made for it.
+    about.require_possible(account)
+    if lift is not None and account is None:
+        raise InputError("which account is to be lifted? give --account NAME with --lift")
+    with Ledger.open(ledger, create=about.budget is not None) as book:
+        made = account is not None and about.set_in(book, account)
         if lift is not None and account is not None:
             book.lift(account, lift, when=datetime.now(UTC))
         accounts = book.accounts() if account is None else (book.account(account),)
@@ -105,19 +140,6 @@ def command(
             out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}", markup=False)
     if not accounts:
         out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
-
-
-def _check_options(
-    account: str | None, budget: tuple[float, float] | None, lift: str | None, kind: dict[str, str | None]
-) -> None:
-    """Raises :class:`InputError` for an option that says nothing without another one."""
-    if budget is not None and account is None:
-        raise InputError(f"whose budget is epsilon {budget[0]:g} at delta {budget[1]:g}? give --account NAME with it")
-    if lift is not None and account is None:
-        raise InputError("which account is to be lifted? give --account NAME with --lift")
-    for name, value in kind.items():
-        if value is not None and budget is None:
-            raise InputError(f"{name} {value} is chosen together with a budget: give --budget EPSILON DELTA with it")
 
 
 def account_json(account: Account) -> dict[str, Any]:

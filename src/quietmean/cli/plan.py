@@ -96,6 +96,8 @@ class SearchOptions:
     trials
         Simulated histories that must all pass the gate before a release: 299 show a chance of no result of at most 1 %, 59 one of
         5 %. Default: as many as take seconds; none against more than 500 coalitions.
+    no_privacy
+        Plan protocols that protect nothing, such as gossip; refused otherwise.
     explain
         Say when another protocol would be first; plans several changes of the target.
     cache
@@ -107,6 +109,7 @@ class SearchOptions:
     max_messages: int | None = None
     calibration: CalibrationMethod = CalibrationMethod.EXACT
     trials: int | None = None
+    no_privacy: Annotated[bool, Parameter(negative="")] = False
     explain: Annotated[bool, Parameter(negative="")] = False
     cache: Annotated[bool, Parameter(negative="--no-cache")] = True
 
@@ -120,7 +123,6 @@ def command(
     search: Annotated[SearchOptions, Parameter(name="*", negative="")] = SearchOptions(),
     committee: Annotated[CommitteeShape, Parameter(name="*", negative="")] = NO_COMMITTEE,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Calibrate protocols for a target and rank them by predicted mean squared error.
@@ -133,8 +135,6 @@ def command(
         Number of parties; or give --study.
     save
         Write the best plan to this file.
-    no_privacy
-        Plan protocols that protect nothing, such as gossip; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -148,7 +148,7 @@ def command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
-        plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=no_privacy, json=json)
+        plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, json=json)
         return
     about.require_study()
     if parties is None:
@@ -166,7 +166,7 @@ def command(
         "max_messages": search.max_messages,
         "calibration": str(search.calibration),
         "explain": search.explain,
-        "no_privacy": no_privacy,
+        "no_privacy": search.no_privacy,
         "trials": search.trials,
         "committee": _named_of(committee),
     }

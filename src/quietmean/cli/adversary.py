@@ -1,0 +1,116 @@
+"""Against whom something is certified, on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.party import PartyId
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Adversary, PrivacyAnalysis
+    from quietmean.privacy.coalitions import Effort
+
+# Seconds of one core.
+EFFORT = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversaryOptions:
+    """Against whom: one adversary, or every coalition of a size.
+
+    Parameters
+    ----------
+    corrupt
+        Parties that collude, such as 0,4,7; an empty text for none.
+    observed
+        JSON file with intercepted messages, a list of [party, round].
+    observe_fraction
+        Intercept each message with this probability instead.
+    seed
+        Seed of the interception; default 0.
+    colluding
+        Size of the coalitions; default from the receipt, or one party in ten.
+    effort
+        Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
+    workers
+        How many threads try them; default 1.
+    """
+
+    corrupt: str | None = None
+    observed: Path | None = None
+    observe_fraction: float | None = None
+    seed: int | None = None
+    colluding: int | None = None
+    effort: float | None = None
+    workers: int | None = None
+
+    @property
+    def explicit(self) -> bool:
+        """One adversary rather than every coalition."""
+        return any(value is not None for value in (self.corrupt, self.observed, self.observe_fraction))
+
+    def given(self) -> dict[str, Any]:
+        """What was given, by the name of its option."""
+        return {name.replace("_", "-"): value for name, value in vars(self).items() if value is not None}
+
+    def require_effect(self, *, matrix: bool) -> None:
+        """Raises :class:`InputError` for options of the other way to certify; ``matrix`` is about one adversary."""
+        of_coalitions = [name for name in ("colluding", "effort", "workers") if name in self.given()]
+        of_one = ["matrix"] if matrix else []
+        if useless := (of_coalitions if self.explicit else of_one):
+            here, needed = ("with", "without") if self.explicit else ("without", "with")
+            raise InputError(
+                f"--{useless[0]} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, "
+                f"or certify {needed} one"
+            )
+        self.allowed()
+        if self.seed is not None and self.observe_fraction is None:
+            raise InputError(f"seed {self.seed} has no effect without --observe-fraction: leave it out, or give that too")
+
+    def allowed(self) -> Effort:
+        """What trying all coalitions may take. Raises :class:`InputError` for impossible numbers."""
+        from quietmean.privacy.coalitions import Effort
+
+        return Effort(EFFORT if self.effort is None else self.effort, 1 if self.workers is None else self.workers)
+
+    def adversary(self, analysis: PrivacyAnalysis) -> Adversary:
+        """The one that was named. Messages that are named, or drawn, stand in place of those that the target says are read."""
+        from quietmean.privacy import Adversary
+        from quietmean.randomness import Seed
+
+        unsaid = self.observed is None and self.observe_fraction is None
+        read = analysis.terms.eavesdropper.observed if unsaid else read_observations(self.observed)
+        corrupt = parse_parties(self.corrupt or "")
+        if self.observe_fraction is not None:
+            seed = Seed.public("observe", self.seed or 0)
+            read |= Adversary.random_eavesdropper(self.observe_fraction, analysis.transcript, seed).observed
+        return Adversary(corrupt, read)
+
+
+def parse_parties(text: str) -> frozenset[PartyId]:
+    """Parties from a text such as "0,4,7". Raises :class:`InputError` for anything but whole numbers."""
+    try:
+        return frozenset(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"corrupt parties {text!r} are not numbers: give them as 0,4,7") from None
+
+
+def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+    """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
+    if path is None:
+        return frozenset()
+
+    def unreadable(reason: str) -> InputError:
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
+
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"file {path} does not exist: check the path") from None
+    except OSError as error:
+        raise unreadable(reason_of(error)) from None
+    return frozenset(decode_json(raw, list[tuple[int, int]], unreadable))
