@@ -24,6 +24,7 @@ from quietmean.protocols.packed_sharing.member import (
     CommitteeMember,
     Heard,
     MemberState,
+    is_unpublished,
     leads,
 )
 
@@ -326,7 +327,7 @@ class RandomRun:
             decided,
             tuple(party for party in staying if not states[party].decided),
             bool(decided),
-            tuple(party for party in staying if self._members[party].is_unpublished(states[party])),
+            tuple(party for party in staying if is_unpublished(self._rules, states[party])),
         )
 
     def _dealt(self, party: PartyId) -> MemberState:

@@ -58,7 +58,7 @@ def test_a_path_of_three_by_hand(mode: str, theta: float, trace: list[list[float
 def test_the_dimension_of_psi_and_the_rate(kind: str, bipartite: bool) -> None:
     dynamics = Dynamics(make_graph(kind, 7, Seed.public("any")), 7, 0.2, 0.6)
     assert dynamics.bipartite is bipartite
-    assert dynamics.psi.shape[1] == dynamics.psi_dimension == (12 if bipartite else 13)
+    assert dynamics.psi.shape[1] == (12 if bipartite else 13)
     assert dynamics.rho == pytest.approx(float(np.abs(np.linalg.eigvals(dynamics.transition)).max()), rel=1e-9)
 
 

@@ -17,7 +17,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secret_sharing import SecretSharing
-from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState, exact_sums
+from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
 from quietmean.randomness.insecure import InsecureStackedNoise
@@ -38,7 +38,8 @@ def execution(parties: int, **raw: Any) -> Execution:
 
 def sums(done: Execution, values: Vector) -> list[list[int]]:
     states = done.run(values, InsecureStackedNoise(1, done.parties)).states
-    return [exact_sums(state) for state in states if isinstance(state, SecretSharingState)]
+    totals = [state.total for state in states if isinstance(state, SecretSharingState)]
+    return [[int.from_bytes(each, "big", signed=True) for each in total] for total in totals]
 
 
 def test_the_number_of_parties_may_be_known_before_the_graph_is() -> None:

@@ -19,6 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.site_options import SiteOptions
+from quietmean.learning.kept import KEPT
 from quietmean.node import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -102,7 +103,7 @@ class Site:
 
     def keeps(self, asked: Mapping[str, Any]) -> Path:
         """The public file in which a fit of such a session is kept after each round."""
-        return self._base(asked["name"], ".model.npz")
+        return self._base(asked["name"], KEPT)
 
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""

@@ -90,6 +90,7 @@ class OwnModel:
         cls, files: SessionFiles, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
     ) -> Self:
         """Raises :class:`InputError` without data, and for a session of another model."""
+        from quietmean.learning.kept import KEPT
         from quietmean.learning.models.agreed import model_of
 
         if program is not None:
@@ -100,7 +101,7 @@ class OwnModel:
         records = model.read(data, notes.append)
         shown.warn([f"{note} (for you only)" for note in notes])
         store = files.store(site.store)
-        return cls(files, model, records, store.with_name(f"{store.name.removesuffix('.store')}.model.npz"))
+        return cls(files, model, records, store.with_name(f"{store.name.removesuffix('.store')}{KEPT}"))
 
     def fit(self, rounds: Rounds) -> None:
         """All rounds of this party."""

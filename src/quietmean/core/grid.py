@@ -6,7 +6,6 @@ The step is a power of two, or a small whole number of times one, on which value
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,6 @@ from quietmean.core.party import Units, Vector
 LARGEST_UNITS = 2**53
 # The largest share, so that it takes 32 bits on the wire; symmetric, so that its negative fits as well.
 LARGEST_SHARE = 2**31 - 1
-# Products of 27 bits that add up in 64; and how often a vector is shrunk before it counts as outside.
-_SQUARES, _SHRINKS = 256, 8
 # The largest exponent of two, far from where float64 loses bits.
 _LARGEST_EXPONENT = 900
 
@@ -122,32 +119,6 @@ def _clear(*arrays: NDArray[np.float64]) -> None:
 
 def _is_power(step: float) -> bool:
     return math.frexp(step)[0] == 0.5
-
-
-def ball_on_grid(vector: Vector, radius: float, step: float) -> Vector:
-    """A vector (d,) of a ball around 0, rounded towards the centre to multiples of ``step``: inside the ball to the last bit.
-
-    The sum of squares is checked in whole numbers; where the floats of a clip were off, the vector shrinks by 2^-40 first. Raises
-    :class:`InputError` for a vector that is clearly outside, or as :func:`towards_zero`. The error does not contain it.
-    """
-    for _ in range(_SHRINKS):
-        rounded = towards_zero(vector, step)
-        if squared_units(rounded, step) <= Fraction(radius) ** 2 / Fraction(step) ** 2:
-            return rounded
-        vector = vector * (1.0 - 2.0**-40)
-    raise InputError(f"a vector is outside the ball of radius {radius:g}: clip it to that norm first")
-
-
-def squared_units(vector: Vector, step: float) -> int:
-    """The squared L2 norm of a vector (d,) on the grid in squared steps, exactly."""
-    units = to_units(vector, step)
-    # Two halves of 27 bits: sums of products of a million coordinates fit 64 bits only in blocks.
-    high, low = units >> 27, units & (2**27 - 1)
-    total = 0
-    for begin in range(0, units.size, _SQUARES):
-        high_part, low_part = high[begin : begin + _SQUARES], low[begin : begin + _SQUARES]
-        total += (int(high_part @ high_part) << 54) + (int(high_part @ low_part) << 28) + int(low_part @ low_part)
-    return total
 
 
 def too_large(step: float) -> ProtocolFailure:

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError
 from quietmean.sessions import RoundMean
 
+# How the name of the file ends.
+KEPT = ".model.npz"
+
 
 class Moved(Protocol):
     """What all parties have alike after a round."""
@@ -59,5 +62,5 @@ class KeptState:
     def _behind(self, needed: int) -> InputError:
         return InputError(
             f"this party has what was released up to round {self._state.round}, and goes on after round {needed}: copy the file "
-            f"of a party that has taken part since, *.model.npz, to {self._path}, and fit again"
+            f"of a party that has taken part since, *{KEPT}, to {self._path}, and fit again"
         )

@@ -221,11 +221,9 @@ class PartOfSession:
         return {"start": start}
 
 
-def contract_for(
-    name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], no_privacy: bool = False
-) -> Contract | SessionContract:
+def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Contract | SessionContract:
     """What the party of this name says yes to, with the plan that every party makes. Raises :class:`InputError` if there is none,
-    and for a study without privacy unless ``no_privacy`` agrees to that."""
+    and for a study without privacy."""
     asked, parties, _ = signatories(agreed)
     if isinstance(asked, SessionStudy):
         contract = SessionContract.for_party(name, agreed)

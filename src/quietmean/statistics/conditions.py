@@ -30,7 +30,6 @@ _EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]
 }
 # Is a value one of several, or none of them?
 _MEMBER = (ast.In, ast.NotIn)
-_NEGATED = (ast.NotEq, ast.NotIn)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Supposed:
 
     def score(self, name: str, outcome: str, *, calibrated: bool) -> None:
         """An outcome that a score tells of: with the expected area, else as the score itself says where it is a probability."""
-        column, part = self.columns[name], part_of_level(self.columns[outcome])
+        column, part = self.columns[name], part_of_events(self.columns[outcome])
         area = self.expected("auc")
         if area is None and 0 <= column.low < column.high <= 1:
             score = special.logit(np.clip(self.values[name], _LEAST_CHANCE, 1 - _LEAST_CHANCE))
@@ -316,9 +316,9 @@ def require_expected(what: str, expect: Mapping[str, float], names: Sequence[str
             raise InputError(f"{what} expects {name} = {value:g}, which cannot be: choose a finite number {limits}")
 
 
-def part_of_level(column: Column, level: str = YES) -> float | None:
-    """The guessed part of a level; None without a guess."""
-    return column.guess[column.categories.index(level)] if column.guess else None
+def part_of_events(column: Column) -> float | None:
+    """The guessed part of a boolean column that is true; None without a guess."""
+    return column.guess[column.categories.index(YES)] if column.guess else None
 
 
 def between_groups(parts: Sequence[float], probability: float) -> float:

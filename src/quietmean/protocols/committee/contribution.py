@@ -157,7 +157,7 @@ def _make(
     masks = _deal_masks(session, fresh())
     # A dealer's number is that of the member before the first that gets a seed.
     first = session.first_seeded(header.dealer) - 1
-    layout = _layout(session, header.kind, header.weight)
+    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
     dealt_numbers = numbers if layout is None else layout.bits_of(numbers)
     dealt = deal(parameters.packing, dealt_numbers, first, seed.derive("committee shares", header.kind))
     ciphertexts = []
@@ -169,13 +169,6 @@ def _make(
     raw = msgspec.msgpack.encode(msgspec.structs.replace(header, ciphertexts=digests))
     front = _MAGIC + len(raw).to_bytes(_LENGTH, "little") + raw + signer.sign(Kind.CONTRIBUTION, raw)
     return front + b"".join(ciphertexts)
-
-
-def _layout(session: CommitteeSession, kind: str, weight: float) -> Layout | None:
-    """How a file of this kind and weight is dealt where it is verified."""
-    if not session.parameters.verified:
-        return None
-    return session.noise_layout if kind == DealtParts.NOISE else session.layout(weight)
 
 
 def _deal_masks(session: CommitteeSession, secret: Seed) -> Elements:
@@ -316,10 +309,9 @@ def _read_part(session: CommitteeSession, header: Header, content: bytes, seeded
     numbers = np.frombuffer(content[-_mask_bytes(session) :] if seeded else content, dtype=_WORD)
     if int(numbers.max()) >= parameters.prime:
         raise ContributionError("the part for this member has a number that is none of this study's")
-    layout = _layout(session, header.kind, header.weight)
+    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
     if seeded:
-        count = parameters.blocks if layout is None else layout.bits
-        return Part(expand(parameters.packing, content[:_SEED_BYTES], count), numbers, layout)
+        return Part(expand(parameters.packing, content[:_SEED_BYTES], session.dealt_numbers(layout)), numbers, layout)
     return Part(numbers[:-masks], numbers[-masks:], layout)
 
 
@@ -329,8 +321,8 @@ def _is_seeded(session: CommitteeSession, dealer: bytes, member: int) -> bool:
 
 
 def _part_bytes(session: CommitteeSession, header: Header, member: int) -> int:
-    layout = _layout(session, header.kind, header.weight)
-    numbers = session.parameters.blocks if layout is None else layout.bits
+    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
+    numbers = session.dealt_numbers(layout)
     values = _SEED_BYTES if _is_seeded(session, header.dealer, member) else numbers * _WORD.itemsize
     return SEAL_BYTES + values + _mask_bytes(session)
 

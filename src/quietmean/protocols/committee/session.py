@@ -88,6 +88,16 @@ class CommitteeSession:
         """How a verified dealing of noise is dealt."""
         return layout_of_noise(self.parameters)
 
+    def layout_of(self, noise: bool, weight: float) -> Layout | None:
+        """How a dealing of ``noise``, or of a value of a public weight, is dealt; None where none is verified."""
+        if not self.parameters.verified:
+            return None
+        return self.noise_layout if noise else self.layout(weight)
+
+    def dealt_numbers(self, layout: Layout | None) -> int:
+        """Of how many numbers a dealing has shares."""
+        return self.parameters.blocks if layout is None else layout.bits
+
     @cached_property
     def largest_dealing(self) -> int:
         """No contribution has a share of more numbers."""

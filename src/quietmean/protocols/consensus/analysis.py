@@ -43,11 +43,6 @@ class Dynamics:
         return is_bipartite(self.edges, self.parties)
 
     @property
-    def psi_dimension(self) -> int:
-        """dim Psi: 2n - 1, one less for a bipartite graph."""
-        return 2 * self.parties - (2 if self.bipartite else 1)
-
-    @property
     def antisymmetric_noise(self) -> bool:
         """Does the part of z that does not touch x (Psi-perp) hold a part that is multiplied by 2 theta - 1 each step?"""
         return len(self.edges) > self.parties - (1 if self.bipartite else 0)

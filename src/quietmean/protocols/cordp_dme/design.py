@@ -69,9 +69,9 @@ class NoiseDesign:
         u = self.responding if responding is None else responding
         return unbiased_mse(self.own, self.pair, self.parties, u, dimension)
 
-    def mse_biased(self, dimension: int, radius: float, responding: int | None = None) -> float:
+    def mse_biased(self, dimension: int, radius: float) -> float:
         """Worst-case squared L2 error of the biased decoder for values in a ball of ``radius``."""
-        return biased_mse(self.mse(dimension, responding), radius)
+        return biased_mse(self.mse(dimension), radius)
 
 
 def gaussian_variance(epsilon: float, delta: float, sensitivity: float) -> float:

@@ -61,12 +61,12 @@ def upper_tail(population: int, marked: int, drawn: int, limit: int) -> Fraction
     return Fraction(sum(weights[limit + 1 :]), math.comb(population, drawn))
 
 
-def committee_for(target: Target, share: float = 0.0, failure: float | None = None) -> DrawnCommittee | None:
+def committee_for(target: Target, share: float = 0.0) -> DrawnCommittee | None:
     """The smallest committee for a target with at least ``share`` * m secrets a polynomial; None if none of up to 600 will do.
 
-    ``failure``: the chance, a draw, that more members collude than planned; by default 1e-8, and 1 % of delta at most.
+    The chance, a draw, that more members collude than planned is at most 1e-8, and 1 % of delta.
     """
-    failure = min(FAILURE, FAILURE_OF_DELTA * target.delta) if failure is None else failure
+    failure = min(FAILURE, FAILURE_OF_DELTA * target.delta)
     committees = (_committee(target, members, failure) for members in _sizes(min(_LARGEST, target.parties - 1)))
     return next(
         (

@@ -53,6 +53,11 @@ class Heard:
     reached: bool = False
 
 
+def is_unpublished(rules: BallotRules, state: MemberState) -> bool:
+    """After the last round: is it certain that nobody published a sum?"""
+    return not state.decided and proves_unpublished(rules, unpack(state.abstained))
+
+
 class CommitteeMember:
     """Member number ``number``; ``leaders``: of ballots 1, 2, ..., over and over."""
 
@@ -109,10 +114,6 @@ class CommitteeMember:
         """Who proposes in a round, if anybody does."""
         ballot = leads(self._rules, round_)
         return self._leader(ballot) if ballot else None
-
-    def is_unpublished(self, state: MemberState) -> bool:
-        """After the last round: is it certain that nobody published a sum?"""
-        return not state.decided and proves_unpublished(self._rules, unpack(state.abstained))
 
     def _leader(self, ballot: int) -> PartyId:
         return self._leaders[(ballot - 1) % len(self._leaders)]

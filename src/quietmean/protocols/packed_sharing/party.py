@@ -24,7 +24,6 @@ from quietmean.protocols.packed_sharing.ballots import (
     Mask,
     mask_of,
     members_of,
-    proves_unpublished,
     unpack,
 )
 from quietmean.protocols.packed_sharing.correction import conclude
@@ -37,6 +36,7 @@ from quietmean.protocols.packed_sharing.member import (
     CommitteeMember,
     Heard,
     MemberState,
+    is_unpublished,
 )
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand
@@ -322,4 +322,4 @@ def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
 
 def nothing_published(rules: BallotRules, state: PackedSharingState) -> bool:
     """Whether more members than can lie or be wrong said, after their last vote, that they never voted."""
-    return not state.has_result and not state.member.decided and proves_unpublished(rules, unpack(state.member.abstained))
+    return not state.has_result and is_unpublished(rules, state.member)

@@ -179,8 +179,3 @@ class SecretSharingParty:
 
     def _read(self, message: Message) -> Integers | None:
         return unpack_integers(message.content[1:], self._parameters.number_bytes, self._count)
-
-
-def exact_sums(state: SecretSharingState) -> Integers:
-    """The signed sums of all values in units of 2^-fraction_bits, from a party's last state; empty if there is no result."""
-    return [int.from_bytes(each, "big", signed=True) for each in state.total]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import by_this_clock
 from quietmean.protocols.committee import Committee, Size
-from quietmean.studies.agreement.deadlines import in_words, time_with_offset
+from quietmean.studies.agreement.deadlines import TimeWithOffset, in_words
 
 _DAY = 86400.0
 
@@ -27,16 +27,11 @@ class CommitteeTerms(BaseModel):
     colluding: int = Field(default=1, strict=True)
     gone: int = Field(default=1, strict=True)
     size: Size = Size.GONE
-    contribute_by: AwareDatetime
+    contribute_by: TimeWithOffset
     grace: float = Field(default=600.0, ge=0, le=31 * _DAY, allow_inf_nan=False)
     minimum: int | None = Field(default=None, strict=True)
     largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     verified: bool = Field(default=False, strict=True)
-
-    @field_validator("contribute_by", mode="before")
-    @classmethod
-    def _time_with_offset(cls, given: Any) -> Any:
-        return time_with_offset(given)
 
     @property
     def committee(self) -> Committee:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import by_this_clock
@@ -23,6 +23,16 @@ _POLLS_OF_AN_ATTEMPT = 5
 _DAY = 86400.0
 
 
+def _no_bare_number(given: Any) -> Any:
+    """A bare number would be taken for seconds since 1970. Raises ValueError."""
+    if given is not None and not isinstance(given, str | datetime):
+        raise ValueError("no time with its offset from UTC")
+    return given
+
+
+TimeWithOffset = Annotated[AwareDatetime, BeforeValidator(_no_bare_number)]
+
+
 class Deadlines(BaseModel):
     """The first one is for the start; each later wait of the study ends ``interval`` seconds after the one before.
 
@@ -31,15 +41,10 @@ class Deadlines(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    first: AwareDatetime
+    first: TimeWithOffset
     interval: float = Field(le=31 * _DAY, allow_inf_nan=False)
     # A process that runs all the time looks every two seconds.
     poll: float = Field(ge=2.0, allow_inf_nan=False)
-
-    @field_validator("first", mode="before")
-    @classmethod
-    def _time_with_offset(cls, given: Any) -> Any:
-        return time_with_offset(given)
 
     def require_possible(self) -> None:
         """Raises :class:`InputError` where a file could not be found and answered before its round ends."""
@@ -81,13 +86,6 @@ class Deadlines(BaseModel):
     def describe(self) -> dict[str, Any]:
         """What all parties agree on: the same of the same times, whatever their offset from UTC."""
         return {"first": self.first.astimezone(UTC).isoformat(), "interval": self.interval, "poll": self.poll}
-
-
-def time_with_offset(given: Any) -> Any:
-    """Refuse a bare number, which would be taken for seconds since 1970. Raises ValueError."""
-    if given is not None and not isinstance(given, str | datetime):
-        raise ValueError("no time with its offset from UTC")
-    return given
 
 
 def in_words(when: datetime) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from quietmean.core.errors import InputError
-from quietmean.node.net import Identity, Purpose, public_key_bytes
+from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
 from quietmean.studies.agreement.signed import Signed, decode_base64, read_signed
@@ -82,10 +82,6 @@ class Invitation:
     def study(self) -> StudyTerms:
         """Raises :class:`InputError` where it is a session."""
         return require_study(self.asked)
-
-    @property
-    def convener_bytes(self) -> bytes:
-        return public_key_bytes(self.convener)
 
     def fields(self) -> dict[str, Any]:
         """All that it says, in plain data."""

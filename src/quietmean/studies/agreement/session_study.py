@@ -8,7 +8,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import canonical_json, to_plain
@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
-from quietmean.studies.agreement.deadlines import Deadlines, time_with_offset
+from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
@@ -56,7 +56,7 @@ class SessionStudy(TransportTerms, BaseModel):
     purpose: dict[str, Any] = Field(default_factory=dict)
     # With how many parties it may start, by default all; and when, with those who are there, who are in it for all its rounds.
     minimum: int | None = Field(default=None, ge=2, strict=True)
-    start_by: AwareDatetime | None = None
+    start_by: TimeWithOffset | None = None
     # Which keys protect what the parties tell each other. A new sealed session says hybrid; without it, it is X25519 alone.
     links: Links | None = None
     transport: Transport = "connections"
@@ -94,11 +94,6 @@ class SessionStudy(TransportTerms, BaseModel):
         except TypeError:
             raise ValueError("no plain data") from None
         return plain
-
-    @field_validator("start_by", mode="before")
-    @classmethod
-    def _time_with_offset(cls, given: Any) -> Any:
-        return time_with_offset(given)
 
     @classmethod
     def load(cls, path: Path) -> SessionStudy:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
@@ -31,7 +31,7 @@ from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words, time_with_offset
+from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_hours, in_words
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
 from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
@@ -88,7 +88,7 @@ class StudyTerms(TransportTerms, BaseModel):
     deadlines: Deadlines | None = None
     # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
     minimum: int | None = Field(default=None, ge=2, strict=True)
-    start_by: AwareDatetime | None = None
+    start_by: TimeWithOffset | None = None
     # Which keys protect what the parties tell each other. A new sealed study says hybrid; without it, it is X25519 alone.
     links: Links | None = None
     # Whose members open the sum of what all contribute, in one message each.
@@ -124,11 +124,6 @@ class StudyTerms(TransportTerms, BaseModel):
             return given
         name, options = resolve(given["protocol"], given.get("options", {}))
         return given if name == given["protocol"] else {**given, "protocol": name, "options": options}
-
-    @field_validator("start_by", mode="before")
-    @classmethod
-    def _time_with_offset(cls, given: Any) -> Any:
-        return time_with_offset(given)
 
     @classmethod
     def load(cls, path: Path) -> StudyTerms:

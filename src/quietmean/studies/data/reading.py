@@ -137,11 +137,11 @@ class Declared:
             reader.tell(table.place, table.word, tell)
 
 
-def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _nobody) -> NDArray[np.float64]:
+def values_of(table: Table, columns: Columns, location: Location) -> NDArray[np.float64]:
     """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it, or a row."""
     declared = Declared(columns, location)
     records = declared.records(table)
-    declared.end(table, tell)
+    declared.end(table, _nobody)
     return records
 
 

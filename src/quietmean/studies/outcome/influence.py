@@ -84,10 +84,10 @@ class StudyInfluence:
             total = min(total or math.inf, float(parties * study.records_per_party[0]))
         return cls.planned(study.workload, plan, total, share)
 
-    def most(self, statistic: str, term: str = "") -> float | None:
-        """Of a term of a statistic, by its text; the only one where none is named. None where it is not known."""
-        found = [one.most for one in self.moves if one.statistic == statistic and term in ("", one.term)]
-        return found[0] if len(found) == 1 else None
+    def most(self, statistic: str) -> float | None:
+        """Of the only term of a statistic, by its text. None where it is not known, or has several."""
+        bounds = [move.most for move in self.moves if move.statistic == statistic]
+        return bounds[0] if len(bounds) == 1 else None
 
     def sentences(self) -> list[str]:
         """For people: one for each term of few, else the largest of a statistic's."""

@@ -122,9 +122,8 @@ class MemberHoldings:
 
     def _held(self, record: np.void) -> Held:
         weight = float(record["weight"])
-        layout = self.session.layout(weight) if self.session.parameters.verified else None
-        count = self.session.parameters.blocks if layout is None else layout.bits
-        part = Part(np.array(record["values"][:count]), np.array(record["masks"]), layout)
+        layout = self.session.layout_of(False, weight)
+        part = Part(np.array(record["values"][: self.session.dealt_numbers(layout)]), np.array(record["masks"]), layout)
         return Held(record["digest"].tobytes(), record["dealer"].tobytes(), weight, part)
 
     def delete(self) -> None:
