@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.inca import IncA
     from quietmean.protocols.local_dp import LocalDP
     from quietmean.protocols.muffliato import Muffliato
+    from quietmean.protocols.packed_sharing import PackedSharing
     from quietmean.protocols.priv_unit import PrivUnitG
     from quietmean.protocols.secagg import SecAgg
     from quietmean.protocols.secagg_plus import SecAggPlus
@@ -67,6 +68,7 @@ __all__ = [
     "LocalDP",
     "Muffliato",
     "Node",
+    "PackedSharing",
     "Plan",
     "PrivUnitG",
     "QuietmeanError",
@@ -107,6 +109,7 @@ _PLACES = {
     "LocalDP": "protocols.local_dp",
     "Muffliato": "protocols.muffliato",
     "Node": "api",
+    "PackedSharing": "protocols.packed_sharing",
     "Plan": "planning",
     "PrivUnitG": "protocols.priv_unit",
     "QuietmeanError": "core.errors",

@@ -17,7 +17,7 @@ from quietmean.statistics import Workload
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
-from quietmean.studies.data.sources import parties_of_table, parties_of_tables
+from quietmean.studies.data.sources import parties_of_data, parties_of_table
 
 Array = NDArray[np.float64]
 COLUMN = {"name": "sbp", "low": 0, "high": 200, "missing": "indicator"}
@@ -154,7 +154,7 @@ def test_frames_name_their_persons_and_parties_get_whole_ones() -> None:
     names, parts = parties_of_table(named, columns, None, "site", persons=persons)
     assert names == ["a", "b"]
     assert [len(part) for part in parts] == [1, 2]
-    _, parts = parties_of_tables([named, named], columns, persons=persons)
+    _, parts = parties_of_data([named, named], columns, None, None, persons=persons)
     assert [len(part) for part in parts] == [3, 3]
     with pytest.raises(InputError, match="3 persons cannot be split over 4 parties"):
         parties_of_table(named, columns, 4, None, persons=persons)

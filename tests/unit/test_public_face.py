@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
+import polars as pl
 import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import in_keywords
+from quietmean.protocols import registry
 from quietmean.testing import example_execution
 
+STUDY = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=8.0, delta=1e-6)
+# What no type checker lets through is called, too.
+called: Any = qm
+FRAME = pl.DataFrame({"age": [30.0, 40.0]})
 NAMES = {"certify", "Node", "plan", "rank", "simulate", "IncA", "Target", "Execution", "Plan"}
 
 
@@ -102,3 +113,59 @@ def test_results_have_one_line_and_are_tables() -> None:
         assert frame.height == len(table.rows()) > 0
         assert table._repr_html_().count("<tr>") == frame.height + 1
     assert privacy.against({0}).to_frame()["party"].to_list() == [1, 2, 3, 4, 5]
+
+
+def test_every_protocol_is_a_name() -> None:
+    assert {protocol.__name__ for protocol in registry().values()} <= set(qm.__all__)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: called.Target(20, 1.0, 1e-6, colludin=2), "Target has no keyword 'colludin' (did you mean 'colluding'?)"),
+        (lambda: called.Study(statistics="mean(age)"), "Study needs columns, which is not given: call it with columns=..."),
+        (lambda: called.plan(epsilon=1.0), "plan needs parties, which is not given"),
+        (lambda: STUDY.run(FRAME), "give either parties=N or party_column=NAME"),
+        (
+            lambda: STUDY.run({"north": FRAME, "south": FRAME}, parties=2),
+            "a dict has one table for each party: leave out parties",
+        ),
+        (
+            lambda: STUDY.run(cast(Any, {"age": [30.0, 40.0]})),
+            "'age' is no table: a dict has one table for each party, by its name",
+        ),
+        (lambda: STUDY.run({"": FRAME, "south": FRAME}), "'' is no name of a party"),
+    ],
+)
+def test_what_is_called_wrongly_is_told_in_words_of_python(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError) as told:
+        call()
+    assert message in str(told.value)
+    assert "--" not in str(told.value)
+
+
+def test_only_keywords_of_the_call_stand_in_the_place_of_options() -> None:
+    sentence = "give --parties N or --party-column NAME, or --bounds LOW HIGH, or another --ledger"
+    kept = "give parties=N or party_column=NAME, or bounds=(LOW, HIGH), or another --ledger"
+    assert in_keywords(sentence, ["parties", "party_column", "bounds"]) == kept
+
+
+@pytest.mark.parametrize("statistics", ["mean(age)", ["mean(age)"], STUDY.statistics[0]])
+def test_one_statistic_needs_no_list(statistics: Any) -> None:
+    (asked,) = qm.Study({"age": (0, 110)}, statistics, epsilon=8.0).statistics
+    assert asked.text == "mean(age)"
+
+
+# Made by others than users, or errors, which have no keywords.
+MADE_FOR_USERS = {"Execution", "Plan", "Ranking", "InputError", "QuietmeanError"}
+
+
+@pytest.mark.parametrize("name", sorted(set(qm.__all__) - MADE_FOR_USERS))
+def test_a_misspelt_keyword_of_any_name_is_refused_in_one_sentence(name: str) -> None:
+    def call() -> None:
+        answer = getattr(called, name)(no_such_keyword=1)
+        if inspect.iscoroutine(answer):
+            asyncio.run(answer)
+
+    with pytest.raises(InputError, match=r"has no (keyword|field) 'no_such_keyword'"):
+        call()

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from quietmean.api.joining import KeyKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.site_options import ConsentKeywords, SiteOptions, path_of
 from quietmean.studies.agreement.distrust import Distrusted
@@ -23,7 +23,7 @@ class ContributionKeywords(ConsentKeywords, KeyKeywords, total=False):
     """What a site chooses for itself where its party has no node."""
 
 
-@refuses_unknown_keywords
+@python_call
 def contribute(
     study: str | Path,
     key: str | Path = "quietmean.key",

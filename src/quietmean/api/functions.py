@@ -14,7 +14,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call, python_class
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.automatic import AUTO, choose
 from quietmean.planning.calibrate import calibrate
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from quietmean.node import Identity, NodeResult, Roster
 
 
-@refuses_unknown_keywords
+@python_call
 def plan(
     *,
     parties: int,
@@ -100,7 +100,7 @@ def _colluding(parties: int, given: float | None, committee: Committee | None) -
     return committee.colluding
 
 
-@refuses_unknown_keywords
+@python_call
 def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0) -> SimulationResult:
     """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness.
 
@@ -110,7 +110,7 @@ def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed:
     return result
 
 
-@refuses_unknown_keywords
+@python_call
 def certify(
     execution: Execution | OneShot,
     corrupt: Iterable[PartyId] = (),
@@ -127,6 +127,7 @@ def certify(
     return execution.privacy(delta).against(corrupt, observed)
 
 
+@python_class
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One party of a study between machines: ``async with qm.Node(...) as me: result = await me.mean(vector)``.

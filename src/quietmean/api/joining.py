@@ -13,7 +13,7 @@ from quietmean.api.result import StudyResult
 from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.site_options import FolderKeywords, NodeKeywords, SiteOptions, path_of
 from quietmean.node import Identity
 from quietmean.node.monitor import event_json
@@ -65,7 +65,7 @@ class StudyKeywords(JoinKeywords, total=False):
     no_privacy: bool
 
 
-@refuses_unknown_keywords
+@python_call
 def contract(
     study: str | Path | Study,
     roster: str | Path | None = None,
@@ -88,7 +88,7 @@ def contract(
     return contract
 
 
-@refuses_unknown_keywords
+@python_call
 async def ajoin(
     study: str | Path | Study,
     roster: str | Path | None = None,

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from quietmean.api.joining import JoinKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.site_options import SiteOptions, path_of
 from quietmean.ledger import Account
 from quietmean.node import Identity
@@ -228,6 +228,7 @@ class PartOf(RunningSession):
         return rounds
 
 
+@python_call
 def joined() -> Rounds:
     """The rounds of the session that ``quietmean join SESSION --program FILE`` runs this program in.
 
@@ -260,7 +261,7 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
     :class:`InputError` before anything is sent.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         session: str | Path | Mapping[str, Any],

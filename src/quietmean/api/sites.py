@@ -16,7 +16,7 @@ from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
 from quietmean.api.sessions import Rounds, session
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.site_options import SiteOptions
 from quietmean.learning.kept import KEPT
@@ -46,7 +46,7 @@ class Site:
     ``folder`` and ``once``. Raises :class:`InputError` for a roster or a seal that cannot be read.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         roster: str | Path,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from quietmean.api.result import StudyResult
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.schema import require_usual
 from quietmean.planning.automatic import AUTO
@@ -23,7 +23,7 @@ from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_tex
 from quietmean.studies.agreement.study import StudyTerms as StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source
-from quietmean.studies.data.sources import Parts, parties_of_table, parties_of_tables
+from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.here import execute
 
@@ -52,14 +52,14 @@ class Study:
     offset; members list what came ``grace`` seconds later. Raises :class:`InputError` for what cannot be asked.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         columns: Mapping[str, Declared],
-        statistics: Iterable[str | Statistic] = (),
+        statistics: str | Statistic | Iterable[str | Statistic] = (),
         *,
         epsilon: float | None = None,
-        delta: float,
+        delta: float = 1e-6,
         nats: float | None = None,
         name: str = "study",
         unit: str = "record",
@@ -82,6 +82,8 @@ class Study:
         contribute_by: datetime | str | None = None,
         grace: float = 600.0,
     ) -> None:
+        if isinstance(statistics, str | Statistic):
+            statistics = [statistics]
         if epsilon is None and nats is None:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
         self._terms = StudyTerms.parse(
@@ -161,10 +163,10 @@ class Study:
         """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""
         return self._terms.plan(parties)
 
-    @refuses_unknown_keywords
+    @python_call
     def run(
         self,
-        data: Source | Sequence[Source],
+        data: Source | Sequence[Source] | Mapping[str, Source],
         *,
         parties: int | None = None,
         party_column: str | None = None,
@@ -173,13 +175,15 @@ class Study:
         each making one file, whose sum the members open in this process.
 
         ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
-        ``party_column`` names; or a list with one path or frame for each party. Real noise from the operating system. Warns of
-        what did not fit its bounds: for the owner of the data only. Raises :class:`InputError` for data or a number of parties
-        that do not fit, or if the noise would hide everything, and :class:`ProtocolFailure` for a run without a result.
+        ``party_column`` names; or one path or frame for each party, in a list, or in a dict by the parties' names. Real noise
+        from the operating system. Warns of what did not fit its bounds: for the owner of the data only. Raises
+        :class:`InputError` for data or a number of parties that do not fit, or if the noise would hide everything, and
+        :class:`ProtocolFailure` for a run without a result.
         """
         notes: list[str] = []
-        names, parts = self._parts(data, parties, party_column, notes)
-        terms, records = self._terms, float(sum(map(self._terms.workload.units_in, parts)))
+        terms = self._terms
+        names, parts = parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
+        records = float(sum(map(terms.workload.units_in, parts)))
         choice = terms.choice(len(parts))
         by_party = terms.unit == PrivacyUnit.PARTY
         Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
@@ -190,13 +194,6 @@ class Study:
         executed = execute(terms, choice.plan, encoded, report=lambda party, event: None)
         took = executed.network
         return StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
-
-    def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Parts:
-        if isinstance(data, list | tuple):
-            if parties is not None or party_column is not None:
-                raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
-            return parties_of_tables(data, self.columns, notes.append, self._terms.persons)
-        return parties_of_table(data, self.columns, parties, party_column, notes.append, self._terms.persons)
 
 
 def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:

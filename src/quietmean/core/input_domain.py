@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import python_class
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
@@ -146,6 +147,7 @@ Part = Box | Ball | Simplex | Prefixes | Blocks | Products | Sums
 _KINDS: dict[str, type[Part]] = {one.kind: one for one in (Box, Ball, Simplex, Prefixes, Blocks, Products, Sums)}
 
 
+@python_class
 @dataclass(frozen=True)
 class InputDomain:
     """The product of ``parts``, each of some coordinates in their order. All are convex, and so is the product."""

@@ -1,38 +1,91 @@
-"""Misspelt keywords of public functions, refused like those of files and of the command line."""
+"""Calls of public functions: what is misspelt or missing is refused as on the command line, in Python's words."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from functools import wraps
-from typing import ParamSpec, TypeVar, get_args, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.schema import nearest
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+# An option of the command line in a sentence, with what stands for its values: --party-column NAME.
+_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ([A-Z]+(?: [A-Z]+)*)\b)?")
 
 
-def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has.
+def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has, and
+    for one that it needs and was not given; and whose errors name its keywords where those of the command name options.
 
     Keywords that its signature has by a type, as ``**site: Unpack[...]``, are listed at the end of its docstring.
     """
     accepted = [name for name in keyword_names(function) if name not in ("self", "cls")]
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    signature = inspect.signature(function)
 
-    @wraps(function)
-    def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+    def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         for name in keywords:
             if name not in accepted:
                 raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
-        return function(*arguments, **keywords)
+        needed = [name for name, parameter in signature.parameters.items() if _is_needed(parameter)]
+        for name in needed[len(arguments) :]:
+            if name not in keywords:
+                raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")
 
-    if typed := [f"``{name}``" for name in accepted if name not in inspect.signature(function).parameters]:
-        checked.__doc__ = f"{inspect.getdoc(function) or ''}\n\nKeywords besides: {', '.join(typed)}.".lstrip()
-    return checked
+    @wraps(function)
+    def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+        check(arguments, keywords)
+        try:
+            return function(*arguments, **keywords)
+        except QuietmeanError as error:
+            error.args = (in_keywords(str(error), accepted), *error.args[1:])
+            raise
+
+    @wraps(function)
+    async def awaited(*arguments: Given.args, **keywords: Given.kwargs) -> Any:
+        check(arguments, keywords)
+        try:
+            return await function(*arguments, **keywords)  # type: ignore[misc]
+        except QuietmeanError as error:
+            error.args = (in_keywords(str(error), accepted), *error.args[1:])
+            raise
+
+    public: Any = awaited if inspect.iscoroutinefunction(function) else checked
+    if typed := [f"``{name}``" for name in accepted if name not in signature.parameters]:
+        public.__doc__ = f"{inspect.getdoc(function) or ''}\n\nKeywords besides: {', '.join(typed)}.".lstrip()
+    result: Callable[Given, Result] = public
+    return result
+
+
+def python_class(cls: type[Result]) -> type[Result]:
+    """The class, which is called like a function with :func:`python_call`."""
+    cls.__init__ = python_call(cls.__init__)  # type: ignore[method-assign]
+    return cls
+
+
+def in_keywords(sentence: str, accepted: Collection[str]) -> str:
+    """A sentence about options of the command that says the same of these keywords."""
+
+    def keyword(option: re.Match[str]) -> str:
+        name, values = option[1].replace("-", "_"), option[2]
+        if name not in accepted:
+            return option[0]
+        if values is None:
+            return name
+        return f"{name}={values}" if " " not in values else f"{name}=({', '.join(values.split())})"
+
+    return _OPTION.sub(keyword, sentence)
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    """Whether a call has to say it, by place or by keyword."""
+    varies = parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and not varies
 
 
 def keyword_names(function: Callable[..., object]) -> list[str]:

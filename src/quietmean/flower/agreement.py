@@ -17,7 +17,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
@@ -52,7 +52,7 @@ class FlowerAgreement:
     name: str = USUAL_NAME
 
     @classmethod
-    @refuses_unknown_keywords
+    @python_call
     def make(
         cls,
         identities: Sequence[str],

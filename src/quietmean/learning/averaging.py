@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
 from quietmean.learning.kept import KeptState
 from quietmean.learning.shared import SharedModel
@@ -46,7 +46,7 @@ class ModelAveraging:
     would have a standard deviation above 0.1.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         model: Any,
@@ -153,7 +153,7 @@ class ModelAveraging:
         self._resume()
         return self.session.over
 
-    @refuses_unknown_keywords
+    @python_call
     def average(self, models: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
         """One round: the public model moves by the mean of the parties' differences from it. The new public model.
 
@@ -168,7 +168,7 @@ class ModelAveraging:
         given = {party: self._shared.difference(model, f"the model of party {party}") for party, model in trained.items()}
         return self._moved(given, leaves)
 
-    @refuses_unknown_keywords
+    @python_call
     def descend(self, gradients: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
         """One round where records are protected: a step against the mean gradient of all records. The new public model.
 

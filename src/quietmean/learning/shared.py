@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import Vector
 from quietmean.learning.trees import Tree
@@ -55,7 +55,7 @@ class SharedModel:
     statistics of BatchNorm, and for impossible numbers.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         model: Any,

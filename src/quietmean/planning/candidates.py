@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.schema import OPEN, nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
@@ -150,7 +150,7 @@ class Ranking(Tabular, Sequence[Candidate]):
         return table_text(self.rows())
 
 
-@refuses_unknown_keywords
+@python_call
 def rank(
     target: Target,
     protocols: Sequence[Mechanism | str] | None = None,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import python_class
 from quietmean.core.schema import refuse_unknown, require_number
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
@@ -31,6 +32,7 @@ class Size(StrEnum):
     LYING = "lying"
 
 
+@python_class
 @dataclass(frozen=True)
 class Committee:
     """``members`` (m) of whom up to ``colluding`` (c_m) put together what they see, and ``gone`` (f) are missing at any moment.

@@ -9,6 +9,7 @@ from typing import Any
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text, half_range
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import python_class
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual, wrong_field
 from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
@@ -22,6 +23,7 @@ MOST_EPSILON = 1e9
 _KINDS: dict[Any, type] = {"int": int, "float": float, "float | None": float}
 
 
+@python_class
 @dataclass(frozen=True)
 class Target:
     """The target of a plan. ``sensitivity``: L2 change of a party's value when one protected unit is replaced, or under

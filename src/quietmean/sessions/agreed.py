@@ -37,7 +37,7 @@ OWN_PROGRAM = Assumption(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SessionContract(Agreement):
     """What ``party`` of the ``parties`` says yes to, once for all rounds; the same for all parties, but for who they are.
 
@@ -156,10 +156,6 @@ class SessionContract(Agreement):
             "post_quantum": self.post_quantum,
             "assumptions": assumptions_json(self.assumptions),
         }
-
-    def __str__(self) -> str:
-        """For who says yes: a line for each thing."""
-        return "\n".join(f"{name}: {text}" for name, text in self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""

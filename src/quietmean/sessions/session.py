@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
@@ -34,7 +34,7 @@ class Session:
     which a session that was killed goes on. Raises :class:`InputError` for terms that nobody can keep.
     """
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         *,
@@ -97,7 +97,7 @@ class Session:
         """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
         return self.terms.noise(self.clip if clip is None else checked_clip(clip))
 
-    @refuses_unknown_keywords
+    @python_call
     def mean(
         self,
         vectors: Sequence[Given] | NDArray[Any] | Mapping[PartyId, ArrayLike],

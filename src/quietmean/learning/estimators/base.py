@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import UNITS_OF_VECTORS
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
@@ -48,7 +48,7 @@ class InvalidInput(InputError, ValueError):
 
 def public(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """A method whose unknown keywords are refused, and whose :class:`InputError` is a ValueError, too."""
-    checked = refuses_unknown_keywords(function)
+    checked = python_call(function)
 
     @wraps(function)
     def with_value_errors(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
@@ -69,7 +69,7 @@ def estimator(kind: type[Kind]) -> type[Kind]:
     Its signature has them all, also those of its base, as scikit-learn's rules want it.
     """
     made = dataclass(kw_only=True, eq=False, repr=False)(kind)
-    made.__init__ = refuses_unknown_keywords(made.__init__)  # type: ignore[method-assign]
+    made.__init__ = python_call(made.__init__)  # type: ignore[method-assign]
     return made
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import FAMILIES, Family
@@ -43,7 +43,7 @@ class GeneralizedLinearModel(ModelByRounds):
 
     kind = "generalized-linear-model"
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         formula: str,

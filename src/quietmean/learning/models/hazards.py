@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family, Hazard
@@ -41,7 +41,7 @@ class ProportionalHazards(ModelByRounds):
 
     kind = "proportional-hazards"
 
-    @refuses_unknown_keywords
+    @python_call
     def __init__(
         self,
         formula: str,

@@ -29,7 +29,7 @@ from quietmean.statistics import Column, Columns, Estimates
 from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source, read_columns
-from quietmean.studies.data.sources import parties_of_table, parties_of_tables
+from quietmean.studies.data.sources import parties_of_data
 
 Array = NDArray[np.float64]
 
@@ -183,16 +183,13 @@ class ModelByRounds:
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:
-            if parties is not None or party_column is not None or isinstance(data, list | tuple):
-                raise InputError("at a site the data are the rows of this party alone: leave out lists, parties and party_column")
+            if parties is not None or party_column is not None or isinstance(data, list | tuple | Mapping):
+                raise InputError(
+                    "at a site the data are the rows of this party alone: leave out lists, dicts, parties and party_column"
+                )
             return [read_columns(data, self.columns, notes.append)]
-        if isinstance(data, list | tuple):
-            if parties is not None or party_column is not None:
-                raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
-            read = parties_of_tables(data, self.columns, notes.append)
-        else:
-            read = parties_of_table(data, self.columns, parties, party_column, notes.append)
-        return [np.asarray(part) for part in read[1]]
+        _, parts = parties_of_data(data, self.columns, parties, party_column, notes.append)
+        return [np.asarray(part) for part in parts]
 
     def _newton(self, design: ModelDesign) -> Newton:
         return Newton(self.family, design.size, design.constant, self.rounds)

@@ -17,11 +17,13 @@ from quietmean.core.codec import decode
 from quietmean.core.columnar import ROWS, cells_of
 from quietmean.core.errors import InputError
 from quietmean.core.extras import command_for, import_extra, is_installed
+from quietmean.core.keywords import python_class
 from quietmean.studies.data.apart import MOST_SECONDS, EndedError, pieces_apart
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, too_many_cells
 
 
+@python_class
 @dataclass(frozen=True, eq=False)
 class GroupedFrame:
     """A table of Polars, DuckDB, Spark or PostgreSQL whose engine is to count groups of equal rows, instead of handing them over.

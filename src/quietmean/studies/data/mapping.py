@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import python_class
 from quietmean.core.schema import nearest
 
 _FIELDS = ("name", "codes", "factor")
@@ -61,6 +62,7 @@ class SiteMapping:
 _UNCHANGED = ColumnMapping()
 
 
+@python_class
 @dataclass(frozen=True, eq=False)
 class FrameOfPersons:
     """A data frame with the name of its column that tells persons apart, which nobody else sees.

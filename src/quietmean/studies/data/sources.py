@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,20 +61,44 @@ def parties_of_table(
     return names, [whose.part(values, rows) for rows in all_rows]
 
 
-def parties_of_tables(
-    sources: Sequence[Source], columns: Columns, tell: Tell | None = None, persons: Persons | None = None
+def parties_of_data(
+    data: Any,
+    columns: Columns,
+    parties: int | None,
+    party_column: str | None,
+    tell: Tell | None = None,
+    persons: Persons | None = None,
 ) -> Parts:
-    """The same from one table for each party. Raises :class:`InputError` for less than two."""
+    """The same from one table, see :func:`parties_of_table`, or from one for each party: a list, or by the parties' names.
+
+    Raises :class:`InputError` for less than two parties, and for a choice of parties beside several tables.
+    """
+    if not isinstance(data, list | tuple | Mapping):
+        return parties_of_table(data, columns, parties, party_column, tell, persons)
+    if parties is not None or party_column is not None:
+        kind = "dict" if isinstance(data, Mapping) else "list"
+        raise InputError(f"a {kind} has one table for each party: leave out parties and party_column, or give one table")
+    if not isinstance(data, Mapping):
+        return _names(len(data)), _parts_of_tables(data, columns, tell, persons)
+    for name, table in data.items():
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"{name!r} is no name of a party: a dict has one table for each party, by its name")
+        if isinstance(table, list | tuple | np.ndarray):
+            raise InputError(f"{name!r} is no table: a dict has one table for each party, by its name; columns make a data frame")
+    return list(data), _parts_of_tables(list(data.values()), columns, tell, persons)
+
+
+def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | None, persons: Persons | None) -> list[Any]:
     if len(sources) < 2:
         raise InputError(f"{len(sources)} party has nobody to compute with: give at least 2 tables")
     tell = tell or (lambda sentence: None)
     if persons is None:
-        return _names(len(sources)), [read_columns(source, columns, tell) for source in sources]
+        return [read_columns(source, columns, tell) for source in sources]
     parts = []
     for source in sources:
         require_persons(location_of(source), persons.rows)
         parts.append(_of_persons(joined(list(read_person_rows(source, columns, tell, count=True))), persons))
-    return _names(len(sources)), parts
+    return parts
 
 
 def _names(parties: int) -> list[str]:

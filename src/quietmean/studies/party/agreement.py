@@ -14,6 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
@@ -81,6 +82,15 @@ class Agreement(ABC):
     @abstractmethod
     def lines(self) -> Sequence[tuple[str, str]]:
         """What it is about, and what it says: for people."""
+
+    def __str__(self) -> str:
+        """For who says yes: a line for each thing."""
+        return "\n".join(f"{name}: {text}" for name, text in self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table_html([{"": name, "contract": text} for name, text in self.lines()])
 
     @property
     @abstractmethod

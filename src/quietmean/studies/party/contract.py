@@ -36,7 +36,7 @@ _UNITS = {
 _ROWS = {"mean": "their mean", "first": "the first one", "last": "the last one"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Contract(Agreement):
     """What ``party`` of the ``parties`` agrees to; ``sealed``: where study and parties came sealed by a convener.
 
