@@ -113,6 +113,27 @@ def test_a_relay_whose_certificate_is_not_trusted(authority: Authority, tmp_path
     scenario(work())
 
 
+def test_a_relay_with_a_certificate_at_a_loopback_address(authority: Authority) -> None:
+    """The natural first try on one machine: parties speak no TLS there, and say what to do."""
+
+    async def work() -> None:
+        listening = open_socket(("127.0.0.1", 0))
+        server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf("localhost")))
+        stop, ready = asyncio.Event(), asyncio.Event()
+        running = asyncio.create_task(server.run(stop, ready.set))
+        await ready.wait()
+        access = RelayAccess(RelayAddress("localhost", listening.getsockname()[1]), IDENTITIES[0], ROSTER.digest)
+        try:
+            with pytest.raises(RelayError, match="at a loopback address parties speak no TLS: start it without --certificate"):
+                await access.open("call", peer=bytes(32))
+        finally:
+            await access.close()
+            stop.set()
+            await running
+
+    scenario(work())
+
+
 @pytest.mark.parametrize(("later", "how"), [(3.0, "not yet valid"), (-3.0, "has expired")])
 def test_a_certificate_that_is_not_good_by_this_clock(
     later: float, how: str, authority: Authority, monkeypatch: pytest.MonkeyPatch

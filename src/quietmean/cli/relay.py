@@ -102,6 +102,8 @@ def command(
     server = RelayServer(open_entrance((host, port)), admission, limits, tls, name or [])
     if tls is None and not _is_loopback(host):
         warn("it has no certificate, and parties speak TLS to it: a server that ends TLS has to stand in front")
+    if tls is not None and _is_loopback(host) and not name:
+        warn("it has a certificate, and parties here speak no TLS to a loopback address: leave --certificate out")
 
     def ready() -> None:
         shown = format_address((host or "0.0.0.0", port))  # noqa: S104

@@ -152,7 +152,13 @@ class RelayAccess:
             case ConnectionError() if error.errno is None and str(error):
                 return str(error)
             case _:
-                return f"the relay {self.name} closed the connection, or cannot be reached"
+                closed = f"the relay {self.name} closed the connection, or cannot be reached"
+                # As one does that waits for TLS.
+                return (
+                    closed
+                    if self._tls
+                    else f"{closed}; at a loopback address parties speak no TLS: start it without --certificate"
+                )
 
 
 class RelayRoute:
