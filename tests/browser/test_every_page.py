@@ -7,6 +7,7 @@ screen, no text of a figure that is cut or lies on another, no link that leads n
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -23,14 +24,16 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.privacy import Charge
 from quietmean.report import Stated, write_certificate_report
+from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
+from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from support.browsers import looked_at
 from support.committee_study import CommitteeStudy
 from support.desks import entered, running
 from support.meeting import AGES, meet
-from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, truth_of
+from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, session_receipt, truth_of
 from support.site_policy import write_policy
 
 TOOL = Path(__file__).parents[2] / "tools" / "report_pages.py"
@@ -128,16 +131,25 @@ def test_the_desk_of_a_committee_and_of_a_session_is_readable(
     data, key = "wages.csv", f"{party}.key"
     if party == "south":
         sealed = "rounds.sealed"
-        (tmp_path / sealed).write_bytes(meet(tmp_path, tables=SESSION).seal().signed.to_file())
+        session = meet(tmp_path, tables=SESSION).seal()
+        (tmp_path / sealed).write_bytes(session.signed.to_file())
+        head = Auditor(AuditLog(tmp_path / "audit.jsonl"), Identity.generate(), party, "rounds", session.digest).write(
+            Event.ENDED
+        )
+        contract = contract_for(party, session)
+        assert isinstance(contract, SessionContract)
+        receipt = session_receipt(contract, (2, 1, 0), {"contract": session.digest, "audit": head.to_json()})
+        (tmp_path / "rounds.receipt.json").write_text(json.dumps(receipt))
     else:
         sealed = CommitteeStudy(tmp_path, addresses={f"m{place}": f"127.0.0.1:{7000 + place}" for place in range(1, 5)}).path.name
     (tmp_path / data).write_text("pay\n512\n")
     Identity.generate().save(tmp_path / "owner.key", b"open sesame")
-    write_policy()
+    write_policy(audit={"log": str(tmp_path / "audit.jsonl")})
     here = ["--owner-key", "owner.key", "--data", data, *(["--key", key] if (tmp_path / key).exists() else [])]
     with running(*here, party=party) as desk:
         cookie = dict(zip(("name", "value"), entered(desk), strict=True)) | {"domain": "127.0.0.1", "path": "/"}
-        pages = [f"http://127.0.0.1:{desk.port}/{page}" for page in ("", f"study/{sealed}", "board", "ledger", "audit")]
+        shown = ["", f"study/{sealed}", "board", "ledger", "audit", *(["result/rounds"] if party == "south" else [])]
+        pages = [f"http://127.0.0.1:{desk.port}/{page}" for page in shown]
         assert looked_at(browser, pages, storage_state={"cookies": [cookie], "origins": []}) == []
 
 

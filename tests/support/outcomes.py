@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.node import SeriesProgress
 from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
+from quietmean.sessions.agreed import SessionContract
+from quietmean.sessions.receipt import receipt_of
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies import StudyOutcome, conclude
@@ -103,3 +109,10 @@ def truth_of(outcome: StudyOutcome, records: NDArray[np.float64] | None = None) 
     """Its answers without noise."""
     table = records_of() if records is None else records
     return outcome.workload.decode(outcome.workload.of_records(table).mean(axis=0), 0.0, float(len(table)))
+
+
+def session_receipt(contract: SessionContract, counted: Sequence[int], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt of a party that began all rounds of a session; ``counted``: in how many means each party is."""
+    part, rounds = contract.among(None), contract.study.rounds
+    progress = SeriesProgress(current=rounds, begun=rounds, results=max(counted), counted=tuple(counted), left=True)
+    return receipt_of(part, progress, part.terms.charge(rounds), origin)

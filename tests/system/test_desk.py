@@ -23,6 +23,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.desk.access import LINK_LASTS, LinkAccess, same_user
 from quietmean.node import Identity
+from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
@@ -30,7 +31,7 @@ from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.fingerprint import fingerprint
 from support.desks import Running, running
 from support.meeting import AGES, meet
-from support.outcomes import finished
+from support.outcomes import finished, session_receipt
 from support.site_policy import write_policy
 
 HEADERS = ("content-security-policy", "x-frame-options", "referrer-policy", "cache-control", "x-content-type-options")
@@ -88,6 +89,7 @@ def agreed(kind: str, records: int) -> dict[str, Any]:
     return {"session": {"name": "ages", "dimension": 3, "rounds": 2, "epsilon": 2.0, "delta": 1e-6, "protocol": "cordp-dme"}}
 
 
+PARTIES = ("north", "south", "east")
 BOTH = pytest.mark.parametrize("desk", ["study", pytest.param("session", marks=pytest.mark.slow)], indirect=True)
 
 
@@ -234,25 +236,41 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path, request: pytest.Fixtu
     assert not any(raw in page for raw in ("<script>alert", "<i>", "<b>", "\u202e"))
 
 
-def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path) -> None:
-    """As tables, under the name of the study, whatever somebody has made of the file."""
+@BOTH
+def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """As tables, under the name of the study or session, whatever somebody has made of the file."""
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
-    outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
-    outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
+    if "session" in request.node.name:
+        raw = receipt_of_session(Sealed.load(tmp_path / "ages.sealed"), {"contract": "c" * 64})
+        (tmp_path / "found.receipt.json").write_text(json.dumps(raw))
+        shown = ["<h1>ages</h1>", "2 of 2 rounds began: epsilon", "at delta 1e-06 at most", "c" * 64, *PARTIES]
+        shown += ["quietmean certify found.receipt.json<", *(f'data-label="means">{count}<' for count in (2, 1, 0))]
+        # It states less than its rounds cost: nothing of it is shown.
+        changed = {**raw, "certificate": {**raw["certificate"], "epsilon": 1e-3}}
+        status_of_changed = 400
+    else:
+        outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
+        outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
+        shown = ["<h1>ages &amp; &lt;b&gt;wards&lt;/b&gt;</h1>", "Differentially private", "--report PAGE.html"]
+        cells = [cell for table in tables_of(outcome.to_json()) for line in table.lines for cell in line.cells]
+        shown += [escape(cell, quote=False) for cell in cells]
+        changed = json.loads((tmp_path / "found.receipt.json").read_text())
+        changed["result"]["statistics"][0]["estimate"] = 7
+        changed["result"]["statistics"][1] = "<script>"
+        status_of_changed = 200
     status, page, _ = browser.ask("/result/found")
     assert status == 200
-    assert "<h1>ages &amp; &lt;b&gt;wards&lt;/b&gt;</h1>" in page
-    for table in tables_of(outcome.to_json()):
-        for cell in (cell for line in table.lines for cell in line.cells):
-            assert escape(cell, quote=False) in page
-    assert "Differentially private" in page
-    raw = json.loads((tmp_path / "found.receipt.json").read_text())
-    raw["result"]["statistics"][0]["estimate"] = 7
-    raw["result"]["statistics"][1] = "<script>"
-    (tmp_path / "changed.receipt.json").write_text(json.dumps(raw))
+    assert [text for text in shown if text not in page] == []
+    (tmp_path / "changed.receipt.json").write_text(json.dumps(changed))
     status, page, _ = browser.ask("/result/changed")
-    assert (status, "<table" in page, "<script>" in page) == (200, False, False)
+    assert (status, "<table" in page, "<script>" in page) == (status_of_changed, False, False)
+
+
+def receipt_of_session(sealed: Sealed, origin: dict[str, Any]) -> dict[str, Any]:
+    contract = contract_for("south", sealed)
+    assert isinstance(contract, SessionContract)
+    return session_receipt(contract, (2, 1, 0), origin)
 
 
 @BOTH
@@ -316,7 +334,8 @@ def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path) -> None:
+@BOTH
+def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     browser = Browser(desk.port)
     assert browser.enter(desk.token) == 303
     log = AuditLog(tmp_path / "audit.jsonl")
@@ -327,7 +346,10 @@ def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path) -> No
     auditor.write(Event.SHOWN)
     auditor.write(Event.REFUSED, {"reason": "too <i>few</i> parties"})
     head = auditor.write(Event.YES)
-    (tmp_path / "ages-south.receipt.json").write_text(json.dumps({"origin": {"audit": head.to_json()}}))
+    receipt: dict[str, Any] = {"origin": {"audit": head.to_json()}}
+    if "session" in request.node.name:
+        receipt = receipt_of_session(Sealed.load(tmp_path / "ages.sealed"), receipt["origin"])
+    (tmp_path / "ages-south.receipt.json").write_text(json.dumps(receipt))
     page = browser.ask("/audit")[1]
     assert "3 entries" in page
     assert "Receipts here that tell the same: 1" in page

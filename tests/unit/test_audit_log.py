@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.folders import data_folder
+from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
-from quietmean.studies.party.audit import AuditLog, Auditor, Event, LogEntry, LogHead, verify
+from quietmean.studies.party.audit import AuditLog, Auditor, Event, LogEntry, LogHead, heads_in, verify
 
 CONTRACT = "c" * 64
 KEY = Identity.generate()
@@ -114,6 +115,22 @@ def test_receipts_of_others_tell(log: AuditLog) -> None:
         assert fault in "".join(verify(log, {"south": [other, heads[2]]}).faults)
     log.path.write_bytes(b"")
     assert "tells of 3 entries, here are 0" in "".join(verify(log, {"south": [other, heads[2]]}).faults)
+
+
+def test_the_receipt_of_a_session_tells_of_the_log_with_its_yes(log: AuditLog) -> None:
+    """As those of studies do beside it."""
+    head = filled(log)[-1]
+    receipts = (
+        {"origin": {"audit": head.to_json()}},
+        {"format": SESSION_RECEIPT, "origin": {"approval": {"contract": CONTRACT, "audit": head.to_json()}}},
+    )
+    assert [heads_in(receipt, "a receipt") for receipt in receipts] == [[head], [head]]
+    for wrong in (
+        {"format": SESSION_RECEIPT, "origin": {"audit": head.to_json()}},
+        {"origin": {"approval": receipts[1]["origin"]}},
+    ):
+        with pytest.raises(InputError, match="says nothing of an audit log"):
+            heads_in(wrong, "a receipt")
 
 
 def test_only_the_end_of_the_line_is_missing(log: AuditLog) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,17 +24,14 @@ from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMist
 from quietmean.desk.in_short import in_short
 from quietmean.desk.inbox import convener_of, decide_by, inbox, is_member, part_name
 from quietmean.desk.languages import preferred
-from quietmean.desk.picture import pictures_of
 from quietmean.desk.rendering import shown, templates
+from quietmean.desk.results import result_of
 from quietmean.desk.site_folder import SiteFolder, words_of
 from quietmean.desk.starting import Here, Starter
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
-from quietmean.sessions.receipt import rounds_text
-from quietmean.statistics.printed import in_all
 from quietmean.studies.data import Location, Preview, account_name
-from quietmean.studies.outcome.tables import ResultTable, tables_of
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
 from quietmean.studies.party.audit import verify
 from quietmean.studies.party.fingerprint import Fingerprint
@@ -253,16 +249,7 @@ class Desk:
         own = [page for page in self.site.pages() if page.startswith(f"{name}.")]
 
         def content() -> dict[str, Any]:
-            receipt = self.site.receipt(name)
-            tables = _tables(receipt)
-            # Notes that all tables share are shown once here; a table that is used alone has them itself.
-            shared = in_all([one.notes for one in tables])
-            return {"name": name, "title": _title(receipt) or name, "receipt": receipt, "pages": own, "field": _field} | {
-                "tables": tables,
-                "pictures": pictures_of(receipt["result"]) if tables else [],
-                "shared": shared,
-                "session": rounds_text(receipt),
-            }
+            return {"name": name, "pages": own, **result_of(self.site.receipt(name))}
 
         return await self._page(request, "result.html", content)
 
@@ -407,24 +394,3 @@ def _node(site: SiteFolder, name: str) -> dict[str, Any]:
 
 def _same_words(typed: str, words: Fingerprint) -> bool:
     return typed.lower().split() == list(words.words)
-
-
-def _title(receipt: dict[str, Any]) -> Any:
-    """The name of the study, which may be asked for with its columns or alone; None where the receipt does not say."""
-    asked = _field(receipt, "origin", "study")
-    return asked.get("study") if isinstance(asked, dict) else asked
-
-
-def _tables(receipt: dict[str, Any]) -> list[ResultTable]:
-    """The tables of the answers; none for a receipt of a study without a result, and one that somebody has changed."""
-    result = receipt.get("result")
-    with suppress(InputError):
-        return tables_of(result) if isinstance(result, dict) else []
-    return []
-
-
-def _field(document: Any, *path: str) -> Any:
-    """The field of a document at a path; None where there is none."""
-    for part in path:
-        document = document.get(part) if isinstance(document, dict) else None
-    return document

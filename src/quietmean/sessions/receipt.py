@@ -12,7 +12,6 @@ from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, json_object
-from quietmean.core.readable import epsilon_text
 from quietmean.node import SeriesProgress
 from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
@@ -66,18 +65,6 @@ def receipt_of(part: PartOfSession, standing: SeriesProgress, spent: Charge, ori
         **part.start_json(),
         "origin": {"approval": dict(origin), "version": package_version()},
     }
-
-
-def rounds_text(receipt: Mapping[str, Any]) -> str:
-    """What a receipt says of the rounds of a session, in words; nothing where it is of something else."""
-    if receipt.get("format") != SESSION_RECEIPT:
-        return ""
-    certificate = certified(receipt)
-    rounds = certificate["rounds"]
-    cost = (
-        f"epsilon {epsilon_text(certificate['epsilon'])} at delta {certificate['delta']:g} at most, for one {certificate['unit']}"
-    )
-    return f"{rounds['begun']} of {rounds['agreed']} rounds began: {cost}"
 
 
 def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[str, Any]:

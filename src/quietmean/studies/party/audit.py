@@ -23,6 +23,7 @@ import msgspec
 
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError
+from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import lock, locked, open_private, sync_folder
 from quietmean.node import Identity
@@ -259,6 +260,9 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
 def heads_in(receipt: Mapping[str, Any], source: str) -> list[LogHead]:
     """What a receipt says of the logs of its party and of others. Raises :class:`InputError` where it says nothing."""
     origin = receipt.get("origin")
+    if receipt.get("format") == SESSION_RECEIPT and isinstance(origin, Mapping):
+        # Of a session it stands with the yes.
+        origin = origin.get("approval")
     origin = origin if isinstance(origin, Mapping) else {}
     wrong = InputError(f"receipt {source} says nothing of an audit log: give receipts of join")
     own = convert(origin.get("audit"), LogHead, lambda reason: wrong)

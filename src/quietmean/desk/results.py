@@ -1,0 +1,80 @@
+"""What the page of a result shows of a receipt: of a study its answers, of a session its rounds and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError
+from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.readable import epsilon_text
+from quietmean.desk.picture import pictures_of
+from quietmean.sessions.receipt import certified
+from quietmean.statistics.printed import in_all
+from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
+
+
+def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the page. Raises :class:`InputError` for the receipt of a session that somebody has changed."""
+    is_session = receipt.get("format") == SESSION_RECEIPT
+    tables = _rounds(receipt) if is_session else _answers(receipt)
+    origin = _field(receipt, "origin")
+    return {
+        "title": _title(receipt),
+        "is_session": is_session,
+        "tables": tables,
+        "pictures": pictures_of(receipt["result"]) if tables and not is_session else [],
+        # Notes that all tables share are shown once; a table that is used alone has them itself.
+        "shared": in_all([table.notes for table in tables]),
+        "finished": _field(origin, "finished"),
+        "version": _field(origin, "quietmean") or _field(origin, "version"),
+        "contract": _field(origin, "approval", "contract"),
+        "plan": _field(origin, "plan"),
+    }
+
+
+def _title(receipt: Mapping[str, Any]) -> Any:
+    """The name of the study or session; None where the receipt does not say."""
+    if receipt.get("format") == SESSION_RECEIPT:
+        return _field(receipt, "session", "name")
+    # A study may be asked for with its columns or alone.
+    asked = _field(receipt, "origin", "study")
+    return asked.get("study") if isinstance(asked, dict) else asked
+
+
+def _answers(receipt: Mapping[str, Any]) -> list[ResultTable]:
+    """The tables of the answers; none for a receipt of a study without a result, and one that somebody has changed."""
+    result = receipt.get("result")
+    with suppress(InputError):
+        return tables_of(result) if isinstance(result, dict) else []
+    return []
+
+
+def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
+    """Which rounds there were, and whose vectors are in their means; the cost is computed again."""
+    certificate = certified(receipt)
+    wrong = InputError("this receipt of a session is not as quietmean writes it: ask its party for it again")
+    results = convert(_field(receipt, "rounds", "with_mean"), int, lambda reason: wrong)
+    counted = convert(_field(receipt, "rounds", "counted"), dict[str, int], lambda reason: wrong)
+    rounds, delta = certificate["rounds"], f"{certificate['delta']:g}"
+    lines = [("agreed on", rounds["agreed"]), ("that began here", rounds["begun"]), ("with a mean", results)]
+    cost = f"epsilon {epsilon_text(certificate['epsilon'])} at delta {delta} at most, for one {certificate['unit']}"
+    notes = [
+        f"{rounds['begun']} of {rounds['agreed']} rounds began: {cost}, under {certificate['neighbouring']}, whatever happened",
+        f"against {certificate['adversary']}; {certificate['enforced_by']}",
+    ]
+    return [
+        ResultTable.of("Rounds", ("rounds", "number"), [Line((name, f"{count}")) for name, count in lines], notes=notes),
+        ResultTable.of(
+            "In how many means each party is", ("party", "means"), [Line((name, f"{count}")) for name, count in counted.items()]
+        ),
+    ]
+
+
+def _field(document: Any, *path: str) -> Any:
+    """The field of a document at a path; None where there is none."""
+    for part in path:
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
