@@ -165,7 +165,7 @@ async def one_study(machine: Machine, asked: Asked, name: str, study: int, usual
     dropouts = 1 / parties if trouble == GONE else 0.0
     kill = _kill(trouble, _servers(asked, name, dropouts, parties), parties, usual, rng)
     begun = time.monotonic()
-    more = [] if kind.private else ["--no-privacy"]
+    more = ["--a-priori-above-target"] if kind.private else ["--no-privacy"]
     if study >= WHOLE:
         plan = folder / "plan.json"
         plan.write_text(json.dumps(planned(asked, name, dropouts, parties).to_json()))

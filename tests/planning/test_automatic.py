@@ -12,7 +12,8 @@ import pytest
 
 import quietmean as qm
 from quietmean.core.errors import InputError
-from quietmean.planning.automatic import AUTO, PREFERRED, choose
+from quietmean.planning.automatic import AUTO, PREFERRED, choose, choose_from
+from quietmean.planning.candidates import Candidate, Ranking
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.studies import StudyTerms
@@ -20,6 +21,7 @@ from quietmean.studies import StudyTerms
 TARGET = qm.Target(parties=8, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.125)
 # More leave than votes could be had of: packed secret sharing has no result.
 MANY_LEAVE = qm.Target(parties=4, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.5)
+GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
 RAW: dict[str, Any] = {"column": [{"name": "age", "low": 0, "high": 100}], "colluding": 1}
 
 
@@ -47,6 +49,22 @@ def test_else_the_least_predicted_error_among_equals() -> None:
     assert found.why.startswith(f"protocol {ranking.best.protocol.name}, chosen automatically: ")
     assert "a decision needs 3 of 4 votes" in found.why
     assert "with 2 gone there are 2" in found.why
+
+
+def test_what_promises_more_than_the_target_is_never_taken() -> None:
+    """GOPA with a collector costs more than the target if its partners leave at the wrong moment."""
+    above, kept = (
+        Candidate(qm.Plan.from_json(json.loads((GOLDEN / f"{name}.json").read_text())["plan"]), 1.0, 1.0)
+        for name in ("gopa", "muffliato")
+    )
+    assert above.plan.above_target is not None
+    assert kept.plan.above_target is None
+    assert above.mse < kept.mse
+    place, why = choose_from(Ranking(MANY_LEAVE, (above, kept)), {})
+    assert place == 1
+    assert why.startswith("protocol muffliato, chosen automatically: ")
+    with pytest.raises(InputError, match=r"gopa is left, a priori .* more than the target 1: .* never chosen automatically"):
+        choose_from(Ranking(MANY_LEAVE, (above,)), {})
 
 
 def test_too_many_parties_for_everybody_to_be_connected() -> None:

@@ -79,13 +79,14 @@ def test_from_the_plan_to_the_attack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str, read: Any
 ) -> None:
     study, bare = asked(name, options, unit, read), not get_protocol(name).private
+    rehearsal = RehearsalOptions(parties=PARTIES, no_privacy=bare, a_priori_above_target=True)
     data, folder = tmp_path / "v.csv", tmp_path / "out"
     folder.mkdir()
     data.write_text("age\n" + "\n".join(str(20 + 7 * place % 71) for place in range(80)))
     plan = planned(study, bare)
     if isinstance(plan, str):
         with pytest.raises(InputError) as refused:
-            run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
+            run_local_study(study, data, rehearsal, folder, json=True)
         assert str(refused.value) == plan
         assert not list(folder.iterdir())
         return
@@ -93,9 +94,9 @@ def test_from_the_plan_to_the_attack(
     if unit == "record" and not has_room(plan):
         # Twenty records of a party need more room than the plan was asked to have: nothing is begun.
         with pytest.raises(InputError, match=r"largest_value|largest_weight|weight 1"):
-            run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
+            run_local_study(study, data, rehearsal, folder, json=True)
         return
-    run_local_study(study, data, RehearsalOptions(parties=PARTIES, no_privacy=bare), folder, json=True)
+    run_local_study(study, data, rehearsal, folder, json=True)
     result = json.loads(capsys.readouterr().out)
     receipt = str(folder / "receipt.json")
     assert result["parties_counted"] == PARTIES

@@ -23,7 +23,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Signatory
-from support.kinds import STUDY, Kind
+from support.kinds import SESSION, STUDY, Kind
 from support.pages import blocks
 from support.site_policy import write_policy
 
@@ -216,6 +216,20 @@ def site(**changed: Any) -> list[str]:
     entries = [RosterEntry(one.name, one.address or ("", 0), key) for one, key in zip(PARTIES, keys, strict=True)]
     Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
     return ["study.toml", "--roster", "roster.toml", "--key", "a.key"]
+
+
+@pytest.mark.parametrize("kind", [STUDY, SESSION], ids=str)
+def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> None:
+    asked = {"protocol": "consensus", "dropouts": 0.0}
+    above = contract(kind, asked)
+    said = "a priori .*, more than the target .*: choose another protocol, or options of it .* --a-priori-above-target"
+    for says, begun in ((True, False), (None, False)):
+        with pytest.raises(InputError, match=said):
+            agreed(above, says=says, begun=begun)
+    agreed(above, answer=ConsentInAdvance(a_priori_above_target=True))
+    # Who has begun continues.
+    agreed(above, begun=True)
+    agreed(contract(kind, {**asked, "options": {"open_edges": "all"}}))
 
 
 def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

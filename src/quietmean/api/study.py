@@ -170,6 +170,7 @@ class Study:
         *,
         parties: int | None = None,
         party_column: str | None = None,
+        a_priori_above_target: bool = False,
     ) -> StudyResult:
         """Run the study on this machine, each party a process of its own that talks over TLS to the others; or, with a committee,
         each making one file, whose sum the members open in this process.
@@ -177,7 +178,8 @@ class Study:
         ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
         ``party_column`` names; or one path or frame for each party, in a list, or in a dict by the parties' names. Real noise
         from the operating system. Warns of what did not fit its bounds: for the owner of the data only. Raises
-        :class:`InputError` for data or a number of parties that do not fit, or if the noise would hide everything, and
+        :class:`InputError` for data or a number of parties that do not fit, if the noise would hide everything, or if nothing
+        promises beforehand that the target is kept (unless ``a_priori_above_target`` accepts that), and
         :class:`ProtocolFailure` for a run without a result.
         """
         notes: list[str] = []
@@ -185,6 +187,7 @@ class Study:
         names, parts = parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
         records = float(sum(map(terms.workload.units_in, parts)))
         choice = terms.choice(len(parts))
+        choice.plan.require_target_kept(a_priori_above_target)
         by_party = terms.unit == PrivacyUnit.PARTY
         Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]

@@ -57,12 +57,15 @@ class RehearsalOptions:
         Seconds that a round waits for parties that do not answer; on this machine at least a tenth of a second for each party.
     no_privacy
         Run a protocol that protects nothing, such as gossip; refused otherwise.
+    a_priori_above_target
+        Run although nothing promises beforehand that it costs no more than the target; refused otherwise.
     """
 
     parties: int | None = None
     party_column: str | None = None
     round_timeout: float = 3.0
     no_privacy: Annotated[bool, Parameter(negative="")] = False
+    a_priori_above_target: Annotated[bool, Parameter(negative="")] = False
 
 
 def command(
@@ -163,6 +166,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     with progress("calibrating the noise"):
         choice = study.choice(len(parts), no_privacy=rehearsal.no_privacy)
     plan = choice.plan
+    plan.require_target_kept(rehearsal.a_priori_above_target)
     if plan.above_target is not None:
         warn(plan.above_target)
     forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else units))

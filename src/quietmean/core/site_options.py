@@ -59,12 +59,15 @@ class ConsentOptions(PaymentOptions):
         A yes that was signed by who answers for the data, from approve; repeat for several.
     compared
         A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
+    a_priori_above_target
+        Take part although nothing promises beforehand that the study costs no more than its target; refused otherwise.
     """
 
     accept: str | None = None
     yes: bool = False
     approval: Sequence[Path] | None = None
     compared: Sequence[str] | None = None
+    a_priori_above_target: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +167,7 @@ class ConsentKeywords(TypedDict, total=False):
     yes: bool
     approvals: Sequence[str | Path]
     compared: Sequence[str]
+    a_priori_above_target: bool
 
 
 class NodeKeywords(ConsentKeywords, total=False):

@@ -1,6 +1,7 @@
 """Which protocol a study takes if it names none: packed secret sharing where it can be had, else the least predicted error.
 
-Only protocols among equals are taken: nobody has a role, or is trusted, unless somebody asked for that.
+Only protocols among equals are taken: nobody has a role, or is trusted, unless somebody asked for that. And only plans that
+promise beforehand to cost no more than the target.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     """The plan that every party makes for a target if no protocol is named. Deterministic.
 
     ``options``: of protocols, by their key in JSON; only protocols that have all of them are taken. ``domain``: where values
-    lie. Raises :class:`InputError` for options that no protocol has, and where no protocol can do what is asked.
+    lie. Raises :class:`InputError` for options that no protocol has, and where no protocol can do what is asked, or none promises
+    the target.
     """
     options = options or {}
     names = _with_options(options)
@@ -56,7 +58,8 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
         raise InputError(against)
     # Where options are given, a refusal may be about them: it is not passed over.
     ranking = rank(target, configured(others, options), strict=bool(options), domain=domain)
-    return Choice(ranking.best, _least_error_sentence(ranking, against))
+    kept = _keeping(ranking, against)
+    return Choice(kept[0].plan, _least_error_sentence(kept, against))
 
 
 def choose_from(
@@ -65,17 +68,30 @@ def choose_from(
     """The place in a ranking of all protocols among equals of what :func:`choose` takes, and the sentence on why.
 
     ``max_messages`` is a further condition, which the ranking keeps. Raises :class:`InputError` if none of the ranking has all
-    ``options``.
+    ``options``, or none of those promises the target.
     """
     names = _with_options(options)
     wanted, against = _preferred(ranking.target, options, domain, max_messages)
     places = {one.plan.protocol.name: rank for rank, one in enumerate(ranking) if one.plan.protocol.name in names}
     if wanted is not None:
         return places[PREFERRED], _preferred_sentence(wanted)
-    others = [rank for name, rank in places.items() if name != PREFERRED]
+    others = [ranking[rank] for name, rank in places.items() if name != PREFERRED]
     if not others:
         raise InputError(against)
-    return others[0], _least_error_sentence([ranking[rank] for rank in others], against)
+    kept = _keeping(others, against)
+    return places[kept[0].plan.protocol.name], _least_error_sentence(kept, against)
+
+
+def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
+    """Those that promise the target beforehand. Raises :class:`InputError` if there are none."""
+    kept = [one for one in ranked if one.plan.above_target is None]
+    if not kept:
+        first = ranked[0].plan
+        raise InputError(
+            f"protocol {first.protocol.name} is left, {first.above_target}, and such a plan is never chosen automatically: name "
+            f"it with --protocol {first.protocol.name}, or ask for something else; {PREFERRED} cannot be taken: {against}"
+        )
+    return kept
 
 
 def _with_options(options: Mapping[str, Any]) -> list[str]:

@@ -330,6 +330,17 @@ class Plan:
             return None
         return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
+    def require_target_kept(self, a_priori_above_target: bool) -> None:
+        """Raises :class:`InputError` for a figure a priori above the target's epsilon, unless that is accepted.
+
+        A target in nats has no epsilon: its rules are the policy's and the ledger's.
+        """
+        if self.target.nats is None and self.above_target is not None and not a_priori_above_target:
+            raise InputError(
+                f"{self.above_target}: choose another protocol, or options of it that promise the target, or accept it with "
+                "--a-priori-above-target (in Python a_priori_above_target=True)"
+            )
+
     @property
     def promises_target(self) -> bool:
         """Does it promise :attr:`epsilon_a_priori` of at most the target's epsilon?"""

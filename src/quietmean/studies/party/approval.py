@@ -67,19 +67,21 @@ class ConsentInAdvance:
 
     ``accept``: the digest of the contract, or its first 32 digits or more; ``yes``: without naming it. ``compared``: names of
     parties who read out the same words of a sealed study; the others count as colluders. ``approvals``: signed by those whom
-    the policy names.
+    the policy names. ``a_priori_above_target``: that no promise keeps the target.
     """
 
     accept: str | None = None
     compared: Sequence[str] = ()
     yes: bool = False
     approvals: Sequence[OwnerApproval] = ()
+    a_priori_above_target: bool = False
 
     @classmethod
     def of(cls, options: ConsentOptions) -> ConsentInAdvance:
         """With the approvals that are in files. Raises :class:`InputError` for one that cannot be read."""
         approvals = [OwnerApproval.load(path) for path in options.approval or ()]
-        return cls(options.accept, tuple(options.compared or ()), options.yes, approvals)
+        compared = tuple(options.compared or ())
+        return cls(options.accept, compared, options.yes, approvals, options.a_priori_above_target)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Consent:
     def to(self, contract: Agreement) -> dict[str, Any]:
         """Require that the policy allows what is asked, and a yes to it; bind the keys. Returns what a receipt says of it.
 
-        Raises :class:`InputError` for a broken rule, and without a yes.
+        Raises :class:`InputError` for a broken rule, for a target that nothing promises to keep, and without a yes.
         """
         with nullcontext() if self.auditor is None else self.auditor.refusals():
             return self._to(contract)
@@ -113,6 +115,9 @@ class Consent:
         if contract.sealed is None and answer.compared:
             raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
         begun = self.begun or (keys is not None and keys.sealed is not None)
+        if not begun:
+            for plan in contract.plans:
+                plan.require_target_kept(answer.a_priori_above_target)
         if answer.accept is not None:
             require_digest(answer.accept, contract)
         if answer.yes:
