@@ -48,6 +48,7 @@ from quietmean.protocols.content import ContentError
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import is_study
+from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.party import audit
 from support.committee_run import CommitteeRun
 from support.committee_world import CommitteeWorld
@@ -97,7 +98,7 @@ def in_file(read: Callable[[Path], Any]) -> Read:
     return reading
 
 
-WORLD = CommitteeWorld(Committee(4))
+WORLD = CommitteeWorld(Committee(4), vouchers=2)
 RUN = CommitteeRun(WORLD, {number: WORLD.contribution(number) for number in range(3)}).run()
 RESULTS = (RUN.states[0].result.content,)
 LISTS = (RUN.states[0].own_list.content,)
@@ -159,13 +160,19 @@ DECODERS = {
         (InputError,),
         signed(),
     ),
+    "voucher": Decoder(
+        "studies/agreement/signed.py",
+        in_file(Voucher.of_key),
+        (InputError,),
+        tuple(Voucher.certify(IDENTITY, "ab" * 32, OTHER.public_key, weight).signed.to_line().encode() for weight in (None, 2.0)),
+    ),
     "object": Decoder("core/output.py", plain(json_object), (InputError,), (b'{"origin": {"party": 1}}',)),
     "json": Decoder("core/json_file.py", in_file(read_json), (InputError,), (b'{"a": [1, 2.5, null, "b"]}',)),
     "contribution": Decoder(
         "protocols/committee/contribution.py",
         plain(lambda raw: read_header(WORLD.session, raw)),
         (ContributionError,),
-        (WORLD.contribution(0), WORLD.contribution(1)),
+        (WORLD.contribution(0), WORLD.contribution(4)),
     ),
     "check list": Decoder(
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS

@@ -16,6 +16,8 @@ import quietmean as qm
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
 from support.hostile_numbers import VALUES, Option, all_options, fault, protocols_with, refusal
 from support.site_policy import write_policy
@@ -23,6 +25,7 @@ from support.smallest_study import STUDY
 
 RUN = "run --data table.csv --column age --bounds 0 100 --parties 4 --protocol {protocol} --out out --accept-wide"
 NEW = "new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
+IN_COMMITTEE = "new --out new.toml --column age --bounds 0 100 --committee 5 --contribute-by 2090-01-01T00:00:00Z"
 PLAN = "plan --parties 6 --protocol {protocol} --no-cache"
 SITE = "study.toml --roster roster.toml --data table.csv --key ada.key --policy policy.toml --store my.store --ledger my.ledger"
 # A right line for each command, to which an option is added, or in which it takes the place of one.
@@ -38,6 +41,7 @@ LINES = {
     "attack": "attack execution.json --target 1 --trials 100",
     "plan": PLAN,
     "simulate": "simulate plan.json --runs 3",
+    "vouchers": "vouchers vouched.invitation --key ada.key",
     "ledger": "ledger --ledger my.ledger --account ages --budget 1 1e-6",
 }
 WITHOUT_PRIVACY = ("gossip", "secret-sharing")
@@ -51,6 +55,7 @@ BESIDE = {
     "new --most-records": f"{NEW} --count private",
     "new --deadline-interval": f"{NEW} --transport folder",
     "new --poll": f"{NEW} --transport folder",
+    "new --vouchers": f"{IN_COMMITTEE} --registrar ed25519:MM2U3gdOPWrhlzc7Z5BznUhXcSQaHKFUvoZFh0+yBAM=",
 }
 
 
@@ -68,6 +73,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for account, unit in (("table", "record"), ("table-party", "party")):
         with Ledger.open(Path("my.ledger"), create=True) as book:
             book.set_budget(account, 9.0, 1e-3, when=datetime.now(UTC), unit=PrivacyUnit(unit))
+    committee = {
+        "members": 4,
+        "contribute_by": "2090-01-01T00:00:00Z",
+        "registrar": Identity.load(tmp_path / "ada.key").public_key,
+        "vouchers": 3,
+    }
+    terms = {"name": "pay", "column": [{"name": "pay", "low": 0.0, "high": 1.0}], "unit": "party", "committee": committee}
+    invitation = Invitation.make(StudyTerms.parse(terms), Identity.load(tmp_path / "bob.key"))
+    (tmp_path / "vouched.invitation").write_bytes(invitation.signed.to_file())
     write_policy(tmp_path / "policy.toml", least_colluding=0, unattended=True)
     example_execution("local-dp", 4, sigma=1.0).save(Path("execution.json"))
     qm.LocalDP().calibrate(qm.Target(parties=4, epsilon=1.0, delta=1e-6)).save(Path("plan.json"))
@@ -109,7 +123,7 @@ def test_every_command_with_numbers_has_a_line() -> None:
     assert set(BESIDE) <= {str(one) for one in all_options()}
 
 
-AT_ONCE = [one for one in all_options() if one.command in ("relay", "ledger", "simulate", "certify", "check")]
+AT_ONCE = [one for one in all_options() if one.command in ("relay", "ledger", "vouchers", "simulate", "certify", "check")]
 
 
 @pytest.mark.sampled(8)

@@ -56,4 +56,4 @@ class CommitteeStudy:
 
     @cached_property
     def plan(self) -> Plan:
-        return self.sealed.study.choice(len(self.sealed.entries)).plan
+        return self.sealed.study.choice(self.sealed.admitted).plan

@@ -17,9 +17,11 @@ from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.admission import AdmissionByVoucher, Vouching, voucher_content
 from quietmean.protocols.committee.contribution import make_contribution
 from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.keys import Kind
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed
@@ -41,7 +43,7 @@ def mailbox(member: int) -> Mailbox:
 
 @dataclass(eq=False)
 class CommitteeWorld:
-    """``contributors`` with values of ``dimension`` coordinates in [0, 1] and weight 1."""
+    """``contributors`` with values of ``dimension`` coordinates in [0, 1] and weight 1; behind them those with ``vouchers``."""
 
     committee: Committee
     contributors: int = 3
@@ -49,9 +51,10 @@ class CommitteeWorld:
     session_digest: bytes = b"s" * 32
     changes: dict[str, Any] = field(default_factory=dict)
     statement: StatedValue | None = None
+    vouchers: int = 0
 
     def __post_init__(self) -> None:
-        target = Target(self.contributors, 1.0, 1e-6, self.dimension, float(np.sqrt(self.dimension)))
+        target = Target(self.contributors + self.vouchers, 1.0, 1e-6, self.dimension, float(np.sqrt(self.dimension)))
         designed = design(target, self.committee).to_json() | self.changes
         self.parameters = CommitteeParameters.from_json(designed)
         members = range(self.committee.members)
@@ -64,6 +67,7 @@ class CommitteeWorld:
             {identity(f"contributor {number}").public_key: weight for number in range(self.contributors)},
             PublicKeys(),
             self.statement,
+            Vouching(identity("registrar").public_key, "ab" * 32, self.vouchers) if self.vouchers else None,
         )
 
     def signer(self, member: int) -> IdentitySigner:
@@ -82,7 +86,13 @@ class CommitteeWorld:
         """The file of a contributor."""
         seed = Seed.public("contribution", number)
         numbers = encode(self.parameters, weight * self.value(number), weight, seed)
-        return make_contribution(self.session, self.contributor(number), SEALER, numbers, weight, seed)
+        admission = self.admission(number) if number >= self.contributors else None
+        return make_contribution(self.session, self.contributor(number), SEALER, numbers, weight, seed, admission)
+
+    def admission(self, number: int, weight: float | None = None) -> AdmissionByVoucher:
+        """Of a voucher for a contributor, as the registrar certifies it, of whatever number there are."""
+        content = voucher_content("ab" * 32, self.contributor(number).public_key, weight)
+        return AdmissionByVoucher(weight, IdentitySigner(identity("registrar")).sign(Kind.VOUCHER, content))
 
 
 class OwnNoise:

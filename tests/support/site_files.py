@@ -101,6 +101,7 @@ def site_in(folder: Path) -> Iterator[Site]:
             STUDY.replace('name = "age"\nlow = 0\nhigh = 100', 'name = "day"\nlow = 2024-01-01\nhigh = 2024-12-31')
         )
         write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
+        Path("keys.txt").write_text(f"{Identity.load(Path('bob.key')).public_key}\n")
         finished("mean(x)").save_receipt(Path("other.receipt.json"))
         for line in (
             "keygen --key convener.key",
@@ -111,6 +112,9 @@ def site_in(folder: Path) -> Iterator[Site]:
             "accept by-file.invitation --key west.key --name west --out west.entry",
             f"seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
             f"{CONTRIBUTE} --no-ledger --out south.contribution",
+            "new --out vouched.toml --column age --bounds 0 100 --unit party --committee 4 "
+            f"--contribute-by 2090-01-01T00:00:00Z --registrar {Identity.load(Path('ada.key')).public_key} --vouchers 3",
+            "invite vouched.toml --key convener.key --out vouched.invitation",
             "plan --parties 4 --protocol local-dp --out other.plan",
             "certify other.receipt.json --report page.html",
         ):

@@ -29,6 +29,7 @@ LINES = {
     "keygen": "keygen --key new.key",
     "invite": "invite study.toml --key convener.key --out new.invitation",
     "seal": "seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed",
+    "vouchers": "vouchers vouched.invitation --key ada.key --own-keys keys.txt --out new",
     "start": "start study.toml --roster roster.toml --key ada.key",
     "combine": f"combine {SEALED} south.contribution --receipt new.json",
     "result": f"result {SEALED} south.contribution --receipt new.json",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,16 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError, NotYet
 from quietmean.core.site_options import SiteOptions
 from quietmean.node.committee import MailboxOpener
+from quietmean.node.net import Identity
+from quietmean.protocols.committee.contribution import read_header
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Files, Observers
 from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.handing_in import contributor_keys
 from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_with_others
 from quietmean.studies.party.member_holdings import MemberHoldings
 from quietmean.studies.party.register import Register
@@ -38,9 +43,11 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Day:
     """A sealed study whose time for contributions is over in four seconds, and a folder with the files of three contributors."""
 
-    def __init__(self, folder: Path, ports: Iterable[int], **fields: object) -> None:
+    def __init__(
+        self, folder: Path, ports: Iterable[int], vouchers: Mapping[str, object] | None = None, **fields: object
+    ) -> None:
         addresses = {f"m{place}": f"127.0.0.1:{port}" for place, port in enumerate(ports, 1)}
-        committee = {"contribute_by": soon(4.0), "grace": 0.0, "minimum": 2}
+        committee = {"contribute_by": soon(4.0), "grace": 0.0, "minimum": 2, **(vouchers or {})}
         general = {"epsilon": 20.0, **(fields or {"round_timeout": 4.0})}
         self.study = CommitteeStudy(folder, fields=general, committee=committee, addresses=addresses)
         self.box = folder / "box"
@@ -49,10 +56,21 @@ class Day:
             self.hand_in(name)
 
     def hand_in(self, name: str) -> Path:
+        return self._hand_in(name, self.study.identities[name], self.study.keys[name], PAY[name])
+
+    def hand_in_by_voucher(self, name: str, content: bytes, pay: float) -> Path:
+        """``content``: of the file that the registrar handed out."""
+        key = self.study.folder / f"{name}.voucher"
+        key.write_bytes(content)
+        key.chmod(0o600)
+        own = Identity.load(key)
+        return self._hand_in(name, own, contributor_keys(self.study.sealed, own, key, None), pay)
+
+    def _hand_in(self, name: str, identity: Identity, keys: StudyKeys, pay: float) -> Path:
         study = self.study
         register = Register(study.folder / f"register of {name}")
-        contributor = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)
-        encoded = study.sealed.study.workload.encode(np.array([[PAY[name]]]), step=study.plan.value_step)
+        contributor = CommitteeContributor(study.sealed, study.plan, identity, keys, register)
+        encoded = study.sealed.study.workload.encode(np.array([[pay]]), step=study.plan.value_step)
         path = self.box / f"{name}.contribution"
         path.write_bytes(contributor.contribute(encoded).to_file())
         # It came in time, however slow this machine is.
@@ -106,6 +124,42 @@ def test_members_open_one_sum_though_one_of_them_never_comes(tmp_path: Path, fre
     (day.box / "c1.contribution").unlink()
     again = asyncio.run(day.open("m2"))["m2"]
     assert again.checked.total.tobytes() == opened["m2"].checked.total.tobytes()
+
+
+def test_who_has_a_voucher_counts_beside_who_is_listed_and_once(tmp_path: Path, free_ports: FreePorts) -> None:
+    identity = Identity.generate()
+    day = Day(tmp_path, free_ports(4), {"registrar": identity.public_key, "vouchers": 2})
+    registrar = Registrar.of(day.study.invitation, identity)
+    files = registrar.make(2, None).files
+    own = day.hand_in_by_voucher("v1", files["1.voucher"], 900.0).read_bytes()
+    # The same voucher where nobody knows that it was used.
+    again = tmp_path / "elsewhere"
+    again.mkdir()
+    (tmp_path / "v1.voucher").rename(again / "v1.voucher")
+    twice = day.hand_in_by_voucher("v1again", files["1.voucher"], 100.0)
+    assert twice.read_bytes() != own
+    # Another one's voucher, and one of another study.
+    size = read_header(session_of(day.study.sealed, day.study.plan), own).size
+    for name, voucher in (("stolen", registrar.make(2, None).vouchers["2.voucher"]), ("foreign", None)):
+        signature = bytes(64) if voucher is None else voucher.admission.signature
+        path = day.box / f"{name}.contribution"
+        path.write_bytes(own[: size - 64] + signature + own[size:])
+        os.utime(path, (0, 0))
+    opened = asyncio.run(day.open("m1", "m2", "m3", "m4"))
+    for end in opened.values():
+        shown = OpenedStudy.of(day.study.sealed, day.study.plan, end.checked, end.left_out)
+        document = shown.to_json()
+        assert document["contributions"]["counted"] == 4
+        assert document["contributions"]["by_voucher"] == {"registrar": identity.public_key, "number": 2, "used": 1}
+        assert document["contributions"]["missing"] == []
+        assert set(document["contributions"]["digests"]) == {*PAY, "by voucher 1"}
+        left_out = dict(end.left_out)
+        assert left_out.keys() == {"foreign.contribution", "stolen.contribution", "v1again.contribution"}
+        assert "no voucher that the registrar certified" in left_out["stolen.contribution"]
+        assert "made another one" in left_out["v1again.contribution"]
+        estimate = shown.outcome.to_json()
+        assert abs(estimate["estimate"] - np.mean([*PAY.values(), 900.0])) < 8 * estimate["standard_error"]
+        assert any("1 of these contributions came by vouchers of the registrar" in note for note in shown.notes)
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, s
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
 run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accept --key; accept --store;
-accept --replaces; seal INVITATION; seal --key; words STUDY; words --key; words --store; contract STUDY;
+accept --replaces; seal INVITATION; seal --key; vouchers INVITATION; vouchers --key; vouchers --own-keys;
+words STUDY; words --key; words --store; contract STUDY;
 contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
 approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --data; desk --key; desk --policy; desk --ledger;
 desk --owner-key; desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
@@ -49,6 +50,7 @@ WRITTEN = {
     "invite --out": "invite study.toml --key convener.key --out PLACE",
     "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
     "seal --out": "seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",
+    "vouchers --out": "vouchers vouched.invitation --key ada.key --out PLACE",
     "approve --out": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
     "--until 2090-01-01 --policy owned.toml --accept 00000000000000000000000000000000 --out PLACE",
     "join --receipt": f"{JOIN} --no-ledger --receipt PLACE",
@@ -88,6 +90,7 @@ FITTING = {
     ("new --out", "study"): "force",
     ("plan --out", "plan"): "force",
     ("combine --out", "folder"): "always",
+    ("vouchers --out", "folder"): "always",
     ("join --store", "folder"): "always",
     # A ledger may be somewhere else.
     ("ledger --ledger", "dangling link"): "always",

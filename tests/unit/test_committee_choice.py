@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.protocols.committee import Committee, choice, contribution, lists, member
+from quietmean.protocols.committee import Committee, choice, contribution, member
 from quietmean.protocols.committee.checks import challenge, check_numbers
 from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, resolve
 from quietmean.protocols.committee.contribution import ContributionError, open_excerpt, read_header
@@ -19,6 +19,7 @@ from quietmean.protocols.committee.holdings import Held
 from quietmean.protocols.committee.keys import DIGEST_BYTES, Kind, key_line
 from quietmean.protocols.committee.lists import CheckList, entries_of, read_list, write_list
 from quietmean.protocols.committee.selection import select
+from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.content import ContentError
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun
@@ -176,7 +177,7 @@ def test_a_list_of_who_is_not_admitted_or_unsigned_is_none(run: CommitteeRun) ->
 
 def test_a_build_that_takes_two_contributions_a_key_is_found(run: CommitteeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     doubled = changed_list(run, lambda entries: np.concatenate([entries[:1], entries[:3]]))
-    monkeypatch.setattr(lists, "_check", lambda *arguments: None)
+    monkeypatch.setattr(CommitteeSession, "require_admitted", lambda *arguments: None)
     assert len(read_list(WORLD.session, doubled).values) == 4
 
 

@@ -14,9 +14,8 @@ from quietmean.core.site_options import ConsentKeywords, SiteOptions, path_of
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import own_keys
 from quietmean.studies.party.contributing import is_contribution
-from quietmean.studies.party.handing_in import Handed, hand_in, own_place
+from quietmean.studies.party.handing_in import Handed, contributor_keys, hand_in, own_place
 
 
 class ContributionKeywords(ConsentKeywords, KeyKeywords, total=False):
@@ -41,7 +40,7 @@ def contribute(
     sealed, path = Sealed.load(Path(study)), Path(out)
     Distrusted().refuse(sealed.holders())
     identity = identity_at(Path(key), site.get("passphrase"))
-    keys = own_keys(sealed, Path(key), path_of(store))
+    keys = contributor_keys(sealed, identity, Path(key), path_of(store))
     own_place(sealed, identity, keys, Path(key))
     Output(path, "the contribution", "out", own=partial(is_contribution, None)).require_free()
     name = site.get("account") or (account_name(data) if isinstance(data, str | Path) else "")

@@ -64,18 +64,18 @@ class CommitteeShape:
         """Of a committee that is rehearsed on this machine: contributions come at once."""
         return {} if self.committee is None else {"contribute_by": datetime.now(UTC).isoformat(timespec="seconds"), "grace": 0.0}
 
-    def fields(self, fields: dict[str, Any], **times: Any) -> dict[str, Any]:
+    def fields(self, fields: dict[str, Any], **others: Any) -> dict[str, Any]:
         """The fields of a study, with ``minimum`` and ``largest_weight`` in its committee where it has one.
 
-        ``times``: when contributions come, as far as that is given. Raises :class:`InputError` for options of a committee where
-        there is none.
+        ``others``: when contributions come and by whose vouchers, as far as that is given. Raises :class:`InputError` for options
+        of a committee where there is none.
         """
-        given = self.shape | {name: value for name, value in times.items() if value is not None}
+        given = self.shape | {name: value for name, value in others.items() if value is not None}
         if self.committee is None:
             if given:
                 names = (
-                    "--committee-..., --verified, --contribute-by and --grace"
-                    if times
+                    "--committee-..., --verified, --contribute-by, --grace, --registrar and --vouchers"
+                    if others
                     else "options --committee-... and --verified"
                 )
                 raise InputError(f"{names} go with --committee MEMBERS: give it, or leave them out")

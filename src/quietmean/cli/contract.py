@@ -42,6 +42,7 @@ def command(
     from quietmean.sessions.agreed import SessionContract
     from quietmean.sessions.files import contract_of, load_files
     from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.agreement.voucher import Voucher
     from quietmean.studies.party import Contract, Policy
 
     rules = Policy.load(policy)
@@ -49,7 +50,8 @@ def command(
         if is_flower_agreement(study):
             contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
         elif (sealed := sealed_with_committee(study)) is not None:
-            contract = Contract.by_file(sealed, load_identity(agreed.key), sealed.study.choice(len(sealed.entries)))
+            identity, voucher = load_identity(agreed.key), Voucher.of_key(agreed.key)
+            contract = Contract.by_file(sealed, identity, sealed.study.choice(sealed.admitted), voucher)
         else:
             files = load_files(study, agreed.roster, agreed.key, load_identity, store)
             contract = contract_of(files, agreed.plan, agreed.no_privacy)

@@ -45,7 +45,8 @@ def command(
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md).
     key
-        This party's private key, from quietmean keygen.
+        This party's private key, from quietmean keygen; or the voucher that a registrar made. One for this key is in NAME.voucher
+        beside NAME.key.
     out_
         Where to write the contribution; by default NAME.contribution. No other file is overwritten.
     store
@@ -98,11 +99,11 @@ def write_contribution(
     from quietmean.cli.asking import AtTerminal
     from quietmean.studies.agreement.any_study import has_committee
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Observers, Person, file_name, own_keys
+    from quietmean.studies.party import Observers, Person, file_name
     from quietmean.studies.party.contributing import is_contribution
-    from quietmean.studies.party.handing_in import hand_in, own_place
+    from quietmean.studies.party.handing_in import contributor_keys, hand_in, own_place
 
-    keys = own_keys(sealed, key, store)
+    keys = contributor_keys(sealed, identity, key, store)
     name = own_place(sealed, identity, keys, key)
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
     if joined.exists() and not has_committee(sealed.asked):

@@ -11,6 +11,7 @@ EXAMPLES = {
     "invite": "quietmean invite study.toml --key convener.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
     "seal": "quietmean seal study.invitation north.entry south.entry --key convener.key --out study.sealed",
+    "vouchers": "quietmean vouchers study.invitation --key registrar.key --out vouchers",
     "words": "quietmean words study.sealed",
     "distrust": "quietmean distrust north.key.revocation",
     "data": "quietmean data visits.csv study.sealed",

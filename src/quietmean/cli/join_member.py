@@ -49,7 +49,7 @@ def take_part(
         raise InputError(f"{own.name} is no member of the committee: hand in its file with quietmean contribute")
     files = Files.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
-    choice = sealed.study.choice(len(sealed.entries))
+    choice = sealed.study.choice(sealed.admitted)
     if data is not None:
         with shown.asking():
             path = contributions / f"{file_name(files.name)}.contribution"

@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "new": ("new", "Write a study file, from options or by questions."),
         "keygen": ("identity", "Make a key."),
         "invite": ("invite", "Invite parties: one signed file, or a line of text."),
+        "vouchers": ("vouchers", "Let in contributors whom no list names."),
         "seal": ("seal", "Seal a study with the entries of its parties."),
         "start": ("start", "Start before the time, with those who are there."),
         "combine": ("combine", "Add up the contributions to a study by file."),

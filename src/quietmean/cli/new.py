@@ -88,10 +88,16 @@ class CommitteeOptions(CommitteeShape):
         Until when contributions come, such as 2027-03-01T12:00:00Z; members start then.
     grace
         Members list contributions so many seconds after --contribute-by; default 600.
+    registrar
+        Public key of who lets in contributors that have no entry: it makes --vouchers for them, with quietmean vouchers.
+    vouchers
+        How many there are: so many contributors are admitted besides those with an entry, one contribution each.
     """
 
     contribute_by: str | None = None
     grace: float | None = None
+    registrar: str | None = None
+    vouchers: int | None = None
 
     def study_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of a study with this committee, or without one.
@@ -100,7 +106,8 @@ class CommitteeOptions(CommitteeShape):
         """
         if self.committee is not None and self.contribute_by is None:
             raise InputError("a committee lists contributions at a time: give --contribute-by, such as 2027-03-01T12:00:00Z")
-        return self.fields(fields, contribute_by=self.contribute_by, grace=self.grace)
+        times = {"contribute_by": self.contribute_by, "grace": self.grace}
+        return self.fields(fields, **times, registrar=self.registrar, vouchers=self.vouchers)
 
 
 def command(

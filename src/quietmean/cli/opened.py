@@ -30,10 +30,11 @@ class OpenedPages:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        from quietmean.studies.outcome.opened_by_committee import names_of
         from quietmean.studies.outcome.outcome import receipt_at
 
         make_folder(self.path.parent)
-        names = [entry.name for entry in self.sealed.entries]
+        names = names_of(self.sealed)
         self._belongs = {
             "study": self.choice.plan.context,
             "session": self.sealed.digest,
@@ -53,6 +54,7 @@ class OpenedPages:
         """The receipt, what is printed, the result and the pages."""
         from quietmean.node.monitor import now
         from quietmean.node.preflight import package_version
+        from quietmean.studies.outcome.opened_by_committee import names_of
 
         plan, outcome = self.choice.plan, opened.outcome
         origin = {
@@ -79,7 +81,7 @@ class OpenedPages:
             print_json(document)
         else:
             self._show(opened, document)
-        names = [entry.name for entry in self.sealed.entries]
+        names = names_of(self.sealed)
         shown_to: dict[str, Any] = {"names": names, "origin": origin, "notes": tuple(opened.notes)}
         measured = {name: effort[name] for name in ("messages", "bytes", "seconds")}
         self._pages.write(self.sealed.study.name, outcome, tell=not json, **shown_to, **measured)

@@ -95,7 +95,7 @@ def plan_study(
     if parties is None or options.roster is not None or is_signed_document(path):
         asked, members, sealed = agreed_files(path, options.roster)
         study = require_study(asked)
-        count = len(members) if sealed is None else len(sealed.entries)
+        count = len(members) if sealed is None else sealed.admitted
         if parties not in (None, count):
             raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
     else:

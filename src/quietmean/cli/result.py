@@ -56,7 +56,7 @@ def command(
             f"{study} is no sealed study with a committee: contributions to others are added up by quietmean combine"
         )
     Distrusted().refuse(sealed.holders())
-    choice = sealed.study.choice(len(sealed.entries))
+    choice = sealed.study.choice(sealed.admitted)
     session = session_of(sealed, choice.plan)
     stem = study.with_suffix("").name
     path = receipt or (folder or study.parent) / f"{stem}.receipt.json"

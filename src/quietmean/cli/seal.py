@@ -60,8 +60,11 @@ def command(
 
 def about(sealed: Sealed) -> dict[str, Any]:
     """Words, digest and parties of a sealed study, as JSON."""
+    from quietmean.studies.agreement.voucher import vouching_of
     from quietmean.studies.party.fingerprint import fingerprint
 
+    vouching = vouching_of(sealed.invitation)
+    vouchers = {} if vouching is None else {"registrar": vouching.registrar, "vouchers": vouching.number}
     with progress("computing the words"):
         print_ = fingerprint(sealed.digest)
     return {
@@ -72,6 +75,7 @@ def about(sealed: Sealed) -> dict[str, Any]:
         "digest": sealed.digest,
         "words": print_.spoken,
         "characters": print_.grouped,
+        **vouchers,
         "parties": [_party(sealed, index) for index in range(len(sealed.entries))],
     }
 
@@ -91,6 +95,8 @@ def show(document: dict[str, Any]) -> None:
         member = " (member)" if party.get("member") else ""
         replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
         out.print(f"  {party['name']}: {party['key']}{member}{replaced}", markup=False)
+    if "registrar" in document:
+        out.print(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}", markup=False)
     out.print(f"digest {document['digest']}", markup=False)
     out.print(f"words  {document['words']}", markup=False)
     out.print(f"or     {document['characters']}", markup=False)

@@ -60,6 +60,7 @@ class Purpose(StrEnum):
     COMMITTEE_VOTE = "committee vote"
     COMMITTEE_SUM = "committee sum"
     COMMITTEE_END = "committee end"
+    COMMITTEE_VOUCHER = "committee voucher"
 
     @property
     def label(self) -> bytes:

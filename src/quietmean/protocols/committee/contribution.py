@@ -1,10 +1,11 @@
 """A contribution: the one file of a contributor, from which each member reads its own part and no other; and a noise dealing.
 
-``8 bytes magic | 4 bytes length | header | 64 bytes signature | one ciphertext a member``. The header (MessagePack) names
-session, kind, dealer, weight and the SHA-256 of each ciphertext. Its own SHA-256 is the *header digest*: it covers exactly what
-is signed, so that nobody but the dealer can make a second one over the same shares. A ciphertext holds a share of the values, as
-numbers or as the 32-byte seed of them, and the member's share of each mask. Values follow from the dealer's durable seed; masks
-and the randomness of ciphertexts are fresh whenever a file is made: the same masks under two headers would give values away.
+``8 bytes magic | 4 bytes length | header | 64 bytes signature | admission | one ciphertext a member``. Of a contributor that no
+list names the admission is 72 bytes of its voucher, see :mod:`~.admission`; else nothing. The header (MessagePack) names session,
+kind, dealer, weight and the SHA-256 of each ciphertext. Its own SHA-256 is the *header digest*: it covers exactly what is signed,
+so that nobody but the dealer can make a second one over the same shares. A ciphertext holds a share of the values, as numbers or
+as the 32-byte seed of them, and the member's share of each mask. Values follow from the dealer's durable seed; masks and the
+randomness of ciphertexts are fresh whenever a file is made: the same masks under two headers would give values away.
 Where contributions are verified, what is shared are the bits of a value (:mod:`~quietmean.protocols.committee.layout`).
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.party import Units
+from quietmean.protocols.committee.admission import ADMISSION_BYTES, AdmissionByVoucher
 from quietmean.protocols.committee.keys import (
     DIGEST_BYTES,
     KEY_BYTES,
@@ -112,17 +114,24 @@ class Part:
 
 
 def make_contribution(
-    session: CommitteeSession, signer: Signer, sealer: Sealer, numbers: Units, weight: float, seed: Seed
+    session: CommitteeSession,
+    signer: Signer,
+    sealer: Sealer,
+    numbers: Units,
+    weight: float,
+    seed: Seed,
+    admission: AdmissionByVoucher | None = None,
 ) -> bytes:
     """The file of a contributor for its whole ``numbers``, shape (d,), see :func:`~.encoding.encode`.
 
-    ``seed``: the contributor's own for this study, durable. The file has to be durable before it leaves, and the ledger charged;
-    afterwards it is given again, never made again. Raises :class:`ContributionError` if it would not be taken.
+    ``seed``: the contributor's own for this study, durable. ``admission``: of its voucher, where no list names it. The file has
+    to be durable before it leaves, and the ledger charged; afterwards it is given again, never made again. Raises
+    :class:`ContributionError` if it would not be taken.
     """
     dealer = raw_key(signer.public_key)
-    _check_admission(session, dealer, weight)
+    _check_admission(session, dealer, weight, admission)
     header = _opening(session, DealtParts.VALUE, dealer, weight)
-    return _make(session, signer, sealer, header, numbers, seed, Seed.from_os)
+    return _make(session, signer, sealer, header, numbers, seed, Seed.from_os, b"" if admission is None else admission.to_bytes())
 
 
 def make_noise(
@@ -151,6 +160,7 @@ def _make(
     numbers: Units,
     seed: Seed,
     fresh: Callable[[], Seed],
+    admission: bytes = b"",
 ) -> bytes:
     parameters = session.parameters
     # Not from the seed: that would be the same for a second file.
@@ -167,7 +177,7 @@ def _make(
         ciphertexts.append(sealer.seal(mailbox, _info(session, header, member), content))
     digests = b"".join(hashlib.sha256(ciphertext).digest() for ciphertext in ciphertexts)
     raw = msgspec.msgpack.encode(msgspec.structs.replace(header, ciphertexts=digests))
-    front = _MAGIC + len(raw).to_bytes(_LENGTH, "little") + raw + signer.sign(Kind.CONTRIBUTION, raw)
+    front = _MAGIC + len(raw).to_bytes(_LENGTH, "little") + raw + signer.sign(Kind.CONTRIBUTION, raw) + admission
     return front + b"".join(ciphertexts)
 
 
@@ -209,9 +219,9 @@ def header_digest(content: bytes) -> bytes | None:
 
 
 def front_bytes(session: CommitteeSession) -> int:
-    """So many bytes of the front of a file hold all of its header and signature."""
+    """So many bytes of the front of a file hold all of its header, signature and admission."""
     most = len(_LABEL) + len(session.session) + 8 + KEY_BYTES + 9 + DIGEST_BYTES * session.parameters.members + 32
-    return len(_MAGIC) + _LENGTH + most + SIGNATURE_BYTES
+    return len(_MAGIC) + _LENGTH + most + SIGNATURE_BYTES + (ADMISSION_BYTES if session.vouching is not None else 0)
 
 
 def largest_file(session: CommitteeSession) -> int:
@@ -240,17 +250,20 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
         raise ContributionError("it is no contribution to a committee")
     begin = len(_MAGIC) + _LENGTH
     end = begin + int.from_bytes(raw[len(_MAGIC) : begin], "little")
-    size = end + SIGNATURE_BYTES
-    if size > front_bytes(session) or len(raw) < size:
+    signed = end + SIGNATURE_BYTES
+    if signed > front_bytes(session) or len(raw) < signed:
         raise ContributionError("it is cut off, or was changed on the way")
     header = _read_body(session, raw[begin:end])
     if header.session != session.session:
         raise ContributionError("it is for another study")
+    size = signed
     if header.kind == DealtParts.VALUE:
-        _check_admission(session, header.dealer, header.weight)
+        admission = _admission_in(session, header.dealer, raw[signed:])
+        _check_admission(session, header.dealer, header.weight, admission)
+        size += 0 if admission is None else ADMISSION_BYTES
     elif header.kind != DealtParts.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
         raise ContributionError("it is no contribution to this study")
-    if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:size]):
+    if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:signed]):
         raise ContributionError("it is not as its contributor signed it: it was changed on the way")
     digests = tuple(header.ciphertexts[at : at + DIGEST_BYTES] for at in range(0, len(header.ciphertexts), DIGEST_BYTES))
     return Header(hashlib.sha256(raw[begin:end]).digest(), DealtParts(header.kind), header.dealer, header.weight, digests, size)
@@ -266,10 +279,24 @@ def _read_body(session: CommitteeSession, body: bytes) -> _Header:
     return header
 
 
-def _check_admission(session: CommitteeSession, dealer: bytes, weight: float) -> None:
-    largest = session.contributors.get(key_line(dealer))
+def _admission_in(session: CommitteeSession, dealer: bytes, raw: bytes) -> AdmissionByVoucher | None:
+    """What a file has of a voucher, ``raw`` behind its signature; None of who is listed, or where there are no vouchers."""
+    if session.vouching is None or session.is_listed(dealer):
+        return None
+    if len(raw) < ADMISSION_BYTES:
+        raise ContributionError("it is cut off, or was changed on the way")
+    return AdmissionByVoucher.of_bytes(raw[:ADMISSION_BYTES])
+
+
+def _check_admission(session: CommitteeSession, dealer: bytes, weight: float, admission: AdmissionByVoucher | None) -> None:
+    contributor = key_line(dealer)
+    largest = session.contributors.get(contributor)
     if largest is None:
-        raise ContributionError("its contributor is not admitted to this study")
+        if session.vouching is None:
+            raise ContributionError("its contributor is not admitted to this study")
+        if admission is None or not session.vouching.admits(session.keys, contributor, admission):
+            raise ContributionError("its contributor has no voucher that the registrar certified for this study and this key")
+        largest = min(session.parameters.largest_weight, math.inf if admission.weight is None else admission.weight)
     if not (math.isfinite(weight) and 0 < weight <= largest):
         raise ContributionError(f"its weight is {weight:g}, and its contributor may have {largest:g} at most")
 

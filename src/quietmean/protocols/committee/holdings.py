@@ -35,12 +35,28 @@ class Holdings(Protocol):
     def __iter__(self) -> Iterator[Held]: ...
 
 
+class Vouchered:
+    """How many contributions by voucher a member took: not more than the study has, whatever its registrar certified."""
+
+    def __init__(self, session: CommitteeSession) -> None:
+        self._session, self._taken = session, 0
+
+    def take(self, dealer: bytes) -> None:
+        """Count the first contribution of a dealer. Raises :class:`ContributionError` for one more than the sum has room for."""
+        if self._session.is_listed(dealer):
+            return
+        if self._taken >= self._session.vouchers:
+            raise ContributionError(f"{self._taken} others came by voucher before, and the study has no more vouchers")
+        self._taken += 1
+
+
 class HeldInMemory:
     """For as many contributions as fit the memory. ``left_out``: of each file not taken the contributor, if known, and why."""
 
     def __init__(self, session: CommitteeSession, member: int, opener: Opener) -> None:
         self._session, self._member, self._opener = session, member, opener
         self._held: dict[bytes, Held] = {}
+        self._vouchered = Vouchered(session)
         self.left_out: list[tuple[str, str]] = []
 
     def take(self, raw: bytes) -> bool:
@@ -50,6 +66,8 @@ class HeldInMemory:
             header = read_header(self._session, raw)
             dealer = header.contributor
             held = self._opened(header, raw)
+            if held.dealer not in self._held:
+                self._vouchered.take(held.dealer)
         except ContributionError as error:
             self.left_out.append((dealer, str(error)))
             return False

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     VOTE = "committee vote"
     SUM = "committee sum"
     END = "committee end"
+    VOUCHER = "committee voucher"
 
 
 class Signer(Protocol):

@@ -93,22 +93,18 @@ def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
         raise ContentError("a list that its member did not sign")
     entries = np.frombuffer(content, dtype=entry, offset=begin)
     values, noise = entries[: front.values], entries[front.values :]
-    _check(session, values, *session.admitted)
-    dealers = np.array(sorted(session.raw_members), dtype=f"S{KEY_BYTES}")
-    _check(session, noise, dealers, np.zeros(len(dealers)))
+    if len(entries) and int(entries["numbers"].max()) >= session.parameters.prime:
+        raise ContentError("a list with a number that is none of this study's")
+    session.require_admitted(values["dealer"], values["weight"])
+    _require_members(session, noise)
     return CheckList(front.member, list_digest(raw), values, noise)
 
 
-def _check(session: CommitteeSession, entries: Entries, dealers: NDArray[np.bytes_], largest: NDArray[np.float64]) -> None:
-    """Each dealer is one of the sorted ``dealers`` and occurs once, in order; weights and numbers are possible."""
-    if not len(entries):
-        return
-    places = np.minimum(np.searchsorted(dealers, entries["dealer"]), len(dealers) - 1)
-    weights = entries["weight"]
-    admitted = bool((dealers[places] == entries["dealer"]).all()) and bool((np.diff(places) > 0).all())
-    # Noise has no weight.
-    weighed = bool((weights == 0).all() if not largest.any() else ((weights > 0) & (weights <= largest[places])).all())
-    if not (admitted and weighed and int(entries["numbers"].max()) < session.parameters.prime):
+def _require_members(session: CommitteeSession, noise: Entries) -> None:
+    """Each dealer is a member and occurs once, in order, and noise has no weight."""
+    members = np.array(sorted(session.raw_members), dtype=f"S{KEY_BYTES}")
+    once = bool((noise["dealer"][1:] > noise["dealer"][:-1]).all())
+    if not (once and bool(np.isin(noise["dealer"], members).all()) and bool((noise["weight"] == 0).all())):
         raise ContentError("a list with an entry that cannot be")
 
 

@@ -20,6 +20,7 @@ from quietmean.protocols.committee.keys import Kind, Signer, key_line
 from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
 from quietmean.protocols.committee.messages import MemberSum, is_summed
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.randomness import Seed
@@ -108,12 +109,11 @@ def _admitted(session: CommitteeSession, chosen: bytes) -> bool:
     if len(chosen) % CHOSEN.itemsize:
         return False
     entries = np.frombuffer(chosen, dtype=CHOSEN)
-    keys, largest = session.admitted
-    if not session.parameters.minimum <= len(entries) <= len(keys):
+    try:
+        session.require_admitted(entries["dealer"], entries["weight"])
+    except ContentError:
         return False
-    places = np.minimum(np.searchsorted(keys, entries["dealer"]), len(keys) - 1)
-    known = bool((keys[places] == entries["dealer"]).all() and (np.diff(places) > 0).all())
-    return known and bool(((entries["weight"] > 0) & (entries["weight"] <= largest[places])).all())
+    return len(entries) >= session.parameters.minimum
 
 
 def merge_results(results: Sequence[Result]) -> Result:

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.statement import StatedValue
-from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, raw_key
+from quietmean.protocols.committee.admission import Vouching
+from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, key_line, raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of, layout_of_noise, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.content import ContentError
 from quietmean.randomness import BitStream, Seed
 
 _SESSION_BYTES = 32
@@ -28,7 +30,8 @@ class CommitteeSession:
     """``session``: the 32-byte digest of the sealed study, which every signature and ciphertext is bound to.
 
     ``members``: their identity keys, by number; ``mailboxes``: their public mailbox keys, made for this session only.
-    ``contributors``: who is admitted, by identity key, with the largest weight that is allowed. ``keys`` checks signatures.
+    ``contributors``: who is listed, by identity key, with the largest weight that is allowed; ``vouching``: by whom others are
+    admitted, if they are. ``keys`` checks signatures.
     ``statement``: of the value of one unit, where contributions are verified; by default that it lies in the plan's region.
     Raises :class:`InputError` if these do not go together.
     """
@@ -40,6 +43,7 @@ class CommitteeSession:
     contributors: Mapping[str, float] = field(repr=False)
     keys: Verifier = field(repr=False)
     statement: StatedValue | None = field(default=None, repr=False)
+    vouching: Vouching | None = None
     _layouts: dict[float, Layout] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -50,8 +54,9 @@ class CommitteeSession:
             raise InputError(f"{len(set(self.members))} members of a committee of {parameters.members}: list each of them once")
         if len(set(self.mailboxes)) != parameters.members:
             raise InputError("two members have the same mailbox key: each makes its own for this study")
-        if len(self.contributors) != parameters.contributors:
-            raise InputError(f"{len(self.contributors)} contributors are admitted, and the plan is for {parameters.contributors}")
+        admitted = len(self.contributors) + self.vouchers
+        if admitted != parameters.contributors:
+            raise InputError(f"{admitted} contributors are admitted, and the plan is for {parameters.contributors}")
         # More would let the sum wrap around.
         if any(not 0 < weight <= parameters.largest_weight for weight in self.contributors.values()):
             raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}: plan with the largest one")
@@ -107,8 +112,34 @@ class CommitteeSession:
         largest = self.layout(self.parameters.largest_weight)
         return largest.bits + len(largest.lows)
 
+    def is_listed(self, dealer: bytes) -> bool:
+        """Whether the owner of this raw key contributes without a voucher."""
+        return key_line(dealer) in self.contributors
+
+    @property
+    def vouchers(self) -> int:
+        """How many contributors are admitted by vouchers at most."""
+        return 0 if self.vouching is None else self.vouching.number
+
+    def require_admitted(self, dealers: NDArray[np.bytes_], weights: NDArray[np.float64]) -> None:
+        """Raises :class:`ContentError` unless each dealer occurs once, in rising order, and may contribute with its weight.
+
+        Who is not listed came by a voucher: not more than there are, and with the study's largest weight at most. Who is in the
+        lists of more than c_m members has shown it to an honest one of them.
+        """
+        keys, most = self._listed
+        listed, largest = np.zeros(len(dealers), dtype=np.bool_), np.full(len(dealers), self.parameters.largest_weight)
+        if len(keys):
+            places = np.minimum(np.searchsorted(keys, dealers), len(keys) - 1)
+            listed = keys[places] == dealers
+            largest[listed] = most[places[listed]]
+        once = bool((dealers[1:] > dealers[:-1]).all())
+        weighed = bool(((weights > 0) & (weights <= largest)).all())
+        if not (once and weighed and int((~listed).sum()) <= self.vouchers):
+            raise ContentError("a contributor that is not admitted, or with another weight")
+
     @cached_property
-    def admitted(self) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
+    def _listed(self) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
         """Raw keys in rising order, shape (n,), and the largest weight of each."""
         pairs = sorted((raw_key(key), weight) for key, weight in self.contributors.items())
         keys = np.frombuffer(b"".join(key for key, _ in pairs), dtype=f"S{KEY_BYTES}")

@@ -10,15 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from quietmean.core.errors import InputError
 from quietmean.core.readable import by_this_clock
 from quietmean.protocols.committee import Committee, Size
+from quietmean.protocols.committee.keys import raw_key
 from quietmean.studies.agreement.deadlines import TimeWithOffset, in_words
 
 _DAY = 86400.0
+MOST_VOUCHERS = 1_000_000
 
 
 class CommitteeTerms(BaseModel):
     """``members`` of whom ``colluding`` may put together what they see, and ``gone`` may be missing; see :class:`Committee`.
 
     Contributions come until ``contribute_by``; what a member holds ``grace`` seconds later, by its own clock, it lists, once.
+    Besides those who are listed so many contribute by ``vouchers`` of the ``registrar``, an identity key.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +35,17 @@ class CommitteeTerms(BaseModel):
     minimum: int | None = Field(default=None, strict=True)
     largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     verified: bool = Field(default=False, strict=True)
+    registrar: str | None = None
+    vouchers: int | None = Field(default=None, strict=True, ge=1, le=MOST_VOUCHERS)
+
+    def require_possible_vouchers(self) -> None:
+        """Raises :class:`InputError` for vouchers without a registrar, a registrar without vouchers, or an impossible key."""
+        if (self.registrar is None) != (self.vouchers is None):
+            raise InputError(
+                "vouchers are those of a registrar: give registrar, its public key, and vouchers, how many, or neither"
+            )
+        if self.registrar is not None:
+            raw_key(self.registrar)
 
     @property
     def committee(self) -> Committee:
@@ -58,4 +72,5 @@ class CommitteeTerms(BaseModel):
             **self.committee.describe(),
             "contribute_by": self.contribute_by.astimezone(UTC).isoformat(),
             "grace": self.grace,
+            **({} if self.vouchers is None else {"registrar": self.registrar, "vouchers": self.vouchers}),
         }

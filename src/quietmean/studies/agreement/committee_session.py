@@ -10,6 +10,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.voucher import vouching_of
 
 
 def sharing_of(plan: Plan) -> CommitteeSharing:
@@ -30,4 +31,5 @@ def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
         {entry.identity: sharing.largest_weight for entry in sealed.entries},
         PublicKeys(),
         plan.input_domain.statement if sharing.verified else None,
+        vouching_of(sealed.invitation),
     )

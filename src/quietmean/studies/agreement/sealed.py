@@ -22,6 +22,7 @@ from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, is_signed_document, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.agreement.voucher import vouching_of
 
 INSTANCE_BYTES = 32
 # A contributor's entry takes some 700 bytes.
@@ -119,6 +120,16 @@ class Sealed:
         """The parties that exchange messages, in order: the members of its committee, where it has one, else all."""
         return _computing(self.invitation, self.entries)
 
+    @property
+    def admitted(self) -> int:
+        """How many may take part: those with an entry, and those with a voucher."""
+        vouching = vouching_of(self.invitation)
+        return len(self.entries) + (0 if vouching is None else vouching.number)
+
+    def lists(self, identity: str) -> bool:
+        """Whether there is an entry with this identity key."""
+        return any(entry.identity == identity for entry in self.entries)
+
     @cached_property
     def roster(self) -> Roster:
         """Who exchanges messages, dialled unless these are files. Raises :class:`InputError` if one gave no address for that."""
@@ -132,9 +143,12 @@ class Sealed:
         return {**self.invitation.fields(), **self._own_fields()}
 
     def require_own(self, keys: StudyKeys) -> Entry:
-        """The party's own entry. Raises :class:`InputError` unless it is in the seal as the party signed it."""
+        """The party's own entry. Raises :class:`InputError` unless it is in the seal as the party signed it, or has a voucher."""
         own = keys.entry
         matching = [entry for entry in self.entries if entry.identity == own.identity]
+        if not matching and keys.voucher is not None:
+            keys.voucher.require_for(self.invitation, own.identity)
+            return own
         if not matching:
             raise InputError(f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its convener")
         (entry,) = matching
@@ -150,6 +164,8 @@ class Sealed:
     def holders(self) -> list[tuple[str, str]]:
         """Who has which identity key, or had it before: all keys that a site may distrust."""
         holders = [("the convener", self.invitation.convener)]
+        if (vouching := vouching_of(self.invitation)) is not None:
+            holders.append(("the registrar", vouching.registrar))
         for entry in self.entries:
             holders.append((f"party {entry.name!r}", entry.identity))
             if entry.formerly is not None:

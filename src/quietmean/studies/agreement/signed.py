@@ -27,6 +27,7 @@ _ARTICLES = {
     Purpose.CONTRIBUTION: "a contribution",
     Purpose.APPROVAL: "an approval",
     Purpose.AUDIT: "an entry of an audit log",
+    Purpose.COMMITTEE_VOUCHER: "a voucher",
 }
 Document = TypeVar("Document", bound=msgspec.Struct)
 

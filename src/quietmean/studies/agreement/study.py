@@ -212,6 +212,7 @@ class StudyTerms(TransportTerms, BaseModel):
             return
         # Whether its numbers are possible.
         _ = terms.committee
+        terms.require_possible_vouchers()
         if self.protocol not in (AUTO, PREFERRED):
             raise InputError(
                 f"the study has a committee, and protocol {self.protocol} none: leave protocol out, or write {PREFERRED}"

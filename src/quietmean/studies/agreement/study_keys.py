@@ -26,6 +26,7 @@ from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.entry import X25519_BYTES, Entry
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_bounded
+from quietmean.studies.agreement.voucher import Voucher
 
 _FORMAT = "quietmean study keys 1"
 _SEED_BYTES = 64
@@ -55,6 +56,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: str = ""
     given: _Given | None = None
     encapsulation: str = ""
+    voucher: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class StudyKeys:
     contribution, from when on there is neither the seed nor ``exchange``. There is no ``mailbox`` after the result of a study by
     folder.
 
-    No key is derived from the identity key. The repr shows no secret.
+    ``voucher``: of a contributor whom no list names. No key is derived from the identity key. The repr shows no secret.
     """
 
     path: Path
@@ -88,6 +90,7 @@ class StudyKeys:
     seed: Seed | None = field(default=None, repr=False)
     given: GivenContribution | None = None
     encapsulation: MLKEM768PrivateKey | None = field(default=None, repr=False)
+    voucher: Voucher | None = None
 
     @classmethod
     def make(
@@ -99,13 +102,15 @@ class StudyKeys:
         address: str,
         before: Identity | None = None,
         member: bool = False,
+        voucher: Voucher | None = None,
     ) -> StudyKeys:
         """Fresh keys in a file with mode 0600, which is durable when this returns, and an entry with them.
 
         Where the file is there already, with an entry that says the same, that is the answer. Another one is replaced, unless
         its keys are bound to a seal. ``member``: of the committee, of a study that has one; a contributor to one gets no keys
-        but a place for what it contributes. Raises :class:`InputError` then, for an impossible name or address, or if the file
-        cannot be written.
+        but a place for what it contributes. ``voucher``: what admits it instead of its entry, which then stays here.
+
+        Raises :class:`InputError` then, for an impossible name or address, or if the file cannot be written.
         """
         committee = has_committee(invitation.asked)
         if member and not committee:
@@ -115,7 +120,7 @@ class StudyKeys:
         if path.exists():
             kept = cls.load(path)
             if kept.entry.says(identity, name, address, before, member):
-                return kept
+                return kept.with_voucher(voucher)
             if kept.sealed is not None:
                 raise InputError(
                     f"this party has joined the study sealed as {kept.sealed[:32]}: a new seal needs a new invitation"
@@ -126,7 +131,7 @@ class StudyKeys:
             mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
             encapsulation = MLKEM768PrivateKey.generate() if invitation.asked.keyed_by == Links.HYBRID else None
         entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before, member)
-        keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation)
+        keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation, voucher=voucher)
         keys._write()
         return keys
 
@@ -168,7 +173,8 @@ class StudyKeys:
         if raw.encapsulation:
             kem_seed = decode_base64(raw.encapsulation, _SEED_BYTES, f"the encapsulation key in {path}")
             encapsulation = MLKEM768PrivateKey.from_seed_bytes(kem_seed)
-        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation)
+        voucher = Voucher.load(raw.voucher) if raw.voucher else None
+        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation, voucher)
         derived = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
         if {**keys._in_entry, **derived} != keys._in_entry:
             raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
@@ -184,6 +190,14 @@ class StudyKeys:
         if bound != self:
             bound._write()
         return bound
+
+    def with_voucher(self, voucher: Voucher | None) -> StudyKeys:
+        """The keys with what admits this party, as the registrar made it last; durable when this returns."""
+        if self.voucher == voucher:
+            return self
+        keys = replace(self, voucher=voucher)
+        keys._write()
+        return keys
 
     def with_seed(self) -> StudyKeys:
         """The keys with a seed for the noise of a contribution; durable when this returns."""
@@ -229,7 +243,8 @@ class StudyKeys:
         if self.given is not None:
             given = _Given(self.given.data, _Parts(**self.given.contribution.parts()))
         kem = "" if self.encapsulation is None else base64.b64encode(self.encapsulation.private_bytes_raw()).decode()
-        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given, kem)
+        voucher = "" if self.voucher is None else self.voucher.signed.to_line()
+        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given, kem, voucher)
         with _overwritten(self.path):
             write_private(self.path, msgspec.json.encode(file) + b"\n")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from quietmean.protocols.committee.result import CheckedResult
 from quietmean.randomness import Seed
 from quietmean.statistics import Workload
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.voucher import vouching_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 
 # No schedule of it is drawn: any seed gives the same one.
@@ -34,11 +35,37 @@ def outcome_of(plan: Plan, workload: Workload, checked: CheckedResult, counted: 
     return conclude_possible(plan, workload, execution, ReleasedSum(checked.total, checked.weight))
 
 
+@dataclass(frozen=True)
+class OpenedByVoucher:
+    """Of the vouchers of a ``registrar``, ``number`` in all, so many were ``used``: their contributions count."""
+
+    registrar: str
+    number: int
+    used: int
+
+    @property
+    def note(self) -> str:
+        """In a sentence."""
+        return (
+            f"{self.used} of these contributions came by vouchers of the registrar {self.registrar}, who could certify up to "
+            f"{self.number}: if it lies, they may all be its own"
+        )
+
+
+def names_of(sealed: Sealed) -> list[str]:
+    """Of all who may contribute: those with an entry, and those with a voucher, whom nobody can name, by number in the result."""
+    return [*(entry.name for entry in sealed.entries), *_numbered(sealed.admitted - len(sealed.entries))]
+
+
+def _numbered(number: int) -> list[str]:
+    return [f"by voucher {place}" for place in range(1, number + 1)]
+
+
 @dataclass(frozen=True, eq=False)
 class OpenedStudy:
     """``digests``: of the headers of the contributions that count, hexadecimal, by name. ``left_out``: (name, why) of those that
     came and do not count, as far as is known here; ``missing``: names of whom nothing is in it. ``wrong``: members whose sums
-    were wrong; ``sums``: how many members' sums it is from."""
+    were wrong; ``sums``: how many members' sums it is from. ``by_voucher``: of a study that has vouchers."""
 
     outcome: StudyOutcome
     digests: Mapping[str, str]
@@ -46,6 +73,7 @@ class OpenedStudy:
     missing: tuple[str, ...]
     wrong: tuple[str, ...]
     sums: int
+    by_voucher: OpenedByVoucher | None = None
 
     @classmethod
     def of(cls, sealed: Sealed, plan: Plan, checked: CheckedResult, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
@@ -54,14 +82,18 @@ class OpenedStudy:
         Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.
         """
         places = {entry.identity: place for place, entry in enumerate(sealed.entries)}
-        names = [entry.name for entry in sealed.entries]
+        names = names_of(sealed)
+        by_voucher = sorted(key for _, key, _ in checked.counted if key not in places)
+        places |= {key: len(sealed.entries) + place for place, key in enumerate(by_voucher)}
         counted = {places[key]: digest.hex() for digest, key, _ in checked.counted}
         without = frozenset(range(len(names))) - counted.keys()
         weights = {places[key]: weight for _, key, weight in checked.counted}
         outcome = outcome_of(plan, sealed.study.workload, checked, weights)
         told = {name for name, _ in left_out}
         members = {entry.name for entry in sealed.computing}
-        missing = [names[place] for place in sorted(without) if names[place] not in told | members]
+        listed = sorted(without & set(range(len(sealed.entries))))
+        missing = [names[place] for place in listed if names[place] not in told | members]
+        vouching = vouching_of(sealed.invitation)
         return cls(
             outcome,
             {names[place]: digest for place, digest in sorted(counted.items())},
@@ -69,6 +101,7 @@ class OpenedStudy:
             tuple(missing),
             tuple(sealed.computing[member].name for member in checked.wrong),
             checked.sums,
+            None if vouching is None else OpenedByVoucher(vouching.registrar, vouching.number, len(by_voucher)),
         )
 
     @property
@@ -89,6 +122,7 @@ class OpenedStudy:
                 "digests": dict(self.digests),
                 "left_out": [{"name": name, "why": why} for name, why in self.left_out],
                 "missing": list(self.missing),
+                **({} if self.by_voucher is None else {"by_voucher": asdict(self.by_voucher)}),
             },
             "privacy": {
                 "epsilon_a_priori": self.outcome.epsilon_a_priori,
@@ -103,6 +137,7 @@ class OpenedStudy:
     def notes(self) -> list[str]:
         """In sentences, for people."""
         notes = [f"the sum of {name} was wrong and is corrected: that member, or its machine, lies" for name in self.wrong]
+        notes += [] if self.by_voucher is None else [self.by_voucher.note]
         notes += [f"left out {name}: {why}" for name, why in self.left_out]
         if (committee := self.outcome.target.committee) is not None:
             moved = (

@@ -124,7 +124,10 @@ class CommitteeContributor:
         session = session_of(self.sealed, self.plan)
         seed = Seed.from_os()
         numbers = encode(sharing_of(self.plan).parameters(self.plan.target.parties), value.vector, value.weight, seed)
-        content = make_contribution(session, IdentitySigner(self.identity), MailboxSealer(), numbers, value.weight, seed)
+        voucher = None if self.sealed.lists(self.identity.public_key) else self.keys.voucher
+        admission = None if voucher is None else voucher.admission
+        signer, sealer = IdentitySigner(self.identity), MailboxSealer()
+        content = make_contribution(session, signer, sealer, numbers, value.weight, seed, admission)
         numbers.fill(0)
         made = HandedIn(content, data)
         head = json.dumps({"format": _FORMAT, "session": self.sealed.digest, "data": data, "checksum": made.checksum})

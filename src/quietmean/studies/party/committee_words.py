@@ -9,6 +9,8 @@ from quietmean.statistics import Workload
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 
+# What a party is called that no list names.
+BY_VOUCHER = "by voucher"
 _EACH = "the members, that each number of a contribution, and of each member's noise, is within its bounds, without learning it"
 
 
@@ -60,6 +62,18 @@ class CommitteeWords:
         ]
         return f"{_EACH}; {', '.join(listed)}"
 
+    @property
+    def admits(self) -> str:
+        """Who besides those on the list may contribute, and what whoever lets them in can do; empty where nobody else may."""
+        terms = self.terms
+        if terms.vouchers is None:
+            return ""
+        return (
+            f"besides the parties that are listed up to {terms.vouchers} whose keys the registrar {terms.registrar} certified, "
+            "one contribution each, which anybody makes who has such a key; a registrar that lies can contribute in the place of "
+            "all of them and so move the result, and learns nothing more than all other contributors together"
+        )
+
     def lines(self) -> list[tuple[str, str]]:
         """For people."""
         terms = self.terms
@@ -76,10 +90,12 @@ class CommitteeWords:
                 f"{terms.committee.dealings} of them; {self.liars}",
             ),
             *([("checks", self.checked)] if self.checked else []),
+            *([("admits", self.admits)] if self.admits else []),
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         members = {} if self.members is None else {"names": list(self.members)}
         checked = {"checked": self.checked} if self.checked else {}
-        return {**self.terms.describe(), **members, "against": self.against, "otherwise": self.otherwise, **checked}
+        admits = {"admits": self.admits} if self.admits else {}
+        return {**self.terms.describe(), **members, "against": self.against, "otherwise": self.otherwise, **checked, **admits}

@@ -22,10 +22,11 @@ from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
-from quietmean.studies.party.committee_words import CommitteeWords
+from quietmean.studies.party.committee_words import BY_VOUCHER, CommitteeWords
 from quietmean.studies.party.files import Files
 
 _UNITS = {
@@ -62,9 +63,15 @@ class Contract(Agreement):
         return cls(files.study, parties, files.party, choice, files.sealed)
 
     @classmethod
-    def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
-        """For the party with this key of a sealed study, which connects to nobody. Raises :class:`InputError` for another key."""
+    def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice, voucher: Voucher | None = None) -> Self:
+        """For the party with this key of a sealed study, or with a ``voucher``, which connects to nobody.
+
+        Raises :class:`InputError` for another key.
+        """
         own = next((entry.name for entry in sealed.entries if entry.identity == identity.public_key), None)
+        if own is None and voucher is not None:
+            voucher.require_for(sealed.invitation, identity.public_key)
+            return cls._by_voucher(sealed, identity, choice)
         if own is None:
             raise InputError(f"the key {identity.public_key} is not in the sealed study: give the one with which you accepted")
         contract = replace(cls.for_party(own, sealed, choice), contributes=True)
@@ -72,6 +79,15 @@ class Contract(Agreement):
             return contract
         # Whoever hands in a file dials nobody.
         return replace(contract, parties=tuple(replace(party, address=None) for party in contract.parties))
+
+    @classmethod
+    def _by_voucher(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
+        """For somebody whom no list names, behind all who have an entry."""
+        parties = (
+            *(Signatory(entry.name, entry.identity) for entry in sealed.entries),
+            Signatory(BY_VOUCHER, identity.public_key),
+        )
+        return cls(sealed.study, parties, len(sealed.entries), choice, sealed, contributes=True)
 
     @property
     def committee(self) -> CommitteeWords | None:

@@ -12,13 +12,15 @@ from quietmean.node.net import Identity
 from quietmean.planning import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, records_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, Contributor, contributor_of
+from quietmean.studies.party.files import own_keys
 from quietmean.studies.party.payment import Payer, account_of, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
@@ -46,6 +48,19 @@ def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) ->
     return sealed.require_own(keys).name
 
 
+def contributor_keys(sealed: Sealed, identity: Identity, key: Path, store: Path | None) -> StudyKeys:
+    """A contributor's keys for a study: those of its entry, or made now by the voucher that came with its ``key``.
+
+    Raises :class:`InputError` for who has neither, and for a voucher that does not admit this key to this study.
+    """
+    voucher = None if sealed.lists(identity.public_key) else Voucher.of_key(key)
+    if voucher is None:
+        return own_keys(sealed, key, store)
+    voucher.require_for(sealed.invitation, identity.public_key)
+    path = keys_path(key, sealed.invitation.digest, store)
+    return StudyKeys.make(path, sealed.invitation, identity, key.stem, "", voucher=voucher)
+
+
 def hand_in(
     sealed: Sealed, identity: Identity, keys: StudyKeys, data: Source, data_name: str, site: ConsentOptions, person: Person
 ) -> Handed:
@@ -56,14 +71,14 @@ def hand_in(
     """
     study, rules = sealed.study, Policy.load(site.policy)
     payer = payer_for(rules, study.unit, data_name, site, person.note)
-    choice = study.choice(len(sealed.entries))
+    choice = study.choice(sealed.admitted)
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
-    contract = Contract.by_file(sealed, identity, choice)
+    contract = Contract.by_file(sealed, identity, choice, keys.voucher)
     auditor = auditor_for(rules, identity, contract)
     with auditor.refusals():
         rules.refuse(contract)
-    public = study.public_records(study.contributions_expected(len(sealed.entries)))
+    public = study.public_records(study.contributions_expected(sealed.admitted))
     if public is not None:
         Forecast(study, plan, public).require_hope()
     data_set = account_of(payer, data_name, site)

@@ -241,7 +241,7 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> 
     left_out = {names.get(key, file): why for key, file, why in holdings.left_out}
     left_out |= {names.get(key, key): why for key, why in state.left_out}
     checked = check_result(own.session, read_result(own.session, state.result.content))
-    counted = {names[key] for _, key, _ in checked.counted}
+    counted = {names.get(key, key) for _, key, _ in checked.counted}
     told = tuple((name, why) for name, why in left_out.items() if name not in counted)
     write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(told)))
     write_private(own.sums, state.result.content)

@@ -30,7 +30,7 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.holdings import Held
+from quietmean.protocols.committee.holdings import Held, Vouchered
 from quietmean.protocols.committee.keys import Opener
 from quietmean.protocols.committee.session import CommitteeSession
 
@@ -163,12 +163,15 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     """Write this member's parts of what is in ``folder``, one after the other: of each only who it is from stays in memory."""
     left_out: list[tuple[str, str, str]] = []
     taken: dict[bytes, tuple[bytes, str]] = {}
+    vouchered = Vouchered(session)
     for path in contributions_in(folder):
         dealer = ""
         try:
             header, raw = _read(session, path, until)
             dealer = header.contributor
             part = open_excerpt(session, header, excerpt(session, raw, member), member, opener)
+            if header.dealer not in taken:
+                vouchered.take(header.dealer)
         except ContributionError as error:
             left_out.append((dealer, path.name, str(error)))
             continue

@@ -1,0 +1,119 @@
+"""``quietmean vouchers``: a registrar lets contributors into a study whom no list names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.combine import make_folder
+from quietmean.cli.console import out, print_json
+from quietmean.cli.identity import load_identity
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.agreement.voucher import Voucher
+
+# Public keys of contributors, one a line.
+_LARGEST_LIST = 1 << 27
+
+
+def command(
+    invitation: Path,
+    *,
+    key: Path = Path("quietmean.key"),
+    number: int | None = None,
+    own_keys: Path | None = None,
+    weight: float | None = None,
+    folder: Annotated[Path | None, Parameter(name="--out")] = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
+
+    A voucher is a file with a key that this registrar certified: hand out each to one contributor, and over a channel that nobody
+    else reads, as whoever has it can contribute in its place. The same command makes the same vouchers again, never more.
+
+    Parameters
+    ----------
+    invitation
+        The invitation to the study, which says how many vouchers there are, and whose.
+    key
+        The registrar's private key.
+    number
+        So many, from the first on; by default all that the study has, without those in --out for contributors' own keys.
+    own_keys
+        Certify these instead: a file with the public keys that contributors made with quietmean keygen, one a line. Their
+        vouchers hold no key, and nobody but they can contribute with them.
+    weight
+        The largest weight of a contribution with one of these vouchers; by default the study's.
+    folder
+        Where to write them; by default INVITATION.vouchers.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.core.output import Output
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.voucher import Registrar, committee_of
+
+    asked = Invitation.load(invitation)
+    registrar = Registrar.of(asked, load_identity(key))
+    terms = committee_of(asked.asked)
+    largest = None if terms is None else terms.largest_weight
+    if weight is not None and largest is not None and weight > largest:
+        raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}: give no more than that")
+    if own_keys is not None and number is not None:
+        raise InputError("--number says how many keys this registrar makes, and --own-keys has its own: leave one of them out")
+    place = folder or invitation.with_suffix(".vouchers")
+    there = _there(place, asked.digest)
+    if own_keys is None:
+        others = sum(name.startswith("own-") for name in there)
+        made = registrar.make(registrar.number - others if number is None else number, weight)
+    else:
+        made = registrar.certify(_keys_in(own_keys), weight)
+    count = len({one.key for one in there.values()} | {one.key for one in made.vouchers.values()})
+    if count > registrar.number:
+        raise InputError(
+            f"that would be {count} vouchers with those in {place}, and the study has {registrar.number}: members take no more"
+        )
+    make_folder(place)
+    outputs = {Output(place / name, "the voucher", private=True): content for name, content in made.files.items()}
+    for planned, content in outputs.items():
+        planned.require_free(content)
+    for planned, content in outputs.items():
+        planned.write(content)
+    if json:
+        names = [str(one.path) for one in outputs]
+        print_json({"vouchers": names, "registrar": registrar.public_key, "invitation": asked.digest, "of": registrar.number})
+        return
+    out.print(f"{len(outputs)} vouchers of {registrar.number} in {place}, by {registrar.public_key}", markup=False)
+    if own_keys is None:
+        out.print("Hand each to one contributor, unseen by others: whoever has it can contribute in its place.")
+    else:
+        out.print("Hand each back: it goes beside its key, as NAME.voucher beside NAME.key.")
+
+
+def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
+    """The vouchers for an invitation that are in a folder, by the names of their files."""
+    from quietmean.studies.agreement.voucher import ENDING, Voucher
+
+    listed = {path.name: Voucher.of_key(path) for path in sorted(folder.glob(f"*{ENDING}"))}
+    return {name: one for name, one in listed.items() if one is not None and one.invitation == invitation}
+
+
+def _keys_in(path: Path) -> list[str]:
+    from quietmean.node.net import public_key_bytes
+    from quietmean.studies.agreement.signed import read_bounded
+
+    lines = read_bounded(path, _LARGEST_LIST).decode("utf-8", errors="replace").splitlines()
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise InputError(f"file {path} has no public key: write one a line, as quietmean keygen shows it")
+    for line, one in enumerate(keys, 1):
+        try:
+            public_key_bytes(one)
+        except InputError as error:
+            raise InputError(f"line {line} of {path}: {error}") from None
+    if len(set(keys)) < len(keys):
+        raise InputError(f"file {path} has a key twice: a key gets one voucher")
+    return keys
