@@ -90,7 +90,9 @@ class Study:
             {
                 "name": name,
                 "column": [_column(one, declared) for one, declared in columns.items()],
-                "statistic": [read_text(one) if isinstance(one, str) else one.describe() for one in statistics],
+                "statistic": [
+                    read_text(statistic) if isinstance(statistic, str) else statistic.describe() for statistic in statistics
+                ],
                 **({} if epsilon is None else {"epsilon": epsilon}),
                 "nats": nats,
                 "delta": delta,

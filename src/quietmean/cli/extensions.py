@@ -96,4 +96,6 @@ def check_installed(name: str, extensions: Collection[str]) -> None:
 
 
 def _owners(claims: Collection[EntryPoint]) -> str:
-    return " and ".join("an unnamed distribution" if one.dist is None else f"distribution {one.dist.name}" for one in claims)
+    return " and ".join(
+        "an unnamed distribution" if claim.dist is None else f"distribution {claim.dist.name}" for claim in claims
+    )

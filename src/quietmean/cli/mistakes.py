@@ -139,7 +139,7 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
 def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[str], listed: str) -> str:
     value = str((error.unused_tokens or ("",))[0])
     index = tokens.index(value) if value in tokens else 0
-    before = next((one for one in reversed(tokens[:index]) if one.startswith("--")), None)
+    before = next((token for token in reversed(tokens[:index]) if token.startswith("--")), None)
     where = f"stands behind {before}, which takes fewer values" if before is not None else f"is a value too many for {command}"
     return f"{value!r} {where}: leave it out, or name the option that it is for; {listed}"
 

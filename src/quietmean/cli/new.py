@@ -179,16 +179,16 @@ def _listed(path: Path, names: Sequence[str]) -> Dictionary:
     """The columns of a dictionary, those of these ``names`` or all; which fields were left out is said."""
     from quietmean.studies.agreement.dictionary import Dictionary
 
-    found = Dictionary.load(path)
-    chosen = [name for name in names if name in found.columns]
+    listed = Dictionary.load(path)
+    chosen = [name for name in names if name in listed.columns]
     if names:
         for name in names:
-            if name in found.left_out:
-                warn(f"field {name!r} of {path} is no column as it is, {found.left_out[name]}: declare it here")
-        return found.chosen(chosen)
-    for name, why in found.left_out.items():
+            if name in listed.left_out:
+                warn(f"field {name!r} of {path} is no column as it is, {listed.left_out[name]}: declare it here")
+        return listed.chosen(chosen)
+    for name, why in listed.left_out.items():
         warn(f"field {name!r} of {path} is left out: {why}")
-    return found
+    return listed
 
 
 def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> dict[str, Any]:

@@ -306,11 +306,11 @@ def _influence(plan: Plan) -> dict[str, Any] | None:
     from quietmean.core.codec import to_plain
     from quietmean.planning.influence import planned_influence
 
-    found = planned_influence(plan)
-    if found is None:
+    influence = planned_influence(plan)
+    if influence is None:
         return None
-    unnoticed = {"unnoticed": list(found.unnoticed)} if found.unnoticed else {}
-    return {"checked": str(found.checked), "largest": to_plain(found.largest), **unnoticed}
+    unnoticed = {"unnoticed": list(influence.unnoticed)} if influence.unnoticed else {}
+    return {"checked": str(influence.checked), "largest": to_plain(influence.largest), **unnoticed}
 
 
 def _named(protocols: list[str] | None) -> list[str] | None:
@@ -323,7 +323,7 @@ def _named(protocols: list[str] | None) -> list[str] | None:
 
 
 def _without_effect(calibration: CalibrationMethod, candidates: Ranking) -> list[str]:
-    fixed = [one.plan.protocol.name for one in candidates if one.plan.prediction.get("calibration") == "direct"]
+    fixed = [candidate.plan.protocol.name for candidate in candidates if candidate.plan.prediction.get("calibration") == "direct"]
     if calibration == CalibrationMethod.EXACT or not fixed:
         return []
     return [f"calibration {calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"]

@@ -48,5 +48,5 @@ def _code() -> str:
     package = Path(__file__).parent.parent
     others = [kind for kind in registry().values() if not kind.__module__.startswith(f"{package.name}.")]
     files = [*sorted(package.rglob("*.py")), *(one for kind in others for one in sources(kind))]
-    state = [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files]
+    state = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(state).encode()).hexdigest()

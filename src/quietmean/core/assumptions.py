@@ -60,7 +60,7 @@ class Assumption:
 
 def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:
     """A list of them as JSON data."""
-    return [one.to_json() for one in assumptions]
+    return [assumption.to_json() for assumption in assumptions]
 
 
 PASSIVE = Assumption(
@@ -125,7 +125,7 @@ def for_unit(assumptions: Iterable[Assumption], unit: str, sites_per_person: int
         f"{sites_per_person}), which nobody checks; somebody with more parties is protected less, with as many times mu for each "
         f"{'of them' if sites_per_person == 1 else f'{sites_per_person} of them'}."
     )
-    return tuple(Assumption(Key.PERSON, text) if one.key == Key.PERSON else one for one in assumptions)
+    return tuple(Assumption(Key.PERSON, text) if assumption.key == Key.PERSON else assumption for assumption in assumptions)
 
 
 GENERATOR = Assumption(

@@ -22,9 +22,9 @@ else:
         def __getattr__(self, name: str) -> Any:
             from importlib import import_module
 
-            found = getattr(import_module(self._module), name)
-            setattr(self, name, found)
-            return found
+            attribute = getattr(import_module(self._module), name)
+            setattr(self, name, attribute)
+            return attribute
 
     csgraph = _Part("scipy.sparse.csgraph")
     linalg = _Part("scipy.linalg")

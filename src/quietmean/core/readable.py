@@ -110,7 +110,7 @@ def p_phrase(p_value: float) -> str:
 
 def degrees_text(degrees: Sequence[float]) -> str:
     """Degrees of freedom: "df 4,112", of an F "df 2 and 57.3"; nothing where they are endless or not known."""
-    texts = [fixed(one, 0) if one >= 100 else plain(one, 3) for one in degrees if math.isfinite(one)]
+    texts = [fixed(degree, 0) if degree >= 100 else plain(degree, 3) for degree in degrees if math.isfinite(degree)]
     return f"df {' and '.join(texts)}" if texts else ""
 
 

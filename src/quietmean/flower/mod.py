@@ -44,7 +44,7 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
 
 def flat(arrays: Any) -> Vector:
     """All numbers of an ArrayRecord in one vector (d,), in the order of its arrays."""
-    parts = [np.asarray(one, dtype=np.float64).reshape(-1) for one in arrays.to_numpy_ndarrays()]
+    parts = [np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays.to_numpy_ndarrays()]
     vector: Vector = np.concatenate(parts) if parts else np.empty(0)
     return vector
 

@@ -114,4 +114,4 @@ def _reasons(refusals: Iterable[str]) -> str:
 
 def _goes_on(answers: Mapping[PartyId, ClientAnswer]) -> bool:
     """Whether anybody who is there expects anything, or has anything for somebody who is there."""
-    return any(not one.idle or not answers.keys().isdisjoint(one.frames) for one in answers.values())
+    return any(not answer.idle or not answers.keys().isdisjoint(answer.frames) for answer in answers.values())

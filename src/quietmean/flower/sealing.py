@@ -94,7 +94,7 @@ class Seals:
         cipher = self._cipher(self._party, other, encapsulated)
         if cipher is None:
             return None
-        parts = [_Content(one.weight, one.vector.astype("<f8").tobytes(), bytes(one.content)) for one in messages]
+        parts = [_Content(message.weight, message.vector.astype("<f8").tobytes(), bytes(message.content)) for message in messages]
         # Random, so that a store that was set back never seals two contents under one nonce.
         nonce = fresh_bytes(_NONCE)
         sealed = cipher.encrypt(nonce, msgspec.msgpack.encode(parts), self._place(round_, step, self._party, other))

@@ -71,10 +71,10 @@ class SealedMean:
 
         result = self.mean(round_, arrays)
         moved, start = [], 0
-        for one in arrays.to_numpy_ndarrays():
-            part = result.mean[start : start + one.size].reshape(one.shape)
-            moved.append((one + part).astype(one.dtype))
-            start += one.size
+        for array in arrays.to_numpy_ndarrays():
+            part = result.mean[start : start + array.size].reshape(array.shape)
+            moved.append((array + part).astype(array.dtype))
+            start += array.size
         return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), result
 
     def _exchange(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:

@@ -104,7 +104,7 @@ class Budget:
 
     def allows_mu(self, charges: Sequence[Charge]) -> bool:
         """Whether their mu together stays within the limit of mu."""
-        return fits(self.mu, [one.mu for one in charges])
+        return fits(self.mu, [charge.mu for charge in charges])
 
     def allows_additive(self, charges: Sequence[Charge]) -> bool:
         """Whether beta and tv together stay within their part of delta."""

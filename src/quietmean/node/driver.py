@@ -32,9 +32,9 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
     """
     async with contextlib.AsyncExitStack() as stack:
         if settings.wipe_value:
-            for one in settings.planned_values:
+            for planned_value in settings.planned_values:
                 # However it ends; in a complete run the session did this before.
-                stack.callback(one.value.wipe)
+                stack.callback(planned_value.value.wipe)
         store = await stack.enter_async_context(opened(settings))
         # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(monitor_of(settings))

@@ -76,9 +76,9 @@ def rehearse(
     session = CommitteeSession(
         Seed.from_os().secret,
         parameters,
-        tuple(one.public_key for one in members),
+        tuple(member.public_key for member in members),
         tuple(map(mailbox_bytes, mailboxes)),
-        {one.public_key: parameters.largest_weight for one in contributors},
+        {contributor.public_key: parameters.largest_weight for contributor in contributors},
         PublicKeys(),
         statement,
     )
@@ -113,16 +113,16 @@ def rehearse(
         reasons = {reason for state in states.values() for reason in warnings(parameters, state)}
         raise ProtocolFailure(f"no member has a result: {'; '.join(sorted(reasons))}")
     numbers = {identity.public_key: number for number, identity in enumerate(contributors)}
-    checked, told = check_result(session, read_result(session, done.result.content)), sent.values()
+    checked, sent_by_members = check_result(session, read_result(session, done.result.content)), sent.values()
     return Rehearsal(
         checked=checked,
         result=done.result.content,
         counted=tuple(sorted(numbers[key] for _, key, _ in checked.counted)),
         left_out=tuple((numbers[key], why) for key, why in done.left_out),
         contribution_bytes=max(map(len, files), default=0),
-        member_bytes=max(one.bytes for one in told),
-        messages=len(files) + sum(one.messages for one in told),
-        bytes_sent=sum(map(len, files)) + sum(one.bytes for one in told),
+        member_bytes=max(one.bytes for one in sent_by_members),
+        messages=len(files) + sum(one.messages for one in sent_by_members),
+        bytes_sent=sum(map(len, files)) + sum(one.bytes for one in sent_by_members),
         seconds=(contributed - began, taken - contributed, time.perf_counter() - taken),
     )
 

@@ -168,7 +168,7 @@ class Execution:
         assumptions = self.protocol.assumptions()
         if self.interception is None:
             return assumptions
-        return tuple(self.interception.assumption if one.key == Key.CHANNELS else one for one in assumptions)
+        return tuple(self.interception.assumption if assumption.key == Key.CHANNELS else assumption for assumption in assumptions)
 
     @cached_property
     def eavesdropper(self) -> Eavesdropper:

@@ -41,7 +41,7 @@ def layered_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]:
     not in (0, 2**36].
     """
     layers = _layers(scale)
-    tables = [cumulative_table(one, _TAIL) for one in layers]
+    tables = [cumulative_table(layer, _TAIL) for layer in layers]
     seeds = [seed.derive("layer", number) for number in range(len(layers))]
     streams = [BitStream(one.derive("high")) for one in seeds]
     values = np.zeros(count, dtype=np.int64)

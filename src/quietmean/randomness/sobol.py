@@ -46,18 +46,18 @@ def _directions(file: Path, dimension: int) -> Words:
     """(dimension, bits), the highest bit first: by the recurrence of each dimension's primitive polynomial."""
     with np.load(file, allow_pickle=False) as numbers:
         polynomials, first = numbers["poly"][:dimension].astype(np.int64), numbers["vinit"][:dimension].astype(np.int64)
-    found = np.ones((dimension, _BITS), dtype=np.int64)
+    directions = np.ones((dimension, _BITS), dtype=np.int64)
     for row in range(1, dimension):
         polynomial = int(polynomials[row])
         degree = polynomial.bit_length() - 1
-        found[row, :degree] = first[row, :degree]
+        directions[row, :degree] = first[row, :degree]
         for column in range(degree, _BITS):
-            word = int(found[row, column - degree])
+            word = int(directions[row, column - degree])
             for back in range(1, degree + 1):
                 if polynomial >> (degree - back) & 1:
-                    word ^= int(found[row, column - back]) << back
-            found[row, column] = word
-    return (found << np.arange(_BITS - 1, -1, -1)).astype(np.uint32)
+                    word ^= int(directions[row, column - back]) << back
+            directions[row, column] = word
+    return (directions << np.arange(_BITS - 1, -1, -1)).astype(np.uint32)
 
 
 def _scrambled(directions: Words, rng: np.random.Generator) -> tuple[Words, Words]:

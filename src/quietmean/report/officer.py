@@ -69,7 +69,7 @@ class OfficerPage:
             "influence": list(self.stated.influence),
             "budget": self._budget(),
             "attendance": self._attendance(),
-            "assumptions": [one.to_json() for one in self._assumptions()],
+            "assumptions": [assumption.to_json() for assumption in self._assumptions()],
             "guarantee": self.privacy.guarantee,
             "commands": list(self.commands),
         }

@@ -71,7 +71,7 @@ class Stated:
             title=title,
             unit=unit if unit in words.UNITS else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
-            released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
+            released=released_of([_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []),
             names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
             target=_number(certify.get("epsilon")),
             nats=_number(certify.get("nats")),

@@ -176,7 +176,7 @@ class SessionContract(Agreement):
             (self._how(), "; ".join(map(str, self.others))),
             *self._connection_lines(),
             *(("one party can move", sentence) for sentence in self._moved()),
-            *((ASSUMED, str(one)) for one in self.assumptions),
+            *((ASSUMED, str(assumption)) for assumption in self.assumptions),
             ("digest", self.digest),
         ]
 

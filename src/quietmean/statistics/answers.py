@@ -52,7 +52,11 @@ class Answer:
 
 def column_means(answers: Sequence[Answer]) -> dict[str, Estimates]:
     """The means of columns of all records among the answers, by column."""
-    return {one.statistic.column: one.estimates for one in answers if isinstance(one.statistic, Mean) and not one.statistic.where}
+    return {
+        answer.statistic.column: answer.estimates
+        for answer in answers
+        if isinstance(answer.statistic, Mean) and not answer.statistic.where
+    }
 
 
 def combined(answers: Sequence[Answer]) -> Estimates:
@@ -60,8 +64,11 @@ def combined(answers: Sequence[Answer]) -> Estimates:
     means = column_means(answers)
     terms = tuple(means) if len(means) == len(answers) else tuple(label for one in answers for label in one.labels)
     estimates = [answer.estimates for answer in answers]
-    parts = [(one.value, one.standard_error, one.low, one.high) for one in estimates]
+    parts = [(estimate.value, estimate.standard_error, estimate.low, estimate.high) for estimate in estimates]
     value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     # Where nothing is said about a population, the interval is unknown.
-    populations = [np.full((len(one.terms), 2), np.nan) if one.of_population is None else one.of_population for one in estimates]
+    populations = [
+        np.full((len(estimate.terms), 2), np.nan) if estimate.of_population is None else estimate.of_population
+        for estimate in estimates
+    ]
     return Estimates(terms, value, error, low, high, interval_population=np.vstack(populations))

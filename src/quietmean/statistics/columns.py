@@ -234,7 +234,7 @@ def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
         if name in dated:
             raw[name] = float((_day(raw["name"], dated[name]) - first).days)
     if isinstance(edges := raw.get("edges"), list | tuple):
-        raw["edges"] = [float((_day(raw["name"], one) - first).days) if _is_date(one) else one for one in edges]
+        raw["edges"] = [float((_day(raw["name"], edge) - first).days) if _is_date(edge) else edge for edge in edges]
     return raw
 
 

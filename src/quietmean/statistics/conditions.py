@@ -91,7 +91,7 @@ class RowCondition(Expression):
         if isinstance(op, _MEMBER):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 raise self._refused("has no values in brackets after in: write for example stage in ('II', 'III')")
-            each = np.array([self._pair(left, one, ast.Eq(), columns, records) for one in right.elts])
+            each = np.array([self._pair(left, element, ast.Eq(), columns, records) for element in right.elts])
             among: Array = each.max(axis=0)
             return 1 - among if isinstance(op, ast.NotIn) else among
         for one, other in ((left, right), (right, left)):

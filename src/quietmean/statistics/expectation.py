@@ -176,7 +176,7 @@ class Expectation:
     def _population(self, statistic: Statistic, spread: float) -> Array:
         key = (statistic.text, spread)
         if key not in self._populations:
-            for other in [one for one in self._populations if one[0] != statistic.text]:
+            for other in [population for population in self._populations if population[0] != statistic.text]:
                 del self._populations[other]
             made = Supposed(self.workload.columns, dict(statistic.expect), spread, statistic.subject)
             statistic.suppose(made)
@@ -361,7 +361,7 @@ def _middle(values: Array) -> float:
 
 
 def _range(values: list[float]) -> Pair:
-    there = [one for one in values if not math.isnan(one)]
+    there = [value for value in values if not math.isnan(value)]
     return (min(there), max(there)) if there else (math.nan, math.nan)
 
 

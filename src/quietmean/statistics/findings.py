@@ -200,7 +200,10 @@ def _covariance(answer: StatedAnswer) -> str:
     """The first covariances of different columns: the other terms are variances."""
     covariances = [term for term in answer.all_known if len(set(term.term.split(":"))) > 1][:_MOST_NAMED]
     return capital(
-        "; ".join(f"the covariance of {' and '.join(one.term.split(':'))} is {with_interval(one)}" for one in covariances)
+        "; ".join(
+            f"the covariance of {' and '.join(covariance.term.split(':'))} is {with_interval(covariance)}"
+            for covariance in covariances
+        )
     )
 
 

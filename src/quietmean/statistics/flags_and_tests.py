@@ -123,7 +123,7 @@ class HypothesisTest:
             "symbol": self.symbol,
             "about": self.about,
             "statistic": known(self.statistic),
-            "df": [known(one) for one in self.degrees],
+            "df": [known(degree) for degree in self.degrees],
             "p_value": known(self.p_value),
         }
 

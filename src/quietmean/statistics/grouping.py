@@ -217,8 +217,8 @@ def _with_codes(edges: tuple[float, ...], column: Column) -> tuple[float, ...]:
 
 def _with_sources(names: set[str], columns: Columns) -> set[str]:
     """And the columns that transforms are computed from."""
-    found = set(names)
+    needed = set(names)
     for column in reversed(list(columns)):
-        if column.name in found and column.origin:
-            found |= set(Transform(column.origin).sources)
-    return found
+        if column.name in needed and column.origin:
+            needed |= set(Transform(column.origin).sources)
+    return needed

@@ -52,7 +52,7 @@ def moves(
     value. ``step``: as for :meth:`Workload.decode`.
     """
     decoder = workload.decoder(step)
-    estimates = {one.statistic.text: one.estimates for one in answers}
+    estimates = {answer.statistic.text: answer.estimates for answer in answers}
     return tuple(_moves(workload, around_of(decoder, shift, mean), decoder, estimates))
 
 
@@ -68,7 +68,7 @@ def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mappin
         seen = asked.around(around, decoder.whole)
         if readings := asked.statistic.readings(asked.seen):
             # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
-            yield from (Move(statistic.text, one.term, _moved(seen, one)) for one in readings)
+            yield from (Move(statistic.text, reading.term, _moved(seen, reading)) for reading in readings)
             continue
         bounds = dict(asked.statistic.moved(seen, asked.seen))
         if statistic.text not in answers and not made_up:

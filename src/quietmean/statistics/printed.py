@@ -181,7 +181,7 @@ def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def notes_of_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The sentences of :func:`notes_of` that each of several answers has: what is to be said of all of them, once."""
-    return in_all([notes_of(one["flagged"]) for one in documents])
+    return in_all([notes_of(document["flagged"]) for document in documents])
 
 
 def in_all(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -213,7 +213,7 @@ def _in_one(messages: Sequence[str]) -> str:
     first, *others = messages
     subjects = list(dict.fromkeys(text.partition(": ")[0] for text in others if ": " in text))
     statements = {text.partition(": ")[2] for text in messages}
-    if len(subjects) < len(others) or len({re.sub(r"\d[\d.,]*", "0", one) for one in statements}) > 1:
+    if len(subjects) < len(others) or len({re.sub(r"\d[\d.,]*", "0", statement) for statement in statements}) > 1:
         return f"{first} (and {len(others)} more of this kind)"
     named = f"{', '.join(subjects[:_MOST_NAMED])}{' ...' if len(subjects) > _MOST_NAMED else ''}"
     so = f"so for {len(others)} more" if len(statements) == 1 else f"{len(others)} more, each with its own number"

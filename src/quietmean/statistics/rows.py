@@ -60,7 +60,7 @@ class Row:
         low, high = limits
         errors = [math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))]
         reaches = [Z * errors[0], t_quantile(degrees) * errors[1]]
-        ends = [within(value, one, limits) for one in reaches]
+        ends = [within(value, reach, limits) for reach in reaches]
         return cls(term, value, errors[0], errors[1], low, high, ends[0], ends[1])
 
     @classmethod

@@ -82,7 +82,7 @@ class Supposed:
 
     def correlate(self, name: str, causes: Sequence[Array], correlations: Sequence[float]) -> None:
         """A column with these correlations with independent standardised causes, (rows,) each."""
-        squares = math.fsum(one**2 for one in correlations)
+        squares = math.fsum(correlation**2 for correlation in correlations)
         shrink = min(1.0, _MOST_RELATED / math.sqrt(squares)) if squares > 0 else 1.0
         scores = math.sqrt(1 - shrink**2 * squares) * self.scores(name)
         for cause, own in zip(causes, correlations, strict=True):

@@ -343,7 +343,7 @@ class Workload:
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
-        limits = [(one.low, one.high) if one.numeric else (0.0, len(one.categories) - 1.0) for one in self.columns]
+        limits = [(column.low, column.high) if column.numeric else (0.0, len(column.categories) - 1.0) for column in self.columns]
         low, high = np.array(limits).T
         outside: NDArray[np.bool_] = (records < low) | (records > high)
         return outside
@@ -356,7 +356,7 @@ class Workload:
         released = self.decoder(step).released(mean, noise, weight)
         records, counted = released.records, in_words_of(self.unit, "records", self.rows)
         return tuple(
-            Answer(one, self._estimates(one, released), records, self.budget_part(one), counted) for one in self.statistics
+            Answer(each, self._estimates(each, released), records, self.budget_part(each), counted) for each in self.statistics
         )
 
     def never_negative(self, step: float = 0.0) -> tuple[Array, Array]:
@@ -408,7 +408,7 @@ class Workload:
     def decoder(self, step: float = 0.0) -> Decoder:
         """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
         if step not in self._decoders:
-            parts = {one: self.whole(one) for one in self.shares if one not in self.scales}
+            parts = {share: self.whole(share) for share in self.shares if share not in self.scales}
             self._decoders[step] = Decoder.of(self.scales, parts, step, counted=not self.hides_count)
         return self._decoders[step]
 

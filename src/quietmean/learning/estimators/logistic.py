@@ -134,15 +134,15 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     def _given(self, X: Any, y: Any, groups: Any, reset: bool) -> tuple[list[Array], list[Array], Array]:
         """Rows, places of labels among the classes (NaN for another label), and limits."""
         rows, outcomes = self._held(X, y, groups, supervised=True, reset=reset)
-        for one in outcomes:
-            check_classification_targets(one)
+        for outcome in outcomes:
+            check_classification_targets(outcome)
         self._whole("rounds", least=0)
         classes = _classes(self.classes, bool(self.rounds))
         limits = self._limits(self.bounds, rows[0].shape[1])
         self._budget()
         self.classes_ = classes
-        places = [_places(np.asarray(one), classes) for one in outcomes]
-        if others := sum(int(np.isnan(one).sum()) for one in places):
+        places = [_places(np.asarray(outcome), classes) for outcome in outcomes]
+        if others := sum(int(np.isnan(place).sum()) for place in places):
             self._tell([f"{others} rows have a label that is none of classes, and count as missing (for you only)"])
         return rows, places, limits
 

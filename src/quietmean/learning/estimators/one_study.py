@@ -30,7 +30,7 @@ class OneStudy(Private):
         ]
         return {
             "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
-            "statistic": [dict(one) for one in statistics],
+            "statistic": [dict(statistic) for statistic in statistics],
             "accept_wide": self.accept_wide,
             **site_of(self.site).agreed(type(self).__name__.lower()),
             **self._budget(),

@@ -86,7 +86,7 @@ class ModelByRounds:
         options: Mapping[str, Any] | None = None,
         site: FitSite | None = None,
     ) -> None:
-        self.columns = Columns([one if isinstance(one, Column) else Column.model_validate(one) for one in columns])
+        self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}: choose a whole number of at least 1")
         if residual is not None and not (math.isfinite(residual) and residual > 0):

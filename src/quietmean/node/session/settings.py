@@ -167,14 +167,14 @@ class NodeSettings:
         links = {} if self.links == Links.X25519 else {"links": str(self.links)}
         if self.start is None:
             return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest, **links})
-        plans = [one.plan.digest for one in self.planned_values]
+        plans = [planned_value.plan.digest for planned_value in self.planned_values]
         terms = {"minimum": self.start_quorum, "start_by": self.start.start_by, "conveners": list(self.roster.conveners)}
         return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **terms, **links})
 
     @cached_property
     def limits(self) -> Limits:
         """The largest frames of the study, whichever of its plans it starts with."""
-        plans = [one.plan for one in self.planned_values]
+        plans = [planned_value.plan for planned_value in self.planned_values]
         dimension = self.plan.target.dimension
         content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
         rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
@@ -188,9 +188,9 @@ class NodeSettings:
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""
         owner = self.identity.derive("store")
-        for one in self.planned_values[1:]:
+        for planned_value in self.planned_values[1:]:
             # The store compares the vector that is for all: under this key, the others too.
-            owner = owner.derive(input_digest(owner, b"", one.value.vector, one.value.weight))
+            owner = owner.derive(input_digest(owner, b"", planned_value.value.vector, planned_value.value.weight))
         return Store.open(
             self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid, self.passing
         )

@@ -51,7 +51,7 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
             _opened(party, attempt.own),
             tuple(sorted(attempt.agreed)),
             dict(attempt.commits),
-            tuple(_opened(*one) for one in sorted(attempt.openings.items())),
+            tuple(_opened(*item) for item in sorted(attempt.openings.items())),
             tuple(sorted(attempt.bound_there)),
         )
     elsewhere = {party: (number, tuple(sorted(members))) for party, (number, members) in standing.elsewhere.items()}
@@ -72,7 +72,7 @@ def load_standing(raw: bytes | None) -> Standing:
         _opening(inside.own),
         frozenset(inside.agreed),
         inside.commits,
-        {one.party: _opening(one) for one in inside.openings},
+        {opening.party: _opening(opening) for opening in inside.openings},
         frozenset(inside.bound_there),
     )
     return Standing(attempt, record.bound, record.never, elsewhere)
@@ -86,7 +86,7 @@ def to_frames(announcement: Announcement, parties: int, encapsulated: bytes = b"
         return
     members = () if len(proposal.members) == parties else proposal.ordered
     inside = proposal.attempt, members, proposal.signature, announcement.commit
-    opened = [_opened(*one) for one in sorted(announcement.openings.items())]
+    opened = [_opened(*item) for item in sorted(announcement.openings.items())]
     for part in [opened[begin : begin + _OPENINGS] for begin in range(0, max(len(opened), 1), _OPENINGS)]:
         yield Start(0, *inside, tuple(part), announcement.bound, encapsulated)
 
@@ -96,7 +96,7 @@ def from_frame(frame: Start, parties: int) -> Announcement:
     if frame.attempt == 0:
         return Announcement()
     proposal = Proposal(frame.attempt, frozenset(frame.members or range(parties)), frame.signature)
-    return Announcement(proposal, frame.commit, {one.party: _opening(one) for one in frame.openings}, frame.bound)
+    return Announcement(proposal, frame.commit, {opening.party: _opening(opening) for opening in frame.openings}, frame.bound)
 
 
 class RosterSignatures:

@@ -178,13 +178,13 @@ class CoalitionBatches:
         for shared in given.shared:
             common = common - shared[after] @ shared[here].T
         common = common @ triangle[0].T
-        told = triangle[0] @ given.values[here]
+        explained = triangle[0] @ given.values[here]
         return _Given(
             (*given.prefix, place),
-            given.information + (told**2).sum(axis=0),
+            given.information + (explained**2).sum(axis=0),
             given.error + float(error[0]),
             given.own[after] - common @ common.transpose(0, 2, 1),
-            given.values[after] - common @ told,
+            given.values[after] - common @ explained,
             (*(shared[after] for shared in given.shared), common),
         )
 
@@ -202,10 +202,10 @@ class CoalitionBatches:
         width = self._rows.shape[1]
         units, messages = places < width, (places >= width) & (places < width + len(self._rows))
         rows = places[messages] - width
-        found: Matrix = combined[:, messages] @ np.hstack([self._rows[rows], self._covariance[rows]])
-        found[:, places[units]] += combined[:, units]
-        found[:, width:] += combined[:, units] @ self._rows[:, places[units]].T
-        return found
+        covariances: Matrix = combined[:, messages] @ np.hstack([self._rows[rows], self._covariance[rows]])
+        covariances[:, places[units]] += combined[:, units]
+        covariances[:, width:] += combined[:, units] @ self._rows[:, places[units]].T
+        return covariances
 
     def _reduced(self, bare: Transcript, public: NDArray[np.bool_]) -> _Members:
         own = [self._observations(bare, public, party) for party in range(bare.parties)]
@@ -288,8 +288,8 @@ def _whitening(covariance: Matrix, values: Matrix, sizes: Matrix | None = None) 
     spread = np.sqrt(np.diag(covariance).clip(min=0.0)) if sizes is None else sizes
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     variances, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
-    told = vectors.T @ (scale[:, None] * values)
-    kept, error = _kept(variances, np.abs(told).max(axis=1, initial=0.0))
+    projected = vectors.T @ (scale[:, None] * values)
+    kept, error = _kept(variances, np.abs(projected).max(axis=1, initial=0.0))
     if not math.isfinite(error):
         raise Doubtful
     whitening: Matrix = (vectors[:, kept] / np.sqrt(variances[kept])).T * scale

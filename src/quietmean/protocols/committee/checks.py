@@ -58,19 +58,19 @@ def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int
     products = bits * (bits + (modulus - np.uint64(1))) % modulus
     of_bits, of_relations = challenge[:, : layout.bits], challenge[:, layout.bits :]
     degrees = _combined(of_bits, bits, part.masks[:repetitions], prime)
-    told = _combined(of_bits, products, part.masks[repetitions:], prime)
+    of_products = _combined(of_bits, products, part.masks[repetitions:], prime)
     if layout.relations:
         broken = layout.relations_of(layout.numbers_of(part.values, prime), of_relations, prime)
-        told = ((told + broken) % modulus).astype(np.uint32)
-    return np.concatenate([degrees, told])
+        of_products = ((of_products + broken) % modulus).astype(np.uint32)
+    return np.concatenate([degrees, of_products])
 
 
 def _combined(challenge: Residues, terms: Wide, masks: Residues, prime: int) -> Residues:
     modulus = np.uint64(prime)
     # Residues of 31 bits: 2^32 of them have a sum below 2^63.
     products = challenge.astype(np.uint64) * terms % modulus
-    told: Residues = ((products.sum(axis=1) + masks) % modulus).astype(np.uint32)
-    return told
+    combined: Residues = ((products.sum(axis=1) + masks) % modulus).astype(np.uint32)
+    return combined
 
 
 def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
@@ -97,7 +97,7 @@ def proven(packing: Packing, members: Sequence[int], products: Residues) -> NDAr
 def by_degree(packing: Packing, numbers: Residues) -> list[tuple[Packing, Residues]]:
     """Check ``numbers``, shape (..., 6 or 12), of degrees, and of products if there are such, with their polynomials."""
     kinds = ((packing, numbers[..., :REPETITIONS]), (of_products(packing), numbers[..., REPETITIONS:]))
-    return [(kind, told) for kind, told in kinds if told.shape[-1]]
+    return [(kind, stated) for kind, stated in kinds if stated.shape[-1]]
 
 
 def of_products(packing: Packing) -> Packing:
@@ -119,9 +119,9 @@ def expected_numbers(packing: Packing, members: Sequence[int], numbers: Residues
     """What the polynomials through these members' ``numbers``, (|M|, n, 6 or 12), are at another one; shape (n, 6 or 12)."""
     chosen = list(members)
     if member in chosen:
-        told: Residues = numbers[chosen.index(member)]
-        return told
-    return np.concatenate([_expected(kind, chosen, told, member) for kind, told in by_degree(packing, numbers)], axis=1)
+        own: Residues = numbers[chosen.index(member)]
+        return own
+    return np.concatenate([_expected(kind, chosen, stated, member) for kind, stated in by_degree(packing, numbers)], axis=1)
 
 
 def _expected(packing: Packing, members: Sequence[int], numbers: Residues, member: int) -> Residues:

@@ -109,13 +109,13 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
 
 def told_of(wanted: Entries, lists: Sequence[Entries]) -> Residues | None:
     """The check numbers that each of the ``lists`` has of the ``wanted`` entries, (lists, n, 6 or 12); None if one lacks any."""
-    told = np.empty((len(lists), len(wanted), wanted["numbers"].shape[1]), dtype=np.uint32)
+    stated = np.empty((len(lists), len(wanted), wanted["numbers"].shape[1]), dtype=np.uint32)
     for row, entries in enumerate(lists):
         places = places_of(wanted, entries)
         if (places < 0).any():
             return None
-        told[row] = entries["numbers"][places]
-    return told
+        stated[row] = entries["numbers"][places]
+    return stated
 
 
 def places_of(wanted: Entries, entries: Entries) -> NDArray[np.int64]:

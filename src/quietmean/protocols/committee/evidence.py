@@ -83,8 +83,8 @@ class Evidence:
             for one in (*statement.echoes, *(() if statement.vote is None else statement.vote.locks)):
                 state, signed = self._with_echo(state, one)
                 if signed:
-                    told, place = locks if one.lock else echoes, (one.ballot, one.digest)
-                    told[place] = told.get(place, 0) | 1 << one.member
+                    voters, place = locks if one.lock else echoes, (one.ballot, one.digest)
+                    voters[place] = voters.get(place, 0) | 1 << one.member
             if statement.vote is not None and statement.vote.member == sender:
                 state, digest = self._with_vote(state, statement.vote)
                 if digest:
@@ -199,16 +199,16 @@ class Evidence:
 
     def left_out(self, state: CommitteeState, counted: set[bytes]) -> tuple[tuple[str, str], ...]:
         """Of contributions in any list that do not count: the contributor, and why."""
-        told: dict[tuple[bytes, bytes], list[tuple[int, Residues]]] = {}
+        stated: dict[tuple[bytes, bytes], list[tuple[int, Residues]]] = {}
         lists = self.lists_by_member(state)
         for one in lists:
             for digest, dealer, numbers in zip(
                 keys_of(one.values, "digest"), keys_of(one.values), one.values["numbers"], strict=True
             ):
                 if digest not in counted:
-                    told.setdefault((digest, dealer), []).append((one.member, numbers))
+                    stated.setdefault((digest, dealer), []).append((one.member, numbers))
         reasons = []
-        for (_, dealer), numbers_of in sorted(told.items(), key=lambda item: item[0][1]):
+        for (_, dealer), numbers_of in sorted(stated.items(), key=lambda item: item[0][1]):
             everywhere = len(numbers_of) == len(lists)
             why = self._problem(dict(numbers_of)) if everywhere else f"{len(numbers_of)} of {len(lists)} members hold it"
             reasons.append((key_line(dealer), why))
@@ -234,10 +234,10 @@ class Evidence:
         wrong = []
         for place in np.nonzero(~enough)[0].tolist():
             entry = agreed.entries[place : place + 1]
-            told = {one.member: one.noise["numbers"][at[0]] for one in lists if (at := places_of(entry, one.noise))[0] >= 0}
-            if len(told) == len(lists):
+            stated = {one.member: one.noise["numbers"][at[0]] for one in lists if (at := places_of(entry, one.noise))[0] >= 0}
+            if len(stated) == len(lists):
                 dealer = self._session.raw_members.index(keys_of(entry)[0])
-                wrong.append(f"member {dealer + 1} dealt noise that does not count, {self._problem(told)}: it lies")
+                wrong.append(f"member {dealer + 1} dealt noise that does not count, {self._problem(stated)}: it lies")
         return tuple(wrong)
 
 

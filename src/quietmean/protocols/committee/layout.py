@@ -52,17 +52,17 @@ class Layout:
     @classmethod
     def of(cls, lows: Whole, highs: Whole, relations: tuple[WholeRelation, ...] = ()) -> Layout:
         """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold."""
-        slack_lows = np.array([one.low for one in relations], dtype=np.int64)
-        slack_highs = np.array([one.high for one in relations], dtype=np.int64)
+        slack_lows = np.array([relation.low for relation in relations], dtype=np.int64)
+        slack_highs = np.array([relation.high for relation in relations], dtype=np.int64)
         all_lows, all_highs = np.concatenate([lows, slack_lows]), np.concatenate([highs, slack_highs])
         # A number with no choice would have no bit.
         spans = np.maximum(all_highs - all_lows, 1)
         weights = [_weights(int(span)) for span in spans]
-        counts = np.array([len(one) for one in weights])
+        counts = np.array([len(weight) for weight in weights])
         dimension = len(lows)
         rows = [np.full(len(one.places) + 1, row) for row, one in enumerate(relations)]
         columns = [np.r_[one.places, dimension + row] for row, one in enumerate(relations)]
-        factors = [np.r_[one.coefficients, -1] for one in relations]
+        factors = [np.r_[relation.coefficients, -1] for relation in relations]
         return cls(
             dimension,
             all_lows,

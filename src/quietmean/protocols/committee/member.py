@@ -199,8 +199,8 @@ class CommitteeMachine:
 
     def _signed_by(self, state: CommitteeState, digest: bytes, *, lock: bool) -> tuple[Echo, ...]:
         """q signed echoes of a choice, or locks on it, in the highest ballot in which these are known; none if there are not."""
-        told = state.voting.locks if lock else state.voting.echoes
-        certified = certificate(self._rules, told, digest)
+        voters = state.voting.locks if lock else state.voting.echoes
+        certified = certificate(self._rules, voters, digest)
         if certified is None:
             return ()
         ballot, members = certified
@@ -295,8 +295,8 @@ class CommitteeMachine:
         if state.round == LISTS:
             return Step(state, (self._message(self._others, LISTS, state.own_list.content),))
         if state.has_result:
-            told = write_statement(SignedStatement(result=state.result.content)) if state.undelivered else b""
-            return Step(state, (self._message(state.undelivered, state.round, told),) if told else ())
+            content = write_statement(SignedStatement(result=state.result.content)) if state.undelivered else b""
+            return Step(state, (self._message(state.undelivered, state.round, content),) if content else ())
         statement = self._statement(state)
         if state.round < FIRST_ECHOES and not statement.proposals:
             return Step(state)
@@ -305,16 +305,18 @@ class CommitteeMachine:
     def _statement(self, state: CommitteeState) -> SignedStatement:
         voting = state.voting
         last = max(voting.echoed, default=None)
-        told = tuple(
-            one for one in state.proposals if (one.ballot, one.choice.digest(self._session.session)) in (voting.proposal, last)
+        proposals = tuple(
+            proposal
+            for proposal in state.proposals
+            if (proposal.ballot, proposal.choice.digest(self._session.session)) in (voting.proposal, last)
         )
         own = tuple(one for one in state.echoes if one.member == self._member)
         # What the next leader, and who is locked on something else, has to know.
         backed = voting.proposal or max(voting.locked, default=None)
         others = () if backed is None else self._signed_by(state, backed[1], lock=False)
         return SignedStatement(
-            proposals=told,
-            echoes=(*own, *(one for one in others if one.member != self._member)),
+            proposals=proposals,
+            echoes=(*own, *(other for other in others if other.member != self._member)),
             vote=state.votes.get(self._member),
             wants=self._evidence.missing(state),
             sum=state.own_sum,

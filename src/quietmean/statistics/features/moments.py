@@ -225,7 +225,7 @@ class Moments(Feature):
         return cls(tuple(edges.values()), weights, by, higher=tuple(higher), higher_weights=roots, proven=proven)
 
     def places_of(self, part: Any) -> NDArray[np.int64]:
-        own = np.array([0, *(self._places[one] for one in part._places)])
+        own = np.array([0, *(self._places[place] for place in part._places)])
         return np.concatenate([own + group * self.block for group in range(self.groups)])
 
 

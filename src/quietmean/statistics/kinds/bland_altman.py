@@ -35,7 +35,7 @@ class BlandAltman(OfPair):
         limits = {BIAS: (low, high), SD: (0.0, widest), LOWER: (low - 2 * widest, high), UPPER: (low, high + 2 * widest)}
         pair = self._pair(released, columns)
         if pair is None:
-            rows = [Row.unknown(*one) for one in limits.items()]
+            rows = [Row.unknown(*item) for item in limits.items()]
             return assembled(rows, flags=(Flag("nothing-present", NOTHING),), headline=(LOWER, UPPER))
         own = pair.records / (pair.records - 1)
         ratio = clearance(pair, lambda both: both.variance_of_difference[:, None])

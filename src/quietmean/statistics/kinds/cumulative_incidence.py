@@ -159,7 +159,7 @@ class _Incidence:
         The lower one if it came first in each bin, then the others and the censored; the upper one if it came last.
         """
         curve, count = self.curve, self.curve.usable
-        low, high = (np.concatenate([[1.0], np.clip(one, 0.0, 1.0)])[:count] for one in curve.limits)
+        low, high = (np.concatenate([[1.0], np.clip(limit, 0.0, 1.0)])[:count] for limit in curve.limits)
         entering = np.maximum(curve.entering[:count], _LEAST)
         single = curve.bins.numbers[:count] == 1
         others = np.where(single, 0.0, np.maximum(curve.events[:count] - own, 0.0))

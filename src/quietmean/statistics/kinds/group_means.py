@@ -194,13 +194,13 @@ def moved_smd(pair: list[MovedMoments]) -> float:
 
 def welch_anova(groups: list[Summary]) -> HypothesisTest:
     """That all groups have the same mean, whatever their variances; these include the noise."""
-    variances = [one.noise_of_mean + one.sampling_of_mean for one in groups]
-    degrees = [one.degrees for one in groups]
+    variances = [group.noise_of_mean + group.sampling_of_mean for group in groups]
+    degrees = [group.degrees for group in groups]
     count = len(groups)
     if min(variances) <= 0:
         return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan, WELCH_ANOVA, "F")
     weights = 1 / np.array(variances)
-    means = np.array([one.mean for one in groups])
+    means = np.array([group.mean for group in groups])
     middle = float(weights @ means / weights.sum())
     loose = float(((1 - weights / weights.sum()) ** 2 / np.array(degrees)).sum())
     between = float(weights @ (means - middle) ** 2) / (count - 1)

@@ -70,10 +70,10 @@ class KruskalWallis(Statistic):
             flags.append(Flag("nothing-present", "the noise hides all groups but one: nothing is compared"))
         else:
             cells = (np.array(kept)[:, None] * places.shape[1] + np.arange(places.shape[1])).ravel()
-            found, test = _compared(
+            compared, test = _compared(
                 counts[kept], noise[np.ix_(cells, cells)], table.axis.single[:-1], [groups[one] for one in kept]
             )
-            rows |= {row.term: row for row in found}
+            rows |= {row.term: row for row in compared}
         return assembled(
             list(rows.values()),
             tests={TEST: test},

@@ -60,7 +60,7 @@ class LogisticRegression(Regression):
     def suppose(self, made: Supposed) -> None:
         outcome, covariates = self._sides(made.columns)
         first = made.expected("odds-ratio")
-        stated = first is not None or any(made.expected(one.column.name) is not None for one in covariates)
+        stated = first is not None or any(made.expected(covariate.column.name) is not None for covariate in covariates)
         log_odds = np.zeros(len(made.chance))
         for index, vertex in enumerate(covariates):
             own, cause = made.expected(vertex.column.name), made.covariate(vertex.column, vertex.level)

@@ -69,7 +69,7 @@ class MantelHaenszel(OfCells):
         if not kept:
             text = "the noise hides a level in every stratum: nothing is known"
             return assembled(
-                [Row.unknown(*one) for one in _UNKNOWN.items()], flags=(Flag("nothing-present", text),), headline=(ODDS,)
+                [Row.unknown(*item) for item in _UNKNOWN.items()], flags=(Flag("nothing-present", text),), headline=(ODDS,)
             )
         places = np.arange(cells.counts.size).reshape(cells.counts.shape)[kept].ravel()
         used = CellCounts(cells.counts[kept], cells.noise[np.ix_(places, places)])

@@ -123,7 +123,9 @@ class Quantiles(Statistic):
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        if len(set(self.probabilities)) < len(self.probabilities) or not all(0 < one < 1 for one in self.probabilities):
+        if len(set(self.probabilities)) < len(self.probabilities) or not all(
+            0 < probability < 1 for probability in self.probabilities
+        ):
             raise InputError(f"{self.text}: probabilities must be different numbers between 0 and 1, such as 0.25 0.5 0.75")
         return (self._table(columns),)
 

@@ -66,7 +66,7 @@ class Table1(Statistic):
         by, asked = self._by(columns), self._rows(columns)
         features: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
         features += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
-        counted = by is None or any(isinstance(one, CellIndicators) for one in features)
+        counted = by is None or any(isinstance(feature, CellIndicators) for feature in features)
         # Tables know how many records each group has; blocks know only how many have a value.
         return features if counted or by is None else (*features, CellIndicators((Axis(by),)))
 
@@ -191,7 +191,7 @@ class _Size:
             if released.whole is None:
                 return cls(1.0, gradient, 0.0)
             return cls(released.part, released.whole, released.records_error / released.weight)
-        table = next(one for one in features if isinstance(one, CellIndicators))
+        table = next(feature for feature in features if isinstance(feature, CellIndicators))
         cells = np.eye(table.shape[0])[group]
         gradient[released.places[table]] = table.along(0, cells)
         part, error = released.weighted(table, table.along(0, cells))

@@ -144,10 +144,10 @@ def _declared(name: str, row: Mapping[str, str]) -> list[tuple[str, dict[str, An
 def _choices(text: str) -> dict[str, str]:
     """``1, Female | 2, Male`` by code. Raises :class:`_NoColumnError` without any."""
     pairs = [choice.partition(",") for choice in text.split("|") if choice.strip()]
-    found = {code.strip(): _TAG.sub("", label).strip() or code.strip() for code, _, label in pairs}
-    if len(found) < 2:
+    levels = {code.strip(): _TAG.sub("", label).strip() or code.strip() for code, _, label in pairs}
+    if len(levels) < 2:
         raise _NoColumnError("it has less than two choices")
-    return found
+    return levels
 
 
 def _quoted(text: str) -> str:

@@ -114,10 +114,10 @@ def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
     by_meaning = _by_meaning(codes)
 
     def text(cell: Any) -> Any:
-        found = text_of_cell(cell)
-        if found is None or found in codes:
-            return cell if found is None else codes[found]
-        meaning = meaning_of(found)
+        spelling = text_of_cell(cell)
+        if spelling is None or spelling in codes:
+            return cell if spelling is None else codes[spelling]
+        meaning = meaning_of(spelling)
         return cell if meaning is None else by_meaning.get(meaning, cell)
 
     return Cells([text(cell) for cell in cells.values], cells.codes)
@@ -300,13 +300,13 @@ def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
 
 def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:
     """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``."""
-    found: dict[Decimal | str, Value] = {}
+    by_meaning: dict[Decimal | str, Value] = {}
     for text, value in codes.items():
         meaning = meaning_of(text)
         # Not a number is itself, by this one object.
-        if meaning is not None and found.setdefault(meaning, value) not in (value,):
+        if meaning is not None and by_meaning.setdefault(meaning, value) not in (value,):
             return {}
-    return found
+    return by_meaning
 
 
 def meaning_of(text: str) -> Decimal | str | None:

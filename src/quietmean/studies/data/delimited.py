@@ -110,29 +110,29 @@ class _Reading:
         """Plain records by a library, and the others one by one: a piece for each block of the file."""
         heading, line = self._heading, self._heading.line + 1
         for block in blocks(below, encoding.encode(heading.end)):
-            found = None
+            records = None
             if block is not None and len(block) <= MOST_RECORD:
-                found = PlainRecords.of(block, heading.delimiter, self._cells, heading.closed, heading.end)
-            if found is None:
+                records = PlainRecords.of(block, heading.delimiter, self._cells, heading.closed, heading.end)
+            if records is None:
                 texts = [None] if block is None else encoding.records([block], heading.end)
                 yield from self.one_by_one(_records(texts, heading, line))
             else:
-                yield self._piece(encoding, found, line)
+                yield self._piece(encoding, records, line)
             line += 1 if block is None else block.count(b"\n") + 1
 
-    def _piece(self, encoding: Encoding, found: PlainRecords, line: int) -> Table:
+    def _piece(self, encoding: Encoding, records: PlainRecords, line: int) -> Table:
         """All records of a block in their order, but empty ones; the first of them is on this ``line``."""
         from quietmean.studies.data.polars_texts import cells_of_plain, in_order
 
-        there = found.plain.copy()
-        there[~found.plain] = [bool(record) for record in found.others]
+        there = records.plain.copy()
+        there[~records.plain] = [bool(record) for record in records.others]
         numbers: Any = line + np.flatnonzero(there)
-        others = _records(map(encoding.decode, filter(None, found.others)), self._heading, line)
+        others = _records(map(encoding.decode, filter(None, records.others)), self._heading, line)
         one_by_one = self._columns(others)
         first = 1 if self._has_row_names else 0
         wanted = [place + first for place in self._places]
-        at_once = cells_of_plain(found.block, self._heading.delimiter, self._cells, wanted)
-        plain = found.plain[there]
+        at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, wanted)
+        plain = records.plain[there]
         order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
         columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}
         return replace(self._table, lines=numbers, take=columns.__getitem__)

@@ -68,11 +68,11 @@ def _records(location: Location) -> Iterator[tuple[int, dict[str, Any]]]:
 def _cells(record: str) -> dict[str, Any]:
     try:
         # Numbers with more digits than Python reads are no whole numbers.
-        found = json.loads(record, parse_int=_whole)
+        document = json.loads(record, parse_int=_whole)
     # No object, or one that is nested without an end.
     except Exception:
         return {}
-    return {plain_name(cell_text(name)): _cell(cell) for name, cell in found.items()} if isinstance(found, dict) else {}
+    return {plain_name(cell_text(name)): _cell(cell) for name, cell in document.items()} if isinstance(document, dict) else {}
 
 
 def _whole(digits: str) -> int | float:

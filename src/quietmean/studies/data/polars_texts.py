@@ -52,11 +52,11 @@ class PolarsTexts(Texts):
             pointed = texts.str.contains(".", literal=True)
             texts = texts.set(pointed.fill_null(False), None).str.replace(",", ".", literal=True)
         values = texts.cast(polars.Float64, strict=False)
-        found = np.array(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
+        numbers = np.array(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
         # Not words for infinity, nor a text that is too long to be a number.
         long = (texts.str.len_bytes() > LONGEST).fill_null(False).to_numpy()
-        found[~np.isfinite(found) | long] = np.nan
-        return found
+        numbers[~np.isfinite(numbers) | long] = np.nan
+        return numbers
 
     def distinct(self, rows: NDArray[np.intp] | None = None) -> Cells:
         series = self._series if rows is None else self._series.gather(rows)

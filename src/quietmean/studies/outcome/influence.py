@@ -91,23 +91,27 @@ class StudyInfluence:
 
     def sentences(self) -> list[str]:
         """For people: one for each term of few, else the largest of a statistic's."""
-        found = []
+        sentences = []
         by_statistic: dict[str, list[Move]] = {}
         for move in self.moves:
             by_statistic.setdefault(move.statistic, []).append(move)
         for statistic, own in by_statistic.items():
             if len(own) > _FEW:
-                found.append(f"any term of {statistic} {_farthest(own)}")
+                sentences.append(f"any term of {statistic} {_farthest(own)}")
                 continue
-            found += [f"{one.label} {_bounded(one)}" for one in own]
+            sentences += [f"{one.label} {_bounded(one)}" for one in own]
         missing = ", as if no cell were missing" if self.before else ""
-        return [*found, *self.unnoticed, f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}"]
+        return [
+            *sentences,
+            *self.unnoticed,
+            f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}",
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "checked": str(self.checked),
             "largest_share": self.share,
-            "moves": [_move_json(one) for one in self.moves],
+            "moves": [_move_json(move) for move in self.moves],
             **({"unnoticed": list(self.unnoticed)} if self.unnoticed else {}),
         }
 
@@ -158,7 +162,7 @@ def _bounded(move: Move) -> str:
 
 def _farthest(terms: Sequence[Move]) -> str:
     """Of the term that moves most, in its units; where some have no bound, of the largest one, and which have none."""
-    known = [one for one in terms if one.most is not None]
+    known = [term for term in terms if term.most is not None]
     bounded = [one for one in known if math.isfinite(one.most or 0.0)]
     if not known or not bounded:
         return _bounded(terms[0])
@@ -173,8 +177,8 @@ def stated_influence(receipt: Mapping[str, Any]) -> tuple[str, ...]:
     """What the result in a receipt says of it, in sentences; nothing where it says nothing, or in another form."""
     try:
         certificate = receipt["result"]["certificate"]
-        told = StudyInfluence.from_json(certificate["influence"]).sentences()
-        return (*told, *([checked_text(certificate["checked_by"])] if "checked_by" in certificate else []))
+        sentences = StudyInfluence.from_json(certificate["influence"]).sentences()
+        return (*sentences, *([checked_text(certificate["checked_by"])] if "checked_by" in certificate else []))
     except (LookupError, TypeError, ValueError):
         return ()
 

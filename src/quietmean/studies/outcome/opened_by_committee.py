@@ -89,10 +89,10 @@ class OpenedStudy:
         without = frozenset(range(len(names))) - counted.keys()
         weights = {places[key]: weight for _, key, weight in checked.counted}
         outcome = outcome_of(plan, sealed.study.workload, checked, weights)
-        told = {name for name, _ in left_out}
+        excluded = {name for name, _ in left_out}
         members = {entry.name for entry in sealed.computing}
         listed = sorted(without & set(range(len(sealed.entries))))
-        missing = [names[place] for place in listed if names[place] not in told | members]
+        missing = [names[place] for place in listed if names[place] not in excluded | members]
         vouching = vouching_of(sealed.invitation)
         return cls(
             outcome,

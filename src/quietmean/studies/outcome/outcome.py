@@ -129,8 +129,8 @@ class StudyOutcome:
     def influence_sentences(self) -> tuple[str, ...]:
         """How far one party can have moved the answers, for people; none where nobody said."""
         by = self.execution.protocol.checked_by
-        told = () if self.influence is None else tuple(self.influence.sentences())
-        return told if by is None else (*told, checked_text(by))
+        sentences = () if self.influence is None else tuple(self.influence.sentences())
+        return sentences if by is None else (*sentences, checked_text(by))
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""

@@ -200,13 +200,13 @@ class Auditor:
         """Approvals, by digest, are for one execution. Raises :class:`InputError` for one that another has used."""
 
         def allow(entries: Sequence[Written]) -> None:
-            for one in entries:
-                about = one.entry.about
+            for entry in entries:
+                about = entry.entry.about
                 used = set(approvals) & set(about.get("approvals", ()))
-                if one.entry.event == Event.USED and used and about.get("execution") != execution:
+                if entry.entry.event == Event.USED and used and about.get("execution") != execution:
                     raise InputError(
-                        f"approval {min(used)[:32]} was used up on {one.entry.time[:10]}, by another execution of this study "
-                        f"(entry {one.entry.number} of {self.log.path}): go on with its store, or ask for another approval"
+                        f"approval {min(used)[:32]} was used up on {entry.entry.time[:10]}, by another execution of this study "
+                        f"(entry {entry.entry.number} of {self.log.path}): go on with its store, or ask for another approval"
                     )
 
         if approvals:

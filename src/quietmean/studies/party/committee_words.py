@@ -52,8 +52,8 @@ class CommitteeWords:
         """What members know of a contribution without learning it; empty where nothing is checked."""
         if not self.terms.verified:
             return ""
-        full = [one.text for one in self.workload.statistics if self.workload.is_stated_in_full(one)]
-        rest = [one.text for one in self.workload.statistics if one.text not in full]
+        full = [statistic.text for statistic in self.workload.statistics if self.workload.is_stated_in_full(statistic)]
+        rest = [statistic.text for statistic in self.workload.statistics if statistic.text not in full]
         if not self.workload.statistics:
             return f"{_EACH}: whatever a contributor makes up, it counts as no more than its weight"
         listed = [

@@ -113,7 +113,7 @@ class Contract(Agreement):
 
     @property
     def asks_for(self) -> list[tuple[str, str]]:
-        return [(one.name, one.text) for one in self.study.workload.statistics]
+        return [(statistic.name, statistic.text) for statistic in self.study.workload.statistics]
 
     @property
     def used(self) -> Sequence[Column]:
@@ -299,7 +299,7 @@ class Contract(Agreement):
             *self._connection_lines(),
             *(("expected", sentence) for sentence in expected),
             *(("one party can move", sentence) for sentence in self._moved()),
-            *((ASSUMED, str(one)) for one in plan.assumptions),
+            *((ASSUMED, str(assumption)) for assumption in plan.assumptions),
             ("digest", self.digest),
         ]
 

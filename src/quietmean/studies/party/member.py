@@ -242,16 +242,16 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> 
     left_out |= {names.get(key, key): why for key, why in state.left_out}
     checked = check_result(own.session, read_result(own.session, state.result.content))
     counted = {names.get(key, key) for _, key, _ in checked.counted}
-    told = tuple((name, why) for name, why in left_out.items() if name not in counted)
-    write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(told)))
+    uncounted = tuple((name, why) for name, why in left_out.items() if name not in counted)
+    write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)))
     write_private(own.sums, state.result.content)
 
 
 def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
     checked = check_result(own.session, read_result(own.session, own.sums.read_bytes()))
     path = own.beside(".left-out.json")
-    told = decode_json(path.read_bytes(), _LeftOut, lambda reason: InputError(f"{path} is not as it was written ({reason})"))
-    return OpenedAtMember(result, checked, told.left_out)
+    kept = decode_json(path.read_bytes(), _LeftOut, lambda reason: InputError(f"{path} is not as it was written ({reason})"))
+    return OpenedAtMember(result, checked, kept.left_out)
 
 
 def _forget(own: MemberFiles) -> None:

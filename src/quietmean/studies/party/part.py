@@ -99,7 +99,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
         raise ended_so from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
-        plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.told)
+        plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
         save_refusal(receipt, plan.target, error.record, origin)
         if charge is not None:
             charge.settle_refusal(error.record, plan.charge)
@@ -121,7 +121,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
         require_enough(ready, outcome)
-    origin = origin_of(files, settings, _with_log(ready, result=True), result, among.told)
+    origin = origin_of(files, settings, _with_log(ready, result=True), result, among.start_json)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), among.absent)
@@ -130,7 +130,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
 def _keep_impossible(ready: PreparedStudy, among: _Among, result: NodeResult, error: ImpossibleResult) -> None:
     """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
     approved = _with_log(ready, result=False, reason="a result that cannot be")
-    origin = origin_of(among.files, among.settings, approved, result, among.told)
+    origin = origin_of(among.files, among.settings, approved, result, among.start_json)
     save_impossible(ready.receipt, among.settings.plan.target, result.execution, error, origin)
 
 
@@ -156,7 +156,7 @@ class _Among:
         return None if self._started is None or self._waits_for_all else self._started.absent
 
     @property
-    def told(self) -> dict[str, Any]:
+    def start_json(self) -> dict[str, Any]:
         """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
         started = self._started
         if started is None or self._waits_for_all:
