@@ -1,8 +1,8 @@
-r"""Estimates of a model from its last round, with the noise of that round and the variance of sampling, whatever the model.
+r"""Estimates of a model from the rounds that are read, with their noise and the variance of sampling, whatever the model.
 
-With H, U and J the mean information, score and squares of n records and :math:`d = H^{-1} U` the last step, coefficients have the
-variances :math:`H^{-1} (s_U^2 I + s_H^2 (|d|^2 I + d d') / 2) H^{-1}` of the noise and :math:`H^{-1} J H^{-1} / n` of sampling
-(Huber 1967; White 1982), which holds where the model does not; J is drawn to H as far as noise may be why they differ.
+With H, U and J the mean information, score and squares of n records and :math:`d = H^{-1} U` the step from there, coefficients
+have the variances :math:`H^{-1} (s_U^2 I + s_H^2 (|d|^2 I + d d') / 2) H^{-1}` of the noise and :math:`H^{-1} J H^{-1} / n` of
+sampling (Huber 1967; White 1982), which holds where the model does not; J is drawn to H as far as noise may be why they differ.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from quietmean.statistics.rows import Row, assembled
 Array = NDArray[np.float64]
 
 METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
-# How far coefficients may be from 0 in a direction that nothing is known of; that may move a term by so much of its standard
-# error, and turns of a direction by noise are up to so many deviations.
-_PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.1, 3.0
+# How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
+# so much of a term's standard error, and turns of a direction by noise are up to so many deviations.
+_PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
 # A step of more standard errors, and of more deviations of noise, is no last step.
 _SETTLED, _BY_NOISE = 1.0, 3.0
 # The part of records that were cut from which on the answer is another one.
@@ -69,7 +69,8 @@ class Fit:
         # How far a step would go in directions that nothing is known of.
         hidden = _PLAUSIBLE**2 * self._directions[1].shape[1]
         inner += errors.information**2 / 2 * ((float(step @ step) + hidden) * np.eye(size) + np.outer(step, step))
-        noise: Array = self._gradients @ inner @ self._gradients.T
+        hidden_parts = _PLAUSIBLE * self.scaling.T @ self._directions[1]
+        noise: Array = self._gradients @ inner @ self._gradients.T + hidden_parts @ hidden_parts.T
         return noise
 
     @cached_property

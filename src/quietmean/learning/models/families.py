@@ -198,6 +198,7 @@ class Hazard(Family):
     """Whether the event happens in an interval of time, for who is in it: the complementary log-log link, whose coefficients are
     those of proportional hazards (Prentice and Gloeckler 1978)."""
 
+    weights = (1.0, 1.0, 0.375)
     farthest = 12.0
     ratio = "hazard ratio"
 

@@ -53,7 +53,7 @@ class GeneralizedLinearModel(ModelByRounds):
         exposure: str = "",
         dispersion: float = 1.0,
         residual: float | None = None,
-        rounds: int = 4,
+        rounds: int = 6,
         **general: Unpack[ModelKeywords],
     ) -> None:
         super().__init__(columns, rounds=rounds, residual=residual, **general)

@@ -52,7 +52,7 @@ class ProportionalHazards(ModelByRounds):
         edges: Sequence[float],
         baseline: str = COMMON,
         residual: float | None = None,
-        rounds: int = 5,
+        rounds: int = 6,
         **general: Unpack[ModelKeywords],
     ) -> None:
         super().__init__(columns, rounds=rounds, residual=residual, **general)

@@ -1,11 +1,13 @@
 r"""Newton's rounds: each releases the score U and the information H of all records at public coefficients, in one noisy vector.
 
 The vector of a record in the unit ball is (a r y, b v F(y y'), c r^2 F(y y'), p, e 1{cut}) / N, y being the row of its design and
-F the upper triangle of a symmetric matrix, as long as that (off-diagonal entries times :math:`\sqrt 2`); the last round alone has
-the squares of scores, which the variance of sampling is made of. Noise of one deviation in each coordinate makes of F a symmetric
-matrix of noise E that looks the same in all directions: E d has the covariance :math:`s^2 (|d|^2 I + d d') / 2`.
+F the upper triangle of a symmetric matrix, as long as that (off-diagonal entries times :math:`\sqrt 2`); the rounds that may be
+read have the squares of scores, which the variance of sampling is made of. Noise of one deviation in each coordinate makes of F a
+symmetric matrix of noise E that looks the same in all directions: E d has the covariance :math:`s^2 (|d|^2 I + d d') / 2`.
 
-The last round's step d = H^{-1} U gives the estimate; what earlier rounds' noise does to it is of the second order in d.
+Rounds whose score is no longer than noise makes it are at places that differ by noise alone: of the last ones of these, the
+answer is read as of one round with the mean score and information and less noise, at their mean place. Its step d = H^{-1} U
+gives the estimate; what the noise of the places does to it is of the second order (Polyak and Juditsky 1992).
 """
 
 from __future__ import annotations
@@ -33,7 +35,14 @@ LEAST_EIGENVALUE = 3.0
 LONGEST_STEP = 3.0
 # The weights of whether a record is complete, and whether it was cut, which takes little as few are.
 _PRESENT, _CUT = 0.2, 0.2
-_FIELDS = ("coefficients", "step", "score", "information", "squares", "present", "cut", "noise", "records", "round")
+# The rounds before this, if there are so many, only lead to the place that the answer is read at.
+_FIRST_READ = 3
+# Scores of a settled place are twice the noise, squared, and longer than by so many deviations of that in one of hundreds.
+_UNSETTLED = 3.0
+# What counts as the mean of all rounds that the answer is read of.
+_MEANS = ("place", "score", "information", "squares", "present", "cut", "records")
+_COUNTS = ("round", "read")
+_FIELDS = ("coefficients", "step", *_MEANS, "curvature", "noise", *_COUNTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +69,8 @@ class NoiseInRound:
 
 
 class Newton:
-    """The public state of a fit: ``coefficients`` of the rows, the ``round`` that they are from, and what it released.
+    """The public state of a fit: ``coefficients`` of the rows, the ``round`` that they are from, and the mean
+    of what so many rounds released as are ``read``, at their mean ``place``; if none are, of the last round alone.
 
     ``constant``: the coefficients with which every row has 1, if there are any. ``rounds`` in all.
     """
@@ -68,10 +78,11 @@ class Newton:
     def __init__(self, family: Family, size: int, constant: Array | None, rounds: int) -> None:
         self._family, self._size, self._constant, self._rounds = family, size, constant, rounds
         self._upper = np.triu_indices(size)
-        self.round = 0
+        self.round = self.read = 0
         self.coefficients = np.zeros(size) if constant is None else family.begin * constant
-        self.step = np.zeros(size)
+        self.step, self.place = np.zeros(size), np.zeros(size)
         self.score, self.information, self.squares = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+        self.curvature = np.zeros((size, size))
         self.present, self.cut, self.noise, self.records = 0.0, 0.0, 0.0, 0.0
 
     @property
@@ -81,13 +92,13 @@ class Newton:
 
     @property
     def errors(self) -> NoiseInRound:
-        """The deviations of the noise in what the last round released."""
+        """The deviations of the noise in the mean of the rounds that are read."""
         return NoiseInRound(*(self.noise * scale for scale in self._scales(self.round)))
 
     def _scales(self, number: int) -> tuple[float, float, float, float, float]:
         """What a coordinate of each part of the vector of round ``number`` is to be multiplied by."""
         family = self._family
-        a, b, c = family.weights if number == self._rounds else (*family.weights[:2], 0.0)
+        a, b, c = family.weights if number >= self._first else (*family.weights[:2], 0.0)
         whole = math.hypot(family.length(a, b, c), _PRESENT)
         squares = family.residual**2 * whole / c if c else 0.0
         return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
@@ -115,26 +126,55 @@ class Newton:
         shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
         return shortened
 
+    @property
+    def _first(self) -> int:
+        """The round from which on answers are read."""
+        return min(_FIRST_READ, self._rounds)
+
     def move(self, mean: RoundMean[Any]) -> None:
         """Take over what a round released, as a step of Newton's."""
-        number = mean.round
-        scales, vector = self._scales(number), np.asarray(mean.mean, dtype=np.float64)
-        size, many = self._size, len(self._upper[0])
-        self.noise = mean.standard_error
-        self.score = vector[:size] * scales[0]
-        self.information = self._matrix(vector[size : size + many]) * scales[1]
-        self.squares = self._matrix(vector[size + many : -2]) * scales[2]
-        self.present, self.cut = float(vector[-2]) * scales[3], float(vector[-1]) * scales[4]
-        self.records = mean.execution.counted_weight()
-        self.round = number
-        begin, score, information = self.coefficients, self.score, self.information
+        number, begin = mean.round, self.coefficients
+        score, information = self._take(mean)
         if number == 1 and self._constant is not None and self._rounds > 1:
             moved, score, information = self._family.null(self._family.begin, self._constant, score, information)
             begin = moved * self._constant
-        step = _solved(information, score, LEAST_EIGENVALUE * self.errors.information)
+        else:
+            begin, score = self.place, self.score
+        least = LEAST_EIGENVALUE * mean.standard_error * self._scales(number)[1]
+        if number == 1 or float(np.linalg.eigvalsh(information)[0]) > least:
+            self.curvature = information
+        else:
+            self.curvature, least = (self.curvature + information) / 2, least / math.sqrt(2)
         if number < self._rounds:
+            step = _toward(self.curvature, score, least)
             step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
-        self.step, self.coefficients = begin + step - self.coefficients, begin + step
+        else:
+            step = _solved(self.information, score, LEAST_EIGENVALUE * self.errors.information)
+        self.step, self.coefficients = begin + step - self.place, begin + step
+
+    def _take(self, mean: RoundMean[Any]) -> tuple[Array, Array]:
+        """Into the mean of all rounds since the place is settled; the score and the information of this round alone."""
+        number, size, many = mean.round, self._size, len(self._upper[0])
+        scales, vector = self._scales(number), np.asarray(mean.mean, dtype=np.float64)
+        score, information = vector[:size] * scales[0], self._matrix(vector[size : size + many]) * scales[1]
+        released: dict[str, Any] = {
+            "place": self.coefficients,
+            "score": score,
+            "information": information,
+            "squares": self._matrix(vector[size + many : -2]) * scales[2],
+            "present": float(vector[-2]) * scales[3],
+            "cut": float(vector[-1]) * scales[4],
+            "records": mean.execution.counted_weight(),
+        }
+        expected = 2 * (mean.standard_error * scales[0]) ** 2 * (size + _UNSETTLED * math.sqrt(2 * size))
+        settled = number >= self._first and float(score @ score) <= expected
+        before = self.read if settled else 0
+        for name in _MEANS:
+            last = getattr(self, name) if before else 0.0
+            setattr(self, name, (last * before + released[name]) / (before + 1))
+        self.noise = math.hypot(self.noise * before, mean.standard_error) / (before + 1)
+        self.round, self.read = number, before + 1 if settled else 0
+        return score, information
 
     def _matrix(self, folded: Array) -> Array:
         matrix = np.zeros((self._size, self._size))
@@ -159,7 +199,7 @@ class Newton:
             raise InputError(f"{path} is no file of this model after a round: give one that save wrote")
         for name in _FIELDS:
             value = read[name]
-            setattr(self, name, value if value.ndim else int(value) if name == "round" else float(value))
+            setattr(self, name, value if value.ndim else int(value) if name in _COUNTS else float(value))
 
     def _read(self, content: bytes) -> dict[str, Array] | None:
         try:
@@ -176,6 +216,13 @@ def _solved(information: Array, score: Array, least: float) -> Array:
     values, vectors = np.linalg.eigh(information)
     along = vectors.T @ score
     step: Array = vectors @ np.where(values > least, along / np.maximum(values, max(least, 1e-300)), 0.0)
+    return step
+
+
+def _toward(curvature: Array, score: Array, least: float) -> Array:
+    """A step that is shorter than Newton's in directions that the curvature is not known in."""
+    values, vectors = np.linalg.eigh(curvature)
+    step: Array = vectors @ ((vectors.T @ score) / np.maximum(values, max(least, 1e-300)))
     return step
 
 
