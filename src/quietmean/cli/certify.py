@@ -33,7 +33,7 @@ from quietmean.core.output import Output
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import epsilon_text, nats_text
 from quietmean.core.schema import require_delta
-from quietmean.privacy import PrivacyAnalysis
+from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
@@ -128,12 +128,7 @@ def command(
     """
     from quietmean.studies import gate_summary
 
-    if delta is not None:
-        require_delta(delta)
-    if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
-        raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
-    if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
-        raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
+    _require_possible(epsilon, delta, prior_sd)
     against.require_effect(matrix=matrix)
     report, table = shown.report, shown.table
     execution = execution_or_newest(execution)
@@ -160,24 +155,19 @@ def command(
         happened = record.execution
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
-        if not against.explicit:
+        explained: dict[str, Any]
+        if against.explicit:
+            explained = {"adversary": against.adversary(analysis)}
+            document = _against_one(happened, analysis, explained["adversary"], epsilon, prior_sd, matrix)
+        else:
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
-            size = usual if against.colluding is None else against.colluding
-            document = _against_coalitions(analysis, size, epsilon, against.allowed())
+            explained = {"size": usual if against.colluding is None else against.colluding}
+            document = _against_coalitions(analysis, explained["size"], epsilon, against.allowed())
             if prior_sd is not None or hints.nats is not None:
                 # Of a target in nats values are normal with half the range.
-                document |= _nats_of_any(analysis, size, prior_sd or half_range(analysis.sensitivity))
+                document |= _nats_of_any(analysis, explained["size"], prior_sd or half_range(analysis.sensitivity))
             if record is not None:
                 document["gate"] = gate_summary(record)
-            explained: dict[str, Any] = {"size": size}
-        else:
-            adversary = against.adversary(analysis)
-            certificate = analysis.against(adversary.corrupt, adversary.observed)
-            document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
-            # The theorems are about shares that are passed on and noise that pairs have in common.
-            if isinstance(happened, Execution) and _has_cancelled_noise(happened):
-                document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
-            explained = {"adversary": adversary}
     if json:
         print_json(document)
     else:
@@ -198,6 +188,16 @@ def command(
             tables_file.write(content)
             if not json:
                 out.print(f"tables in {table}", markup=False)
+
+
+def _require_possible(epsilon: float | None, delta: float | None, prior_sd: float | None) -> None:
+    """Raises :class:`InputError` for numbers that are none of their kind."""
+    if delta is not None:
+        require_delta(delta)
+    if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
+        raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
+    if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
+        raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
 
 
 def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mapping[str, object], json: bool) -> None:
@@ -275,6 +275,22 @@ def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[
     is_promised = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
     a_priori = {"nats_a_priori": promised.nats} if promised is not None and is_promised else {}
     return {**a_priori, **nats_json(np.full(analysis.transcript.parties, nats), prior_sd)}
+
+
+def _against_one(
+    happened: Execution | OneShot,
+    analysis: PrivacyAnalysis,
+    adversary: Adversary,
+    epsilon: float | None,
+    prior_sd: float | None,
+    matrix: bool,
+) -> dict[str, Any]:
+    certificate = analysis.against(adversary.corrupt, adversary.observed)
+    document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
+    # The theorems are about shares that are passed on and noise that pairs have in common.
+    if isinstance(happened, Execution) and _has_cancelled_noise(happened):
+        document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
+    return document
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None, effort: Effort) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.combine import make_folder
 from quietmean.cli.console import out, output, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.cli.opened import make_folder
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 from quietmean.core.site_options import ConsentOptions

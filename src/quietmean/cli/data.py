@@ -51,8 +51,8 @@ def command(
             raise InputError(
                 f"nothing is beside {location.name}: write what is proposed to a file, and name it behind the address: #format="
             )
-        said = {**location.settings, **preview.proposed}
-        lines = "".join(f'{name} = "{value}"\n' for name, value in said.items() if name != "format")
+        settings = {**location.settings, **preview.proposed}
+        lines = "".join(f'{name} = "{value}"\n' for name, value in settings.items() if name != "format")
         output_file = output(target, "the format of the data", "--write-format")
         output_file.write(lines.encode())
         written = target

@@ -56,7 +56,7 @@ def take_part(
             write_contribution(study, sealed, identity, key, data, path, site.store, site)
     rules = Policy.load(site.policy)
     path = files.receipt(site.receipt)
-    pages = OpenedPages(sealed, choice, path, {"party": files.name})
+    pages = OpenedPages(sealed, choice, path, origin={"party": files.name})
     auditor = auditor_for(rules, files.identity, Contract.by_file(sealed, files.identity, choice))
     auditor.write(Event.STARTED, {"plan": choice.plan.digest, "charged": data is not None, "member": True})
     member = MemberFiles(files, choice.plan, site)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.opened import OpenedPages
+from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
 
 
 def command(
@@ -16,8 +16,7 @@ def command(
     files: list[Path],
     /,
     *,
-    receipt: Path | None = None,
-    folder: Annotated[Path | None, Parameter(name="--out")] = None,
+    written: Annotated[OpenedOptions, Parameter(name="*")] = NO_OPENED_OPTIONS,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Check what the members of a committee opened, and certify it. It takes no key: whoever has the files can do it, and again.
@@ -30,10 +29,6 @@ def command(
         The sealed study.
     files
         What members published, NAME.sums of one or more of them.
-    receipt
-        Where to write the receipt; by default STUDY.receipt.json beside the study. Result and report are written beside it.
-    folder
-        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html; it is made if need be.
     json
         One JSON document on standard output.
     """
@@ -48,8 +43,7 @@ def command(
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 
     begun = time.monotonic()
-    if folder is not None and receipt is not None:
-        raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
+    path = written.receipt_of(study)
     sealed = sealed_with_committee(study)
     if sealed is None:
         raise InputError(
@@ -58,8 +52,6 @@ def command(
     Distrusted().refuse(sealed.holders())
     choice = sealed.study.choice(sealed.admitted)
     session = session_of(sealed, choice.plan)
-    stem = study.with_suffix("").name
-    path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
     pages = OpenedPages(sealed, choice, path)
     results, size = [], 0
     for file in dict.fromkeys(files):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.combine import make_folder
 from quietmean.cli.console import out, print_json
 from quietmean.cli.identity import load_identity
+from quietmean.cli.opened import make_folder
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -67,17 +67,17 @@ class Decision:
 def decide(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> Decision:
     """May the parties that are online in the last round release what they hold? All of them count as releasing.
 
-    ``incomplete``: the parties of whose history only a part is known.
-
-    Without it this is a simulated history, and decided is what nodes would do in their place: see :func:`as_recorded`.
+    ``incomplete``: the parties of whose history only a part is known. None: the history is simulated, and is decided on as nodes
+    would record it, see :func:`as_recorded`.
     """
     if incomplete is None:
         incomplete = np.nonzero(~execution.trace.finished)[0].tolist()
         execution = execution.with_trace(as_recorded(execution.schedule, execution.trace))
-    size, left = target.colluding, incomplete
+    size = target.colluding
     exhaustive = math.comb(execution.parties, size) <= most_tried(execution.privacy(target.delta).solver, size)
-    tried = _worst_tried if exhaustive else _worst_bound
-    return Decision(tried(execution, target, frozenset(left)), mu_of_budget(target.epsilon, target.delta), exhaustive)
+    worst = _worst_tried if exhaustive else _worst_bound
+    mu = worst(execution, target, frozenset(incomplete))
+    return Decision(mu, mu_of_budget(target.epsilon, target.delta), exhaustive)
 
 
 def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
@@ -89,13 +89,14 @@ def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
     online, kept = trace.online.copy(), []
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_) if trace.lost is None else trace.lost.copy()
     for party in np.nonzero(~trace.finished)[0].tolist():
-        more = int(np.nonzero(trace.online[:, party])[0].max()) + 1
-        if more >= schedule.rounds:
+        following = int(np.nonzero(trace.online[:, party])[0].max()) + 1
+        if following >= schedule.rounds:
             continue
-        online[more, party] = True
-        to_it = (schedule.neighbours[more - 1] == party) & trace.online[more][:, None] & ~lost[more - 1]
-        kept += [(more, sender, party, NEVER) for sender in np.nonzero(to_it.any(axis=1))[0].tolist()]
-        lost[more - 1, party] |= schedule.neighbours[more - 1, party] != NOBODY
+        online[following, party] = True
+        partners = schedule.neighbours[following - 1]
+        sent_to_party = (partners == party) & trace.online[following][:, None] & ~lost[following - 1]
+        kept += [(following, sender, party, NEVER) for sender in np.nonzero(sent_to_party.any(axis=1))[0].tolist()]
+        lost[following - 1, party] |= partners[party] != NOBODY
     settled = np.concatenate([trace.settled, np.array(kept, dtype=np.int64).reshape(-1, 4)])
     return replace(trace, online=online, lost=lost if lost.any() else None, settled=settled).all_handed(schedule)
 

@@ -31,20 +31,20 @@ else:
     Source: TypeAlias = Any
 
 
-def _nobody(sentence: str) -> None:
-    """Where nobody wants to know."""
+def _ignore(sentence: str) -> None:
+    """Where no owner of data is to be told."""
 
 
-def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDArray[np.float64]:
+def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> NDArray[np.float64]:
     """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
 
-    ``source``: a path, perhaps with settings (:class:`Location`), a data frame, or an array of numbers that is
-    such already. Of numbers, NaN where a cell
-    is empty, holds none or one of the codes for missing; dates as days since the public day. Of levels their places, NaN where a
-    cell is missing and -1 where it holds none of the declared ones. Transforms are computed. ``tell`` gets sentences for the
-    owner of the data alone: which cells were not understood, by line and column.
-    Raises :class:`InputError` for what is no table or has no rows, and for a column that is absent or of a type that holds no
-    such values; and for more cells than memory is for. The error contains no cell.
+    ``source``: a path, perhaps with settings (:class:`Location`), a data frame, or an array that has these columns already.
+    Numbers are NaN where a cell is empty, holds none or one of the codes for missing; dates are days since the public day; levels
+    are their places, NaN where a cell is missing and -1 where it holds none of the declared ones. Transforms are computed.
+    ``tell`` gets sentences for the owner of the data alone: which cells were not understood, by line and column.
+
+    Raises :class:`InputError`, without any cell, for what is no table or has no rows, for a column that is absent or of a type
+    that holds no such values, and for more cells than memory is for.
     """
     if isinstance(source, np.ndarray):
         return _checked(source, len(columns))
@@ -52,7 +52,7 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDAr
     return records
 
 
-def read_records(source: Source, columns: Columns, tell: Tell = _nobody) -> Iterator[NDArray[np.float64]]:
+def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iterator[NDArray[np.float64]]:
     """The same, one piece of rows after the other: of a source of any size little is in memory at a time.
 
     ``tell`` is called after the last one, and what has no rows is refused then.
@@ -141,7 +141,7 @@ def values_of(table: Table, columns: Columns, location: Location) -> NDArray[np.
     """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it, or a row."""
     declared = Declared(columns, location)
     records = declared.records(table)
-    declared.end(table, _nobody)
+    declared.end(table, _ignore)
     return records
 
 
@@ -154,12 +154,12 @@ def location_of(source: Source) -> Location:
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
 
 
-def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) -> Table:
+def read_table(source: Source, wanted: Collection[str], tell: Tell = _ignore) -> Table:
     """The table with the ``wanted`` columns, all of it. Raises :class:`InputError` if there is none, or it is too large."""
     return joined(read_pieces(source, wanted, tell), len(wanted))
 
 
-def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
+def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
     """The same piece by piece, with the columns ``besides``, which are called so here. Raises :class:`InputError` also for a file
     that changes meanwhile."""
     source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
@@ -175,10 +175,10 @@ def read_all_columns(source: Source, wanted: Collection[str]) -> Pieces:
         return table_of_frame(source, wanted)
     location = Location.of(source)
     names = next(iter(read_at(location, wanted))).names
-    return read_file(location, {name for name in names if name}, _nobody)
+    return read_file(location, {name for name in names if name}, _ignore)
 
 
-def read_at(location: Location, wanted: Collection[str], tell: Tell = _nobody, besides: Collection[str] = ()) -> Pieces:
+def read_at(location: Location, wanted: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
     """The same of a file or database with settings; the ``wanted`` columns are called as in the study, whatever they are here."""
     called = location.mapping.names(wanted)
     for piece in read_file(location, {*called.values(), *besides}, tell):

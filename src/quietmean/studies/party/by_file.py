@@ -150,6 +150,12 @@ class Combined:
         without = f"; NOT in it: {', '.join(self.missing)}" if self.missing else ""
         return f"{len(self.digests)} of {parties} parties are in this result{without}"
 
+    @property
+    def notes(self) -> list[str]:
+        """For people, beside the figures."""
+        seen = "the privacy figures count the missing contributions as seen: they may still come"
+        return [seen] if self.missing else []
+
     def to_json(self) -> dict[str, Any]:
         return {
             "headline": self.headline,
