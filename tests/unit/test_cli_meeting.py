@@ -84,7 +84,7 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
     policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text("[policy]\nrequire_post_quantum = true\n")
     policy.chmod(0o600)
-    join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north", "--compared", "east"]
+    join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north, east"]
     if links == "x25519":
         for command in (join, *([["contribute", *join[1:]]] if kind.name == "study" else [])):
             assert "require_post_quantum: the study's keys: X25519 alone" in refused(command, capsys)
@@ -101,6 +101,7 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     assert "is not the digest" in refused([*join, "--accept", "0" * 64], capsys)
     assert "leave --roster out" in refused([*join, "--roster", "roster.toml"], capsys)
     assert "'west' is none" in refused([*join, "--accept", sealed["digest"], "--compared", "west"], capsys)
+    assert "'west' is none" in refused([*join, "--accept", sealed["digest"], "--compared", "north,west"], capsys)
     keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
     assert StudyKeys.load(keys).sealed is None
     keys.rename("elsewhere")

@@ -58,7 +58,8 @@ class ConsentOptions(PaymentOptions):
     approval
         A yes that was signed by who answers for the data, from approve; repeat for several.
     compared
-        A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
+        A party with whom the words of the sealed study were compared; repeat for several, or separate them by commas. The
+        others count as colluders.
     a_priori_above_target
         Take part although nothing promises beforehand that the study costs no more than its target; refused otherwise.
     """

@@ -147,12 +147,15 @@ class Consent:
             return {}
         # Of a study with a committee its members: whoever else contributes may collude anyway.
         others = [entry.name for entry in sealed.computing if entry.name != self.keys.entry.name]
-        names = list(self.answer.compared)
+        names = _separated(self.answer.compared, others)
         if ask and not names:
             names = self.questions.compared(fingerprint(sealed.digest).spoken, others)
         unknown = sorted(set(names) - set(others))
         if unknown:
-            raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
+            raise InputError(
+                f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}; separate several "
+                "by commas, or repeat the option"
+            )
         compared = sorted({*names, *self.keys.compared})
         unconfirmed = [name for name in others if name not in compared]
         trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
@@ -204,3 +207,11 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
         f"nobody said yes to this study, nothing has left this machine: give --accept {contract.digest[:_FEWEST_DIGITS]} after "
         "you read quietmean contract, or join at a terminal"
     )
+
+
+def _separated(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names, of which several may stand in one text with commas between them."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in known else [name.strip() for name in text.split(",") if name.strip()] or [text]
+    return names
