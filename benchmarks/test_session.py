@@ -142,6 +142,8 @@ LARGE: dict[str, Any] = {
     "round_timeout": 300.0,
     "start_timeout": 300.0,
 }
+# At most so many bytes a coordinate at once; of them the program's own, its vector and the mean before.
+MOST_AT_ONCE, OWN = 25, 16
 PROGRAM = """
 import json, sys, time, numpy as np, quietmean as qm
 terms, key = json.loads(sys.argv[1]), sys.argv[2]
@@ -192,3 +194,37 @@ def test_a_large_round(tmp_path: Path, table: Callable[[str], None]) -> None:
     ]
     table(f"  {', '.join(times)}")
     table(f"  bar {TIMES_BARE:g}: {'held' if seconds < TIMES_BARE * max(bare, durable) else 'not held'}")
+
+
+MEMORY = """
+import json, sys, numpy as np, quietmean as qm
+def peak():
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+terms, key = json.loads(sys.argv[1]), sys.argv[2]
+with qm.session(terms, "roster.toml", key, no_ledger=True) as rounds:
+    before = peak()
+    while not rounds.over:
+        mean = rounds.mean(np.full(terms["dimension"], 1e-4))
+print(json.dumps([before, peak()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", [100_000, 1_000_000, 10_000_000])
+def test_memory_of_a_round(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> None:
+    """Of one of three parties, in the second of two rounds, beside that of an interpreter in which the session only stands."""
+    identities, entries = consortium(3)
+    (tmp_path / "roster.toml").write_text(Roster(entries).to_toml())
+    processes = []
+    for place, identity in enumerate(identities):
+        identity.save(tmp_path / f"{place}.key")
+        asked = json.dumps(LARGE | {"dimension": dimension, "rounds": 2})
+        command = [sys.executable, "-c", MEMORY, asked, f"{place}.key"]
+        processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
+    outputs = [process.communicate(timeout=900)[0] for process in processes]
+    before, most = json.loads(outputs[0])
+    each = (most - before) / dimension
+    table(f"packed-sharing, n = 3, d = {dimension:,}: {most / 1e6:.0f} MB at most, {before / 1e6:.0f} MB before the first round:")
+    table(f"  {each:.0f} bytes a coordinate, where one vector is 8, and {OWN} are the program's own")
+    table(f"  bar {MOST_AT_ONCE}: {'held' if each <= MOST_AT_ONCE else 'not held'}")

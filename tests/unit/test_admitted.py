@@ -72,6 +72,19 @@ def test_the_given_array_is_wiped_where_another_enters() -> None:
     assert inside.any()
 
 
+def test_what_is_wiped_is_gone_from_memory_and_keeps_its_shape() -> None:
+    given = np.full(3, plan_of().value_step)
+    admitted = plan_of(unit=PrivacyUnit.PARTY).admit(given)
+    assert admitted.vector is given
+    for _ in range(2):
+        admitted.wipe()
+        assert not given.any()
+        assert admitted.vector.tolist() == [0.0] * 3
+        # Of a number, not of a vector.
+        assert admitted.vector is not given
+        assert admitted.vector.strides == (0,)
+
+
 def test_the_vector_of_another_plan_is_refused() -> None:
     admitted = plan_of().admit(np.zeros(3))
     admitted.require_of(plan_of())

@@ -56,7 +56,9 @@ def to_units(vector: Vector, step: float) -> Units:
 
 def from_units(units: NDArray[np.signedinteger], step: float) -> Vector:
     """The inverse of :func:`to_units`, for any shape: in the units of ``step``, exact below 2^53 steps."""
-    vector: Vector = units.astype(np.float64) * step
+    vector: Vector = units.astype(np.float64)
+    # In place: vectors are large.
+    vector *= step
     return vector
 
 

@@ -68,8 +68,10 @@ class Admitted:
             raise InputError("another plan has admitted this vector: let the plan of the study do so")
 
     def wipe(self) -> None:
-        """Overwrite the vector with zeros."""
-        self.vector.fill(0.0)
+        """Overwrite the vector with zeros, and let go of its memory: from now on it is a zero that is repeated."""
+        if any(self.vector.strides):
+            self.vector.fill(0.0)
+            object.__setattr__(self, "vector", np.broadcast_to(0.0, self.vector.shape))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.vector, dtype=dtype) if copy else np.asarray(self.vector, dtype=dtype)

@@ -48,7 +48,8 @@ class SessionFiles(PartyFiles):
         # With the digest of all that was agreed on in every label.
         seal = Seal(contract.digest, tuple(range(len(self.roster))))
         start_wait, round_wait = study.waits
-        zeros, weight = np.zeros(study.dimension), float(records or 1)
+        # One zero that is repeated: no round takes it, and a vector may be large.
+        zeros, weight = np.broadcast_to(0.0, (study.dimension,)), float(records or 1)
         smaller = {plan.target.parties: PlannedValue(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
         return NodeSettings(
             identity=self.identity,

@@ -47,5 +47,6 @@ def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, s
 
 def decode_sum(parameters: PackedSharingParameters, total: Units, weight: float) -> Vector:
     """The sum of the values, shape (d,), in their units, from the opened sum (d,) and the total weight of those in it."""
-    vector: Vector = from_units(total, parameters.step) + weight * parameters.centre
+    vector = from_units(total, parameters.step)
+    vector += weight * parameters.centre
     return vector

@@ -93,7 +93,9 @@ def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
 
 def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int64]:
     """The numbers between -p/2 and p/2 that residues of any shape stand for."""
-    return _centred_words(residues, prime).astype(np.int64)
+    numbers = residues.astype(np.int64)
+    np.subtract(numbers, prime, out=numbers, where=residues > prime // 2)
+    return numbers
 
 
 def _centred_words(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int32]:

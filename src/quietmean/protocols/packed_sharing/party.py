@@ -251,8 +251,11 @@ class PackedSharingParty:
         remarks = (*conclusion.messages(), *filter(None, problems))
         if conclusion.total is None:
             return replace(state, remarks=remarks)
-        result = StableBytes(decode_sum(self._parameters, conclusion.total, weight).astype("<f8").tobytes())
-        state = replace(state, result=result, weight=weight, sums={}, remarks=remarks, counted=len(shares))
+        counted, total = len(shares), decode_sum(self._parameters, conclusion.total, weight)
+        # All of the size of a vector, and not needed any more.
+        del conclusion, shares
+        result = StableBytes(total.astype("<f8", copy=False).tobytes())
+        state = replace(state, result=result, weight=weight, sums={}, remarks=remarks, counted=counted)
         if state.inputs:
             return state
         # This party has not seen the votes: that many sums over one set show that it was decided.
