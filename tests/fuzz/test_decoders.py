@@ -199,7 +199,6 @@ DECODERS = {
 }
 # What this program wrote for itself, or a child process of its own, and nobody else.
 OWN = {
-    "cli/adversary.py": "pairs of an intercepted message list, from a file that is read as JSON, see json",
     "flower/party.py": "the client's own session",
     "node/local/child.py": "settings that the parent process wrote",
     "studies/agreement/study_keys.py": "a party's own keys",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core.codec import decode_json
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
+from quietmean.core.json_file import read_as
 from quietmean.core.party import PartyId
 
 if TYPE_CHECKING:
@@ -107,10 +107,4 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
     def unreadable(reason: str) -> InputError:
         return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
 
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"file {path} does not exist: check the path") from None
-    except OSError as error:
-        raise unreadable(reason_of(error)) from None
-    return frozenset(decode_json(raw, list[tuple[int, int]], unreadable))
+    return frozenset(read_as(path, list[tuple[int, int]], unreadable))

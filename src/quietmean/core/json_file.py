@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 
+T = TypeVar("T")
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises :class:`InputError` if the file is missing, cannot be read, or holds something else."""
+    document = read_as(
+        path,
+        object,
+        lambda reason: InputError(f"file {path} cannot be read as JSON ({reason}): give a file that quietmean wrote"),
+    )
+    if not isinstance(document, dict):
+        raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
+    return document
 
-    def unreadable(reason: str) -> InputError:
-        return InputError(f"file {path} cannot be read as JSON ({reason}): give a file that quietmean wrote")
 
+def read_as(path: Path, kind: type[T], unreadable: Callable[[str], InputError]) -> T:
+    """What a file of JSON holds, of this ``kind``. Raises :class:`InputError` if it is missing, else ``unreadable``."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
     except OSError as error:
         raise unreadable(reason_of(error)) from None
-    document = decode_json(raw, object, unreadable)
-    if not isinstance(document, dict):
-        raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
-    return document
+    return decode_json(raw, kind, unreadable)

@@ -1,5 +1,6 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
+from quietmean.node.net.acceptor import Acceptor
 from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handover import HandedOver, hand_over, listening_place, runtime_folder
@@ -78,6 +79,7 @@ __all__ = [
     "PASSPHRASE_FILE",
     "REFUSED",
     "VERSION",
+    "Acceptor",
     "Address",
     "AnswerFrame",
     "AnyRequest",

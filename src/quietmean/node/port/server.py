@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quietmean.node.net import HandshakePool, hand_over, socket_name_in
+from quietmean.node.net import Acceptor, HandshakePool, hand_over, socket_name_in
 from quietmean.node.port.hello import MOST, Undecided, server_name
 
-# Accepted one after the other before anything else is looked at.
-_AT_ONCE: Final = 32
 # After what is incomplete it is looked again after so long, then twice as long, and so on (s): what is there is not read, so
 # the system cannot tell when there is more.
 _FIRST_LOOK: Final = 0.01
@@ -64,7 +61,7 @@ class PortServer:
     def __init__(self, listening: socket.socket, folder: Path, limits: PortLimits | None = None) -> None:
         self.limits = limits or PortLimits()
         self.counts = PortCounts()
-        self._listening = listening
+        self._acceptor = Acceptor(listening, self._begin)
         self._folder = folder
         self._undecided: HandshakePool[_Undecided] = HandshakePool(self.limits.undecided)
         # One for all: it is looked at at once.
@@ -72,38 +69,16 @@ class PortServer:
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Until ``stop`` is set; connections that were handed over live on."""
-        self._listening.setblocking(False)
-        self._watch()
+        self._acceptor.start()
         ready()
         try:
             await stop.wait()
         finally:
-            asyncio.get_running_loop().remove_reader(self._listening)
-            self._listening.close()
+            self._acceptor.close()
             for each in self._undecided:
                 self._close(each)
 
     # --- accepting -----------------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        if self._listening.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                connected, address = self._listening.accept()
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._pause()
-                return
-            self._begin(connected, str(address[0]))
-
-    def _pause(self) -> None:
-        # Out of descriptors or memory: accept again a little later.
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listening)
-        loop.call_later(0.1, self._watch)
 
     def _begin(self, connected: socket.socket, host: str) -> None:
         connected.setblocking(False)

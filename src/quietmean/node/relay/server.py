@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterable
 
-from quietmean.node.net import HandshakePool, network_of
+from quietmean.node.net import Acceptor, HandshakePool, network_of
 from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.relay.exchange import RelayExchange
@@ -21,8 +20,6 @@ _SWEEP_SECONDS = 1.0
 _SHUTDOWN_SECONDS = 1.0
 # At the end parties are told, and who takes longer to read that is dropped.
 _GOODBYE_SECONDS = 2.0
-# Accepted one after the other before anything else is looked at.
-_AT_ONCE = 32
 
 
 class _Unproven:
@@ -61,7 +58,7 @@ class RelayServer:
         names: Iterable[str] = (),
     ) -> None:
         self.limits = limits or RelayLimits()
-        self._listening = listening
+        self._acceptor = Acceptor(listening, self._begin)
         self._tls = tls
         self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
         self._places: dict[RelayConnection, _Unproven] = {}
@@ -74,8 +71,7 @@ class RelayServer:
         """Until ``stop`` is set; then everybody is told, and the sockets are closed."""
         if self._tls is not None:
             _keep_tls_buffers_small()
-        self._listening.setblocking(False)
-        self._watch()
+        self._acceptor.start()
         ready()
         try:
             while not stop.is_set():
@@ -87,8 +83,7 @@ class RelayServer:
             await self._close()
 
     async def _close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._listening)
-        self._listening.close()
+        self._acceptor.close()
         for unproven in self._unproven:
             unproven.cancel()
         self.exchange.close()
@@ -106,22 +101,6 @@ class RelayServer:
         self._networks.forget_full(now)
 
     # --- accepting -----------------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        if self._listening.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                accepted, address = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._pause()
-                return
-            self._begin(accepted, str(address[0]))
 
     def _begin(self, accepted: socket.socket, host: str) -> None:
         counts = self.exchange.counts
@@ -141,12 +120,6 @@ class RelayServer:
         self._unproven.add(unproven, host)
         self._places[unproven.connection] = unproven
         unproven.task = self._shaking.spawn(self._shake_hands(unproven))
-
-    def _pause(self) -> None:
-        # Out of descriptors or memory: accept again a little later.
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listening)
-        loop.call_later(0.1, self._watch)
 
     async def _shake_hands(self, unproven: _Unproven) -> None:
         accepted, loop = unproven.take_socket(), asyncio.get_running_loop()

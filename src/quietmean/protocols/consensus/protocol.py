@@ -200,14 +200,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def fixed_schedule(self, parties: int) -> Schedule:
         return static_schedule(self.edges, parties, self.rounds)
 
-    def machine(
-        self,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> ConsensusParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> ConsensusParty:
         self.check_values(value)
         return ConsensusParty(self, party, value, weight, noise)
 

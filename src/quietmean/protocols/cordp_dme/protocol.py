@@ -227,14 +227,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         counted: NDArray[np.bool_] = publishes | arrived.any(axis=1)
         return counted
 
-    def machine(
-        self,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> CordpDmeParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CordpDmeParty:
         self.check_values(value)
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 

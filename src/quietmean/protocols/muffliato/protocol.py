@@ -187,14 +187,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
         )
 
-    def machine(
-        self,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> MuffliatoParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> MuffliatoParty:
         self.check_values(value)
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 

@@ -95,14 +95,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
     def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
 
-    def machine(
-        self,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> PrivUnitParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:

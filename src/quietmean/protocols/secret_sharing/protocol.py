@@ -94,14 +94,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def fixed_schedule(self, parties: int) -> Schedule:
         return static_schedule(self.edges, parties, self.rounds)
 
-    def machine(
-        self,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> SecretSharingParty:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> SecretSharingParty:
         return SecretSharingParty(self, party, value, weight, noise)
 
     def value_region(self, target: Target, weight: float = 1.0) -> Box:
