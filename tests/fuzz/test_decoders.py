@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,11 +41,13 @@ from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.session.logs import PartyLog, decode_log, encode_log
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.contribution import ContributionError, read_header
+from quietmean.protocols.committee.contribution import ContributionError, excerpt, read_header, read_whole
 from quietmean.protocols.committee.lists import read_list
 from quietmean.protocols.committee.messages import read_statement
 from quietmean.protocols.committee.result import ResultError, read_result
+from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.protocols.content import ContentError
+from quietmean.studies.agreement.drop_receipt import DropReceipt
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import is_study
@@ -102,6 +105,10 @@ WORLD = CommitteeWorld(Committee(4), vouchers=2)
 RUN = CommitteeRun(WORLD, {number: WORLD.contribution(number) for number in range(3)}).run()
 RESULTS = (RUN.states[0].result.content,)
 LISTS = (RUN.states[0].own_list.content,)
+SEGMENT = segment_front(WORLD.session, 0) + b"".join(
+    record(excerpt(WORLD.session, WORLD.contribution(number), 0), 1.0) for number in (0, 4)
+)
+RECEIPT = DropReceipt.sign(IDENTITY, "ab" * 32, OTHER.public_key, "cd" * 32, 1.0).signed.to_file()
 STATEMENTS = tuple(message.content for message in RUN.sent[-3:])
 
 
@@ -174,6 +181,19 @@ DECODERS = {
         (ContributionError,),
         (WORLD.contribution(0), WORLD.contribution(4)),
     ),
+    "segment": Decoder(
+        "protocols/committee/contribution.py",
+        plain(lambda raw: [read_header(WORLD.session, one) for one, _ in read_segment(WORLD.session, BytesIO(raw), 0)]),
+        (ContributionError,),
+        (SEGMENT,),
+    ),
+    "whole contribution": Decoder(
+        "protocols/committee/contribution.py",
+        plain(lambda raw: read_whole(WORLD.session, raw)),
+        (ContributionError,),
+        (WORLD.contribution(2), WORLD.contribution(3)),
+    ),
+    "drop's receipt": Decoder("studies/agreement/signed.py", plain(DropReceipt.of_file), (InputError,), (RECEIPT,)),
     "check list": Decoder(
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
     ),

@@ -37,6 +37,7 @@ LINES = {
     "join": f"join {SITE} --yes",
     "contribute": "contribute by-file.sealed --data table.csv --key south.key --out new.contribution --yes --ledger my.ledger",
     "relay": "relay --listen 127.0.0.1:9",
+    "drop": "drop --study none.sealed --listen 127.0.0.1:9 --folder box",
     "certify": "certify execution.json",
     "attack": "attack execution.json --target 1 --trials 100",
     "plan": PLAN,
@@ -123,7 +124,7 @@ def test_every_command_with_numbers_has_a_line() -> None:
     assert set(BESIDE) <= {str(one) for one in all_options()}
 
 
-AT_ONCE = [one for one in all_options() if one.command in ("relay", "ledger", "vouchers", "simulate", "certify", "check")]
+AT_ONCE = [one for one in all_options() if one.command in ("relay", "drop", "ledger", "vouchers", "simulate", "certify", "check")]
 
 
 @pytest.mark.sampled(8)

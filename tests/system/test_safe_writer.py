@@ -36,7 +36,8 @@ join --approval; join --listen-through; contribute STUDY; contribute --data; con
 contribute --policy; contribute --approval;
 new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions;
 relay --certificate; relay --private-key;
-relay --admit; port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
+relay --admit; drop --study; drop --folder; drop --key; drop --certificate; drop --private-key;
+port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
 status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
 attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
 stores FOLDER; stores --remove
@@ -323,6 +324,7 @@ WRITERS = {
     "studies/party/audit.py": "an audit log, to which lines are added",
     "studies/data/database.py": "reads a database",
     "studies/party/people.py": "the key of people's sketches, new",
+    "drop/box.py": "the folder of a drop: locked, checked when it is opened, and written on in place",
     "studies/party/register.py": "the register of contributions, in the user's own folder",
     "studies/party/committee_file.py": "the stored contribution to a committee, new",
     "studies/party/member.py": "a member's files beside its store",

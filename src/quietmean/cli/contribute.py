@@ -30,6 +30,7 @@ def command(
     data: str | Path,
     key: Path = Path("quietmean.key"),
     out_: Annotated[Path | None, Parameter(name="--out")] = None,
+    drop: str | None = None,
     store: Path | None = None,
     site: Annotated[ConsentOptions, Parameter(name="*", negative="")] = ConsentOptions(),  # noqa: B008 - it is frozen
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -49,6 +50,8 @@ def command(
         beside NAME.key.
     out_
         Where to write the contribution; by default NAME.contribution. No other file is overwritten.
+    drop
+        https://HOST of a drop, to which the contribution is sent; its signed receipt is written beside it.
     store
         The folder of this study's keys, as for accept; by default beside the private key.
     json
@@ -58,12 +61,17 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.party.dropping import require_drop_for
 
     forbid_core_dumps()
     forbid_tracing()
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
-    handed, path = write_contribution(study, sealed, load_identity(key), key, data, out_, store, site)
+    if drop is not None:
+        require_drop_for(sealed, drop)
+    identity = load_identity(key)
+    handed, path = write_contribution(study, sealed, identity, key, data, out_, store, site)
+    sent = {} if drop is None else _sent(drop, sealed, identity.public_key, handed, path)
     plan, account = handed.plan, handed.account
     document = {
         "contribution": str(path),
@@ -73,16 +81,32 @@ def command(
         "epsilon_a_priori": plan.epsilon_a_priori,
         "delta": plan.target.delta,
         "audit": handed.head.to_json(),
+        **sent,
         **({"ledger": {"file": str(handed.ledger), **balance_json(account)}} if account is not None else {}),
     }
     if json:
         print_json(document)
         return
     out.print(f"contribution {path}, digest {handed.contribution.digest}", markup=False)
+    if sent:
+        out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}", markup=False)
     cost = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} for one {plan.target.unit}"
     out.print(f"it costs {cost}, {handed.contributor.against}", markup=False)
     if account is not None:
         show_balance(account)
+
+
+def _sent(drop: str, sealed: Sealed, contributor: str, handed: Handed, path: Path) -> dict[str, str]:
+    """Send what was handed in to a drop, and keep its receipt beside ``path``."""
+    from quietmean.node.net import Purpose
+    from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.party.dropping import send_to_drop
+
+    contribution = handed.contribution
+    receipt = send_to_drop(drop, contribution.to_file(), sealed.digest, contributor, contribution.digest)
+    kept = output(path.with_name(f"{path.name}.receipt"), "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT))
+    kept.write(receipt.signed.to_file())
+    return {"drop": drop, "receipt": str(kept.path), "received": receipt.came}
 
 
 def write_contribution(

@@ -62,6 +62,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "stores": ("stores", "What studies left on this machine; remove it."),
         "distrust": ("distrust", "Refuse a key from now on."),
         "relay": ("relay", "A meeting point for parties that nobody can dial."),
+        "drop": ("drop", "Take contributions to a committee over HTTPS."),
         "port": ("port", "One port for several studies."),
     },
     "Check a result": {

@@ -41,6 +41,20 @@ def lock(handle: int, *, shared: bool = False) -> None:
         fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
+def try_lock(handle: int) -> bool:
+    """Whether this process alone has the open file from now on, until it is closed; without waiting for others."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(handle, _LOCK_AT, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, 0, os.SEEK_SET)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def locked(handle: int) -> Iterator[int]:
     """While this process alone has the open file, which is closed at the end."""

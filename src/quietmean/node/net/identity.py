@@ -61,6 +61,7 @@ class Purpose(StrEnum):
     COMMITTEE_SUM = "committee sum"
     COMMITTEE_END = "committee end"
     COMMITTEE_VOUCHER = "committee voucher"
+    COMMITTEE_RECEIPT = "committee receipt"
 
     @property
     def label(self) -> bytes:

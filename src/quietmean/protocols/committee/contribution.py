@@ -226,8 +226,12 @@ def front_bytes(session: CommitteeSession) -> int:
 
 def largest_file(session: CommitteeSession) -> int:
     """No file of a contribution is larger, in bytes."""
-    values = max(_SEED_BYTES, session.largest_dealing * _WORD.itemsize)
-    return front_bytes(session) + session.parameters.members * (SEAL_BYTES + values + _mask_bytes(session))
+    return front_bytes(session) + session.parameters.members * largest_part(session)
+
+
+def largest_part(session: CommitteeSession) -> int:
+    """No member's part of a contribution is larger, in bytes, without its header."""
+    return SEAL_BYTES + max(_SEED_BYTES, session.largest_dealing * _WORD.itemsize) + _mask_bytes(session)
 
 
 def largest_noise_part(parameters: CommitteeParameters) -> int:
@@ -315,6 +319,25 @@ def excerpt_of(session: CommitteeSession, header: Header, raw: bytes, member: in
         raise ContributionError("it is cut off, or was changed on the way")
     begin = header.size + sum(_part_bytes(session, header, other) for other in range(member))
     return raw[: header.size] + raw[begin : begin + size]
+
+
+def read_whole(session: CommitteeSession, raw: bytes) -> tuple[Header, list[bytes]]:
+    """The header of a whole contribution, and the excerpt of each member, all as its contributor made them.
+
+    Whoever takes it for others opens nothing: whether a part opens, only its member knows. Raises :class:`ContributionError`.
+    """
+    header = read_header(session, raw)
+    if header.kind != DealtParts.VALUE:
+        raise ContributionError("it is a member's noise, not a contribution")
+    if len(raw) != header.size + file_bytes(session, header):
+        raise ContributionError("it is cut off, or was changed on the way")
+    excerpts = [excerpt_of(session, header, raw, member) for member in range(session.parameters.members)]
+    # Others could send a header that they saw with parts of their own, and so take its contributor's place.
+    if any(
+        hashlib.sha256(own[header.size :]).digest() != digest for own, digest in zip(excerpts, header.ciphertexts, strict=True)
+    ):
+        raise ContributionError("a part of it is missing, or was changed on the way")
+    return header, excerpts
 
 
 def open_excerpt(session: CommitteeSession, header: Header, raw: bytes, member: int, opener: Opener) -> Part:

@@ -28,6 +28,7 @@ _ARTICLES = {
     Purpose.APPROVAL: "an approval",
     Purpose.AUDIT: "an entry of an audit log",
     Purpose.COMMITTEE_VOUCHER: "a voucher",
+    Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
 }
 Document = TypeVar("Document", bound=msgspec.Struct)
 

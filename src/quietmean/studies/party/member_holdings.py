@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ from quietmean.protocols.committee.contribution import (
     DealtParts,
     Header,
     Part,
-    excerpt,
+    excerpt_of,
     front_bytes,
     largest_file,
     open_excerpt,
@@ -32,8 +33,11 @@ from quietmean.protocols.committee.contribution import (
 )
 from quietmean.protocols.committee.holdings import Held, Vouchered
 from quietmean.protocols.committee.keys import Opener
+from quietmean.protocols.committee.segments import FRONT_BYTES, is_segment, read_segment
 from quietmean.protocols.committee.session import CommitteeSession
 
+# The header of a contribution and its bytes. Raises OSError where the folder fails, and ContributionError.
+_Read = Callable[[], tuple[Header, bytes]]
 _MAGIC = b"qmheld2\n"
 _LENGTH = 8
 _PIECE = 1 << 20
@@ -164,31 +168,74 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     left_out: list[tuple[str, str, str]] = []
     taken: dict[bytes, tuple[bytes, str]] = {}
     vouchered = Vouchered(session)
-    for path in contributions_in(folder):
+    for name, read in _contributions(session, member, folder, until):
         dealer = ""
         try:
-            header, raw = _read(session, path, until)
+            header, raw = read()
             dealer = header.contributor
-            part = open_excerpt(session, header, excerpt(session, raw, member), member, opener)
+            part = open_excerpt(session, header, excerpt_of(session, header, raw, member), member, opener)
             if header.dealer not in taken:
                 vouchered.take(header.dealer)
         except ContributionError as error:
-            left_out.append((dealer, path.name, str(error)))
+            left_out.append((dealer, name, str(error)))
             continue
         except OSError as error:
-            raise _unreadable(folder, f"{path.name}: {error.strerror}") from None
+            raise _unreadable(folder, f"{name}: {error.strerror}") from None
         if header.dealer not in taken:
-            taken[header.dealer] = header.digest, path.name
+            taken[header.dealer] = header.digest, name
             file.write(_packed(session, header, part))
         elif taken[header.dealer][0] != header.digest:
             why = f"its contributor made another one, {taken[header.dealer][1]}, and one counts"
-            left_out.append((dealer, path.name, why))
+            left_out.append((dealer, name, why))
     if not taken:
         raise InputError(
             f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
             "opened, see that the right folder is there, and start again"
         )
     return _Summary(session.session.hex(), len(taken), tuple(left_out))
+
+
+def _contributions(session: CommitteeSession, member: int, folder: Path, until: float) -> Iterator[tuple[str, _Read]]:
+    """What to call each contribution in ``folder``, and what reads it: files of one, and the segments of a drop."""
+    for path in contributions_in(folder):
+        try:
+            with path.open("rb") as file:
+                if not is_segment(file.read(FRONT_BYTES)):
+                    yield path.name, partial(_read, session, path, until)
+                    continue
+                file.seek(0)
+                yield from _in_segment(session, member, path.name, file, until)
+        except OSError as error:
+            yield path.name, partial(_fails, error)
+
+
+def _in_segment(
+    session: CommitteeSession, member: int, segment: str, file: IO[bytes], until: float
+) -> Iterator[tuple[str, _Read]]:
+    try:
+        for number, (raw, time) in enumerate(read_segment(session, file, member), 1):
+            yield f"{segment}, contribution {number}", partial(_of_segment, session, raw, time > until)
+    except ContributionError as error:
+        yield segment, partial(_fails, error)
+
+
+def _of_segment(session: CommitteeSession, raw: bytes, late: bool) -> tuple[Header, bytes]:
+    return _checked(read_header(session, raw), raw, late)
+
+
+def _checked(header: Header, raw: bytes, late: bool) -> tuple[Header, bytes]:
+    if header.kind != DealtParts.VALUE:
+        raise ContributionError("it is a member's noise, not a contribution")
+    if late:
+        raise ContributionError("it came too late")
+    return header, raw
+
+
+def _fails(error: Exception) -> tuple[Header, bytes]:
+    """Raises it."""
+    if isinstance(error, PermissionError):
+        raise ContributionError(f"it cannot be read ({error.strerror})") from None
+    raise error
 
 
 def _unreadable(folder: Path, why: str) -> InputError:
@@ -209,12 +256,8 @@ def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, 
             header = read_header(session, front)
             raw = front + opened.read()
     except PermissionError as error:
-        raise ContributionError(f"it cannot be read ({error.strerror})") from None
-    if header.kind != DealtParts.VALUE:
-        raise ContributionError("it is a member's noise, not a contribution")
-    if status.st_mtime > until:
-        raise ContributionError("it came too late")
-    return header, raw
+        _fails(error)
+    return _checked(header, raw, status.st_mtime > until)
 
 
 def _record_of(session: CommitteeSession) -> np.dtype[np.void]:

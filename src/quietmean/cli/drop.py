@@ -1,0 +1,125 @@
+"""``quietmean drop``: a place to which contributors to a committee send their files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import note, out, progress, warn
+from quietmean.core.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropLimitOptions:
+    """How much a drop does at a time.
+
+    Parameters
+    ----------
+    connections
+        How many connections to hold at a time.
+    rate
+        How many contributions to look at in a second, after a burst of ten times as many.
+    stalled
+        Seconds after which a contribution that does not come is given up.
+    """
+
+    connections: int = 256
+    rate: float = 200.0
+    stalled: float = 120.0
+
+
+def command(
+    *,
+    study: Path,
+    listen: str,
+    folder: Path,
+    key: Path = Path("quietmean.key"),
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    limit: Annotated[DropLimitOptions, Parameter(name="*", negative="")] = DropLimitOptions(),
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Take contributions to a study with a committee over HTTPS, and keep them in a folder that its members read.
+
+    It checks who sent each and that it is whole, and answers with a signed receipt once it is on the disk. It can read nothing
+    of what it takes, and is trusted for nothing: it can leave contributions out, and sees who contributes when. Stopped or
+    killed, the same command goes on. GET /health says how many contributions there are.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    listen
+        HOST:PORT to listen on, or :PORT for all addresses of this machine.
+    folder
+        Where to keep contributions, for quietmean join --contributions; made if it is not there.
+    key
+        The private key with which receipts are signed, from quietmean keygen.
+    certificate
+        The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without one it
+        speaks plain HTTP: on a loopback address, or behind a server that ends TLS.
+    private_key
+        The certificate's private key (PEM), without a passphrase.
+    json
+        One JSON document on standard output, once it listens.
+    """
+    import asyncio
+
+    from quietmean.cli.identity import load_identity
+    from quietmean.cli.serving import serve
+    from quietmean.core.extras import import_extra
+
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "desk", "a drop")
+    from quietmean.drop import Drop, DropBox, DropLimits, DropServer
+    from quietmean.node.net import format_address
+    from quietmean.node.relay import outer_tls, parse_entrance
+    from quietmean.node.tunnel import is_loopback
+    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import sealed_with_committee
+
+    if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
+        raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")
+    if not 1 <= limit.connections <= 1_000_000:
+        raise InputError(f"{limit.connections} connections: choose 1 or more with --connections")
+    if (certificate is None) != (private_key is None):
+        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+    host, port = parse_entrance(listen)
+    sealed = sealed_with_committee(study)
+    if sealed is None or sealed.study.committee is None:
+        raise InputError(f"{study} is no sealed study with a committee: others have no contributions to drop")
+    Distrusted().refuse(sealed.holders())
+    identity = load_identity(key)
+    tls = None
+    if certificate is not None and private_key is not None:
+        outer_tls(certificate, private_key)
+        tls = certificate, private_key
+    elif not is_loopback(host or "0.0.0.0"):  # noqa: S104
+        warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
+    with progress("calibrating the noise"):
+        session = session_of(sealed, sealed.study.choice(sealed.admitted).plan)
+    limits = DropLimits(connections=limit.connections, rate=limit.rate, slow=limit.stalled)
+    box = DropBox.open(folder, session)
+
+    def ready() -> None:
+        where = format_address((host or "0.0.0.0", port))  # noqa: S104
+        if json:
+            about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
+            sys.stdout.write(dumps(about) + "\n")
+        else:
+            what = f"{len(box)} contributions in {folder}"
+            out.print(f"drop: listening on {where}, with {what}; receipts are by {identity.public_key}", markup=False)
+        sys.stdout.flush()
+
+    try:
+        drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)
+        asyncio.run(serve(DropServer(drop, (host, port), tls), ready))
+        note(f"drop: ended; {len(box)} contributions in {folder}")
+    finally:
+        box.close()

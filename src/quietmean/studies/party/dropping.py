@@ -1,0 +1,74 @@
+"""A contributor sends its file to a drop, and gets a signed receipt for it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.output import json_object
+from quietmean.node.posting import post_file
+from quietmean.node.tunnel import is_loopback
+from quietmean.studies.agreement.any_study import has_committee
+from quietmean.studies.agreement.drop_receipt import DropReceipt
+from quietmean.studies.agreement.sealed import Sealed
+
+_TIMEOUT = 120.0
+_LATER = (408, 429, 500, 502, 503, 504)
+
+
+def require_drop(url: str) -> str:
+    """The address of a drop's contributions. Raises :class:`InputError` for what is none."""
+    parts = urlsplit(url)
+    plain = parts.scheme == "http" and parts.hostname is not None and is_loopback(parts.hostname)
+    if not (parts.scheme == "https" or plain) or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise InputError(f"drop {url[:200]!r} is no address of one: write https://HOST, or https://HOST:PORT")
+    return f"{url.rstrip('/')}/contributions"
+
+
+def require_drop_for(sealed: Sealed, url: str) -> None:
+    """Before anything is charged. Raises :class:`InputError` for a study to which nobody sends anything, or no address."""
+    if not has_committee(sealed.asked):
+        raise InputError("a drop takes contributions to a study with a committee, and this one has none: leave --drop out")
+    require_drop(url)
+
+
+def send_to_drop(url: str, content: bytes, session: str, contributor: str, digest: str) -> DropReceipt:
+    """The receipt of a contribution that is on the drop's disk. The same contribution may be sent as often as need be.
+
+    Raises :class:`InputError` where the drop refuses it, and :class:`ProtocolFailure` where it cannot be reached or answers with
+    something else: the same command sends it again.
+    """
+    try:
+        status, answer = post_file(require_drop(url), content, _TIMEOUT)
+    except OSError as error:
+        raise _unusable(url, str(getattr(error, "reason", None) or error)) from None
+    if status == 200:
+        receipt = _receipt(url, answer)
+        if (receipt.session, receipt.contributor, receipt.digest) != (session, contributor, digest):
+            raise _unusable(url, "its receipt is of something else")
+        return receipt
+    said: dict[str, Any] = {}
+    with suppress(InputError):
+        said = dict(json_object(answer))
+    why = str(said.get("error", f"it answers with status {status}"))[:500]
+    if status in _LATER:
+        raise _unusable(url, why)
+    if status == 409:
+        first = _receipt(url, str(said.get("receipt", "")).encode())
+        why = f"another contribution with this key is there, {first.digest[:16]}, since {first.came}, and one counts"
+    raise InputError(f"drop {url} does not take this contribution ({why}): it stays charged, tell the convener if that is wrong")
+
+
+def _receipt(url: str, content: bytes) -> DropReceipt:
+    try:
+        return DropReceipt.of_file(content)
+    except InputError as error:
+        raise _unusable(url, str(error)) from None
+
+
+def _unusable(url: str, why: str) -> ProtocolFailure:
+    return ProtocolFailure(
+        f"drop {url} did not acknowledge the contribution ({why}): it is kept here, and the same command sends it again"
+    )
