@@ -83,8 +83,8 @@ def test_rubbish_inside_is_refused() -> None:
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 1000), st.integers(0, 10_000), st.integers(0, 4))
 def test_places_survive_the_wire_in_order(round_: int, phase: int, step: int, other_round: int, other_phase: int) -> None:
     one, other = RoundPosition(round_, (phase, step)), RoundPosition(other_round, (other_phase, step))
-    assert RoundPosition.of(one.told()) == one
-    assert (one < other) == (one.told() < other.told())
+    assert RoundPosition.of(one.announced()) == one
+    assert (one < other) == (one.announced() < other.announced())
 
 
 def test_of_one_party_so_many_requests_about_a_later_round_are_kept() -> None:

@@ -37,5 +37,5 @@ def public_seed(study: str, openings: Mapping[PartyId, Opening]) -> Seed:
 
 
 def seed_check(seed: Seed) -> bytes:
-    """What messages tell of the public seed that their sender has, so that who was told other nonces notices it."""
+    """What messages say of the public seed that their sender has, so that who got other nonces notices it."""
     return seed.derive("agreement check").secret[:8]

@@ -84,7 +84,7 @@ class RoundsByFolder:
         await stack.enter_async_context(await endure(attempt, party.store.path, patience))
 
     async def _start(self, closing: contextlib.AsyncExitStack) -> None:
-        """Settle who is in. Others may have to be told of it later: the start goes on beside the rounds of this process."""
+        """Settle who is in. It may have to be announced to others later: the start goes on beside the rounds of this process."""
         party, settings = self._party, self._party.settings
 
         async def answer(sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:

@@ -134,7 +134,7 @@ class RoundsOverConnections:
             raise PeerError("it sent a request of no round")
         party, request, number = self._party, inner_request(frame), frame.round
         if number or party.started is None:
-            # Who is started again tells of the start again, wherever it is.
+            # Who is started again announces the start again, wherever it is.
             self._note_place(sender, RoundPosition(number, position_of(request)))
         if number == 0:
             return self._start(sender, request)
@@ -155,7 +155,7 @@ class RoundsOverConnections:
 
     def _start(self, sender: PartyId, request: AnyRequest) -> AnswerFrame:
         """The answer to what is about the start."""
-        before = RoundPosition(0, (int(Phase.AGREEMENT), 0)).told()
+        before = RoundPosition(0, (int(Phase.AGREEMENT), 0)).announced()
         position = before if self._party.started is None else self.position
         if isinstance(request, Heartbeat):
             return AnswerFrame(request.number, ACCEPTED, *position)
@@ -172,7 +172,7 @@ class RoundsOverConnections:
 
     @staticmethod
     def _placed(answer: AnswerFrame, place: RoundPosition) -> AnswerFrame:
-        phase, round_ = place.told()
+        phase, round_ = place.announced()
         return msgspec.structs.replace(answer, phase=phase, round=round_)
 
     @property
@@ -184,7 +184,7 @@ class RoundsOverConnections:
 
     @property
     def position(self) -> Position:
-        return self._place.told()
+        return self._place.announced()
 
     def heard(self, peer: PartyId, counted: Position) -> None:
         party, place = self._party, RoundPosition.of(counted)

@@ -23,14 +23,14 @@ class RoundPosition(NamedTuple):
     round: int
     position: Position
 
-    def told(self) -> Position:
-        """As the others are told it: phases are counted on over all rounds."""
+    def announced(self) -> Position:
+        """As it is announced to the others: phases are counted on over all rounds."""
         phase, round_ = self.position
         return self.round * _PHASES + phase, round_
 
     @classmethod
     def of(cls, counted: Position) -> Self:
-        """The inverse of :meth:`told`."""
+        """The inverse of :meth:`announced`."""
         round_, phase = divmod(counted[0], _PHASES)
         return cls(round_, (phase, counted[1]))
 

@@ -1,4 +1,4 @@
-"""The releases that came to this party, which of them are in its result, and who told others something else."""
+"""The releases that came to this party, which of them are in its result, and who sent others something else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Came:
     def told_apart(self, logs: Mapping[PartyId, PartyLog]) -> tuple[tuple[PartyId, str, PartyId, str], ...]:
         """(party, digest, other, digest): what a party released to this one, and what, as an other one says, to that one.
 
-        Either the party told them different things, or the other one lies about it.
+        Either the party sent them different things, or the other one lies about it.
         """
         own = dict(self.digests)
         return tuple(

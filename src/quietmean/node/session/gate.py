@@ -65,8 +65,8 @@ class Gate:
         self._here: set[PartyId] = set()
         # The last stage of which the logs came.
         self._stages: dict[PartyId, int] = {}
-        self._telling: dict[PartyId, asyncio.Task[Any]] = {}
-        self._told: set[PartyId] = set()
+        self._sending: dict[PartyId, asyncio.Task[Any]] = {}
+        self._informed: set[PartyId] = set()
         self.cut_off: CutOff = lambda parties: None
         self.compute: Compute = _here
         # From here on no share of a mixing round is taken from anybody.
@@ -98,7 +98,7 @@ class Gate:
             self._context.store.save_vote(sender, *cast)
             self._votes[sender] = cast
         self._context.changed.set()
-        # It may have been away when this party told it.
+        # It may have been away when this party sent it.
         self._tell_vote(sender)
 
     # --- this party's way through ------------------------------------------------------------------------------------
@@ -200,28 +200,28 @@ class Gate:
         def missing() -> dict[PartyId, bool]:
             if self._decided:
                 return {}
-            return {other: other not in self._told for other in context.others if other not in self._votes}
+            return {other: other not in self._informed for other in context.others if other not in self._votes}
 
         await Wait(context, missing).until_over()
 
     async def tell_all(self) -> None:
         """Wait until the others have this party's vote, before it leaves."""
         context = self._context
-        await Wait(context, lambda: {other: True for other in context.others if other not in self._told}).until_over()
+        await Wait(context, lambda: {other: True for other in context.others if other not in self._informed}).until_over()
 
     def _tell_vote(self, other: PartyId) -> None:
         """Tell the own vote, if there is one, in the background until the end of this node."""
-        own, telling = self._votes.get(self._context.party), self._telling.get(other)
-        if own is None or other in self._told or (telling is not None and not telling.done()):
+        own, sending = self._votes.get(self._context.party), self._sending.get(other)
+        if own is None or other in self._informed or (sending is not None and not sending.done()):
             return
 
-        async def tell() -> None:
+        async def send() -> None:
             answer = await self._context.links[other].ask(Vote(0, *own))
             if answer.status == ACCEPTED:
-                self._told.add(other)
+                self._informed.add(other)
                 self._context.changed.set()
 
-        self._telling[other] = self._context.spawn(tell())
+        self._sending[other] = self._context.spawn(send())
 
     @property
     def _agreed(self) -> bool:

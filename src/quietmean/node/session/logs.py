@@ -24,7 +24,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
     ``seen``: (round, sender) of messages that were handed to it and that it does not use: refused, too late, or taken back.
     ``audit``: how far the audit log of its site had come, for the others to keep; opaque here, at most ``AUDIT_LIMIT`` bytes.
-    ``releases``: (party, SHA-256) of each release that it was told, so that who told others something else is found out.
+    ``releases``: (party, SHA-256) of each release that came to it, so that who sent others something else is found out.
     """
 
     online: tuple[Count, ...]

@@ -15,7 +15,7 @@ What only parties that left have seen is not known. The assumptions about them:
 * A message between two such parties arrived, in rounds in which both count as online.
 * What was sent and is not known to have arrived counts as seen by its receiver, whether it was refused, taken back, or its
   receiver was silent: a silent party saw all that was sent to it. Final logs name what was handed over and not used, so
-  that it counts too where its sender told nothing.
+  that it counts too where its sender reported nothing.
 * What such parties did later, only with one another, is not in the record. It has influenced no party that finished. The parties
   that left may have seen more of one another than the record states.
 

@@ -51,7 +51,7 @@ class Beginning:
         self._links, self._closed, self._came = links, closed, came
 
     async def open(self) -> None:
-        """Where this party is, is what its store says; of one that has its result, nobody is told anything any more."""
+        """Where this party is, is what its store says; of one that has its result, nothing is announced to anybody any more."""
         if self._gathering is not None:
             await self._gathering.stop()
             self._store.reopen()

@@ -1,4 +1,4 @@
-"""One party in the attempts to start: its record, what it tells the others, and what it hears of them until the study is over."""
+"""One party in the attempts to start: its record, what it and the others announce, until the study is over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quietmean.node.storage import Store
 from quietmean.node.tasks import Fail, Supervisor, Tasks, first_of
 from quietmean.randomness import ExchangeKey, Seed
 
-# What is told changes: after so many seconds without an answer it is told as it is then (s).
+# An announcement changes: after so many seconds without an answer it is sent as it is then (s).
 _PATIENCE = 5.0
 _TICK = 0.2
 _ENDED = "the start has ended with an error here"
@@ -39,11 +39,11 @@ def rules_of(settings: NodeSettings) -> Rules:
 
 
 class Gathering:
-    """Answers in :meth:`handle`, tells in the background from :meth:`start` on, and ends in :meth:`until_bound`.
+    """Answers in :meth:`handle`, announces in the background from :meth:`start` on, and ends in :meth:`until_bound`.
 
-    Each change of the standing is on disk before it is told. ``fail`` is told of an error in the background, which by default
-    ends :meth:`until_bound`; ``refused`` whom this party refused and why. ``closed`` returns when nobody is waited for any more;
-    by default the time-out of the start tells. ``came``: who has ever been there, where that is kept beside the standing.
+    Each change of the standing is on disk before it is announced. ``fail`` is called with an error in the background, which by
+    default ends :meth:`until_bound`; ``refused`` with whom this party refused and why. ``closed`` returns when nobody is waited
+    for any more, by default at the time-out of the start. ``came``: who has ever been there, where that is kept.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Gathering:
         self._supervisor.fail(error)
 
     def start(self) -> None:
-        """Begin, and tell all others where this party is, if that was not done; what is on disk is told anew."""
+        """Begin, and announce to all others where this party is, if that was not done; what is on disk is announced anew."""
         if self._begun:
             return
         self._begun = True
@@ -164,7 +164,7 @@ class Gathering:
         return AnswerFrame(frame.number, ACCEPTED, *position)
 
     def heard(self, sender: PartyId, frame: Start) -> None:
-        """Take in where another party is. Raises :class:`PeerError` for what a correct one never tells."""
+        """Take in where another party is. Raises :class:`PeerError` for what a correct one never announces."""
         announcement = from_frame(frame, self._rules.parties)
         self._pairing.check(sender, frame.encapsulated, commits=bool(frame.commit))
         if announcement.bound:
@@ -227,7 +227,7 @@ class Gathering:
 
     @property
     def _informed(self) -> set[PartyId]:
-        """Who has taken in all that this party has to tell it."""
+        """Who has taken in all that this party announces."""
         announcement = replace(self._announcement, bound=False)
         return {party for party, taken_in in self._taken_in.items() if taken_in == announcement}
 
@@ -269,7 +269,7 @@ class Gathering:
                         await news.wait()
 
     def _is_settled(self, peer: PartyId) -> bool:
-        """Whether there is no need to tell it anything again."""
+        """Whether there is no need to announce anything to it again."""
         if self._occasion.repeats:
             return self._occasion.settled(peer, self._standing)
         return self._taken_in.get(peer) == replace(self._announcement, bound=False)
@@ -278,7 +278,7 @@ class Gathering:
     def _announcement(self) -> Announcement:
         announcement, own = self._machine.announce(self._standing), self._settings.party
         if self._rules.for_all and announcement.bound:
-            # Each tells what it revealed itself, and has done so before it is bound.
+            # Each announces what it revealed itself, and has done so before it is bound.
             return replace(announcement, openings={own: announcement.openings[own]})
         return announcement
 

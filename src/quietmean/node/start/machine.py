@@ -1,13 +1,13 @@
-"""The state of one party in the attempts to start a study, and how what the others tell changes it.
+"""The state of one party in the attempts to start a study, and how announcements of the others change it.
 
 An attempt has one convener, which signs who takes part; where a study starts with all or not at all, nobody need say who, and all
-are in the one attempt from the beginning. A party takes one proposal an attempt, and tells all of its members itself. Once every
-member told the same it commits to a nonce that it uses in this attempt only; once all have committed, it reveals. Who has all
-that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on to a later attempt,
-which it tells by being there, and never comes back.
+are in the one attempt from the beginning. A party takes one proposal an attempt, and sends it to all of its members itself. Once
+every member sent the same it commits to a nonce that it uses in this attempt only; once all have committed, it reveals. Who has
+all that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on to a later
+attempt, which it announces by being there, and never comes back.
 
-A :class:`Standing` is all that a party must not forget: it is on disk before anything is told of it. Tellings say where a party
-is, as a whole, and are repeated: they may be lost, doubled or come in any order.
+A :class:`Standing` is all that a party must not forget: it is on disk before anything of it is sent. Announcements say where a
+party is, as a whole, and are repeated: they may be lost, doubled or come in any order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fresh: TypeAlias = Callable[[], Opening]
 
 @dataclass(frozen=True)
 class Attempt:
-    """The attempt in which a party is. ``agreed``: the members that told the same proposal, itself among them.
+    """The attempt in which a party is. ``agreed``: the members that sent the same proposal, itself among them.
 
     ``own``: what this party will reveal; ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are
     bound in it.
@@ -84,7 +84,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a party tells all others of its attempt. Being there is its acceptance. ``commit``: empty before it committed.
+    """What a party announces of its attempt to all others. Being there is its acceptance. ``commit``: empty before it committed.
 
     ``openings``: its own, once it reveals; all that it has once it is ``bound``, since some may not have come everywhere.
     """
@@ -141,10 +141,10 @@ class Machine:
             openings = {self.party: attempt.own}
         return Announcement(attempt.proposal, commit, openings, standing.bound)
 
-    # --- what others tell --------------------------------------------------------------------------------------------
+    # --- what others announce ----------------------------------------------------------------------------------------
 
     def receive(self, standing: Standing, sender: PartyId, announcement: Announcement) -> Standing:
-        """The standing after ``sender`` told where it is. Raises :class:`PeerError` for what a correct party never tells."""
+        """The standing after ``sender`` announced where it is. Raises :class:`PeerError` for what a correct party never does."""
         if announcement.proposal is None or standing.never:
             return standing
         self.check(sender, announcement)
@@ -205,7 +205,7 @@ class Machine:
             commits[self.party] = commitment_hash(study, self.party, attempt.own)
         for party, opening in announcement.openings.items():
             if party in openings or party not in commits:
-                # What was committed to comes first; all is told again.
+                # What was committed to comes first; all is sent again.
                 continue
             if commitment_hash(study, party, opening) == commits[party]:
                 _check_weight(opening)
@@ -218,7 +218,7 @@ class Machine:
         return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
 
     def _agreed(self, attempt: Attempt, sender: PartyId) -> frozenset[PartyId]:
-        # Each says so itself, over its own connection: a convener could tell two sets two stories.
+        # Each says so itself, over its own connection: a convener could equivocate between two sets.
         return attempt.agreed | {sender}
 
 

@@ -19,7 +19,7 @@ from quietmean.node.start.machine import Announcement, Machine, Standing
 from quietmean.node.start.rules import Proposal
 from quietmean.node.tasks import Tasks
 
-# Where a party is, is told again after so many seconds, more of them hours before the start; who told nothing for three times as
+# Where a party is, is announced again after so many seconds, more of them hours before the start; who was silent three times as
 # long, and so many seconds, is not there.
 _REPEAT, _LONG_BEFORE, _THERE = 0.5, 10.0, 5.0
 _PART_OF_THE_WAIT = 0.05
@@ -33,13 +33,13 @@ Came = Callable[[], Iterable[PartyId]]
 
 
 class Occasion(Protocol):
-    """What a party does by its clock before the start. ``repeats``: whether it tells again and again that it is there."""
+    """What a party does by its clock before the start. ``repeats``: whether it announces again and again that it is there."""
 
     repeats: bool
 
     @property
     def pause(self) -> float:
-        """Seconds until where this party is, is told again."""
+        """Seconds until where this party is, is announced again."""
 
     def start(self, tasks: Tasks) -> None:
         """The wait begins."""
@@ -48,7 +48,7 @@ class Occasion(Protocol):
         """This party went on to an attempt."""
 
     def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
-        """Another party told where it is; ``standing``: of this one before."""
+        """Another party announced where it is; ``standing``: of this one before."""
 
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
         """The standing after what it is time for; ``informed``: who has taken in where this party is.
@@ -58,7 +58,7 @@ class Occasion(Protocol):
         """
 
     def settled(self, peer: PartyId, standing: Standing) -> bool:
-        """Whether nothing needs to be told to a party any more."""
+        """Whether nothing needs to be announced to a party any more."""
 
     def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
         """Who is waited for."""
@@ -119,7 +119,7 @@ class ByTime:
     """Starts with all as soon as they are there, at its time with enough parties; numbered attempts follow each other.
 
     With ``closed`` there is a timetable, and nobody need be there together with others: who ``came`` once is there, nothing is
-    told twice, and an attempt has its time by the clock alone, which goes on while nobody's process runs.
+    announced twice, and an attempt has its time by the clock alone, which goes on while nobody's process runs.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ByTime:
         self.repeats = closed is None
         self._me = settings.party
         self._there: dict[PartyId, float] = {}
-        # Whom nothing needs to be told any more: bound where this party is.
+        # To whom nothing needs to be announced any more: bound where this party is.
         self._settled: set[PartyId] = set()
         # Each attempt has its time, one after the other; the last one ends with the time-out of the start.
         self._turn = settings.start_timeout / ATTEMPTS

@@ -2,7 +2,7 @@
 
 The keys are those of the entries, so nothing has to be asked for: what was encapsulated goes with the lower one's commitment.
 Nobody reveals before all have committed, and nobody begins before all have revealed: who begins has it from all others, and
-all others have it. It is on disk before it is told, or before the commitment that it came with counts.
+all others have it. It is on disk before it is sent, or before the commitment that it came with counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a party is in the attempts to start, as its store keeps it and as the others are told."""
+"""Where a party is in the attempts to start, as its store keeps it and as it is announced to the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quietmean.node.opening import Opening
 from quietmean.node.start.machine import Announcement, Attempt, Standing
 from quietmean.node.start.rules import Proposal
 
-# So many openings are told in one frame; a header has no room for those of hundreds of parties.
+# So many openings are sent in one frame; a header has no room for those of hundreds of parties.
 _OPENINGS = 32
 
 
@@ -59,7 +59,7 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
 
 
 def load_standing(raw: bytes | None) -> Standing:
-    """The inverse of :func:`dump_standing`; of a party that has told nothing yet where there is none."""
+    """The inverse of :func:`dump_standing`; of a party that has announced nothing yet where there is none."""
     if raw is None:
         return Standing()
     record = load_state(_Record, raw)

@@ -26,7 +26,7 @@ class KeptLogs(StoreDatabase):
         return tuple(json.loads(self._fact("remarks") or b"[]"))
 
     def first_audit(self, audit: bytes) -> bytes:
-        """How far the site's audit log had come when this was first asked for: whatever process tells it, it is the same."""
+        """How far the site's audit log had come when this was first asked for: whatever process sends it, it is the same."""
         kept = self._fact("audit")
         if kept is None:
             with self._transaction():

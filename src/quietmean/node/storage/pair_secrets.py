@@ -18,7 +18,7 @@ class PairSecrets(StoreDatabase):
         return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
 
     def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
-        """Before any of it is told, or before what came with it counts."""
+        """Before any of it is sent, or before what came with it counts."""
         rows = [(party, one.secret, one.ciphertext) for party, one in encapsulated.items()]
         with self._transaction():
             self._database.executemany("INSERT OR REPLACE INTO encapsulated VALUES (?, ?, ?)", rows)

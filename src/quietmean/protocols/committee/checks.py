@@ -1,10 +1,10 @@
-"""Check numbers: whether the shares of a contribution lie on polynomials of degree < T, without anything else being told.
+"""Check numbers: whether the shares of a contribution lie on polynomials of degree < T, without anything else being disclosed.
 
-In repetition t member j tells mask_t(j) + sum_b r_tb P_b(j), with mask_t a random polynomial of degree < T: a point of a random
-polynomial of degree < T if all P_b are of degree < T. If one is not, the sum is not either, but for a chance of 1 / p, whichever
-the members. r is a stream of a hash of session and header digest: it is fixed only once all shares and masks are.
+In repetition t member j publishes mask_t(j) + sum_b r_tb P_b(j), with mask_t a random polynomial of degree < T: a point of a
+random polynomial of degree < T if all P_b are of degree < T. If one is not, the sum is not either, but for a chance of 1 / p,
+whichever the members. r is a stream of a hash of session and header digest: it is fixed only once all shares and masks are.
 
-Where contributions are verified, each P_b is 0 or 1 at the secret point s, and member j also tells mask'_t(j) + sum_b r_tb
+Where contributions are verified, each P_b is 0 or 1 at the secret point s, and member j also publishes mask'_t(j) + sum_b r_tb
 (P_b(j)^2 - P_b(j)) + sum_e r_te E_e(j), with mask'_t a random polynomial of degree <= 2T - 2 that is 0 at s, and E_e of the P_b a
 combination that is 0 there if relation e holds. If anything is not 0 at s, the sum is not either, but for a chance of 1 / p.
 """
@@ -35,7 +35,7 @@ def challenge(session: CommitteeSession, digest: bytes, size: int) -> Residues:
 
 
 def check_numbers(session: CommitteeSession, digest: bytes, part: Part) -> Residues:
-    """What a member tells of a part, shape (6,); where it is verified, (12,)."""
+    """What a member publishes of a part, shape (6,); where it is verified, (12,)."""
     prime, size = session.parameters.prime, len(part.values)
     if part.layout is None:
         return combine(challenge(session, digest, size), part, prime)

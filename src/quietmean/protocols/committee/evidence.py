@@ -1,4 +1,4 @@
-"""What members told, as far as it is signed and possible; and who is caught lying by two signatures of its own."""
+"""What members stated, as far as it is signed and possible; and who is caught lying by two signatures of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_WANTED = 64
 
 @dataclass(frozen=True)
 class Taken:
-    """A state with all that arrived, and what of that is about votes; ``result``: one that a member told, unchecked."""
+    """A state with all that arrived, and what of that is about votes; ``result``: one that a member stated, unchecked."""
 
     state: CommitteeState
     heard: HeardVotes = field(default_factory=HeardVotes)

@@ -1,4 +1,4 @@
-"""What a member tells of the contributions and noise dealings that it holds: one signed list in its life.
+"""What a member states of the contributions and noise dealings that it holds: one signed list in its life.
 
 ``4 bytes length | front | entries | 64 bytes signature``. The front (MessagePack) names session and member, and how many entries
 of contributions and of noise follow. An entry is 96 bytes: header digest, dealer's key, weight and six check numbers, or twelve
@@ -55,9 +55,9 @@ def entry_of(checks: int) -> np.dtype[np.void]:
     return np.dtype([*((name, CHOSEN[name]) for name in CHOSEN.names or ()), ("numbers", "<u4", (checks,))])
 
 
-def entries_of(told: Iterable[tuple[bytes, bytes, float, Residues]], checks: int) -> Entries:
+def entries_of(stated: Iterable[tuple[bytes, bytes, float, Residues]], checks: int) -> Entries:
     """Sorted entries from (header digest, dealer, weight, check numbers), so many of these."""
-    listed = sorted(told, key=lambda entry: entry[1])
+    listed = sorted(stated, key=lambda entry: entry[1])
     entries = np.zeros(len(listed), dtype=entry_of(checks))
     for place, (digest, dealer, weight, numbers) in enumerate(listed):
         entries[place] = (digest, dealer, weight, numbers)

@@ -200,7 +200,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def batch(
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        """The sum that members open, told by the first contributor; nothing if fewer than the minimum contribute.
+        """The sum that members open, published by the first contributor; nothing if fewer than the minimum contribute.
 
         Which member's noise is the k-th makes no difference: they are drawn from the sources of contributors, which have none.
         """

@@ -1,4 +1,4 @@
-"""What members tell each other from the first proposal on. Received bytes are not trusted: anything but the exact form raises.
+"""What members send each other from the first proposal on. Received bytes are not trusted: anything but the exact form raises.
 
 Rounds 1 and 2 carry the excerpt of a noise dealing and a list; all later ones a :class:`SignedStatement` in MessagePack.
 """
@@ -59,7 +59,7 @@ class MemberSum(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
 
 
 class SignedStatement(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """All that a member has to tell in one round: what it proposes and what it echoes; its echoes and locks; its vote.
+    """All that a member has to send in one round: what it proposes and what it echoes; its echoes and locks; its vote.
 
     Among ``echoes`` are those of others that its last lock, or its proposal, stands on.
 

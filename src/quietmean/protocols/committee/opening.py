@@ -80,7 +80,7 @@ class CommitteeOpening(CommitteeFields, Mechanism):
 
 
 def most_content(parameters: CommitteeParameters) -> int:
-    """The most bytes of what one member tells another at once: lists, choices, a result."""
+    """The most bytes of what one member sends another at once: lists, choices, a result."""
     return _SLACK + CommitteeMachine.most_content(parameters)
 
 

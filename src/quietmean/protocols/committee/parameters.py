@@ -26,7 +26,7 @@ from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Masks a contribution for each kind of check, and check numbers a list states of it: what is wrong passes with a chance of p^-6.
 REPETITIONS = 6
-# Rounds from one proposal to the next: lists may be fetched, and locks are told before the next leader proposes.
+# Rounds from one proposal to the next: lists may be fetched, and locks are sent before the next leader proposes.
 BALLOT_ROUNDS = 5
 # No noise of a dealing is larger than so many times its scale, but for this chance: the tail of discrete Gaussian noise beyond a
 # whole number m is at most the Gaussian's beyond m - 1 (Canonne, Kamath and Steinke 2020), which is 2 Phi(-8) = 1.2442e-15.

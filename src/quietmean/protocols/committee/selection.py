@@ -105,11 +105,13 @@ def _without_wrong(
             left = left[1:]
 
 
-def _trusted(session: CommitteeSession, members: NDArray[np.int64], rows: NDArray[np.int64], told: Residues) -> NDArray[np.int64]:
-    """Those of ``rows`` whose check numbers of one entry, ``told``, (rows, 6 or 12), agree; none where too many do not."""
+def _trusted(
+    session: CommitteeSession, members: NDArray[np.int64], rows: NDArray[np.int64], stated: Residues
+) -> NDArray[np.int64]:
+    """Those of ``rows`` whose check numbers of one entry, ``stated``, (rows, 6 or 12), agree; none where too many do not."""
     packing, named = session.parameters.packing, members[rows].tolist()
     trusted = set(named)
-    for kind, numbers in by_degree(packing, told):
+    for kind, numbers in by_degree(packing, stated):
         able = min(session.parameters.colluding, (len(rows) - kind.threshold) // 2)
         agreeing = agreeing_members(kind, named, np.ascontiguousarray(numbers), able)
         trusted &= set() if agreeing is None else set(agreeing)

@@ -157,9 +157,9 @@ class Voter:
         """The state after a round that the member missed: it proposes, learns and votes nothing."""
         return replace(state, round=state.round + 1, proposal=None)
 
-    def _add_own(self, told: dict[Proposed, Mask], signed: Iterable[Proposed]) -> None:
+    def _add_own(self, masks: dict[Proposed, Mask], signed: Iterable[Proposed]) -> None:
         for proposed in signed:
-            told[proposed] = told.get(proposed, 0) | 1 << self._member
+            masks[proposed] = masks.get(proposed, 0) | 1 << self._member
 
     def _echoed(
         self, state: VotingState, proposals: tuple[Proposed, ...], echoes: Mapping[Proposed, Mask], valid: Validity
@@ -192,8 +192,8 @@ class Voter:
                 locked = (*locked, (ballot, digest))
         return locked
 
-    def _certified(self, told: Mapping[Proposed, Mask]) -> list[Proposed]:
-        return [proposed for proposed, members in told.items() if members.bit_count() >= self._rules.votes_needed]
+    def _certified(self, masks: Mapping[Proposed, Mask]) -> list[Proposed]:
+        return [proposed for proposed, members in masks.items() if members.bit_count() >= self._rules.votes_needed]
 
     def _with_votes(
         self, votes: dict[bytes, Mask], heard: Mapping[bytes, Mask], locks: Mapping[Proposed, Mask]
@@ -225,12 +225,12 @@ class Voter:
         return None if digest is None else (ballot, digest)
 
 
-def certificate(rules: VotingRules, told: Iterable[tuple[Proposed, bytes]], digest: bytes) -> tuple[int, tuple[int, ...]] | None:
+def certificate(rules: VotingRules, votes: Iterable[tuple[Proposed, bytes]], digest: bytes) -> tuple[int, tuple[int, ...]] | None:
     """The highest ballot in which a choice has q echoes, or q locks, that are known, and q of the members whose these are."""
     best = max(
         (
             (ballot, members)
-            for (ballot, name), members in _unpacked(told)
+            for (ballot, name), members in _unpacked(votes)
             if name == digest and members.bit_count() >= rules.votes_needed
         ),
         default=None,
