@@ -164,12 +164,18 @@ def test_who_has_a_voucher_counts_beside_who_is_listed_and_once(tmp_path: Path, 
 
 @pytest.mark.slow
 def test_anybody_shows_the_result(tmp_path: Path, free_ports: FreePorts, capsys: pytest.CaptureFixture[str]) -> None:
-    day = Day(tmp_path, free_ports(4))
+    registrar = Identity.generate()
+    day = Day(tmp_path, free_ports(4), {"registrar": registrar.public_key, "vouchers": 2})
+    day.hand_in_by_voucher("v2", Registrar.of(day.study.invitation, registrar).make(2, None).files["2.voucher"], 400.0)
     asyncio.run(day.open("m1", "m2", "m3", "m4"))
     sums = [str(day.member(name).sums) for name in ("m1", "m3")]
     main(["result", str(day.study.path), *sums, "--json", "--out", str(tmp_path / "shown")])
     document = json.loads(capsys.readouterr().out)
-    assert document["contributions"]["counted"] == 3
+    assert document["contributions"]["counted"] == 4
+    assert document["contributions"]["by_voucher"]["used"] == 1
+    assert registrar.public_key in " ".join(document["notes"])
+    for page in ("report", "privacy"):
+        assert registrar.public_key in (tmp_path / "shown" / f"study.{page}.html").read_text()
     assert document["contributions"]["left_out"] == document["contributions"]["missing"] == []
     assert document["privacy"]["colluding_members"] == 1
     assert document["privacy"]["epsilon_a_priori"] <= 20.0

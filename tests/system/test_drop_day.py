@@ -34,7 +34,6 @@ from quietmean.studies.party.register import Register
 from support.committee_study import CommitteeStudy
 from support.outside import Authority
 
-pytest.importorskip("uvicorn")
 LISTED = tuple(f"c{number}" for number in range(1, 7))
 BY_VOUCHER = tuple(f"v{number}" for number in range(1, 7))
 PAY = {name: 100.0 + 70.0 * place for place, name in enumerate((*LISTED, *BY_VOUCHER))}

@@ -24,6 +24,7 @@ from quietmean.protocols.committee.lists import entries_of, read_list, write_lis
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.protocols.content import ContentError
 from quietmean.randomness import Seed
+from quietmean.report import Stated
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
@@ -277,6 +278,15 @@ def test_the_contract_says_who_admits_and_what_it_can_do(registrar: Registrar, s
     assert dict(listed_one.lines())["admits"] == said
     with pytest.raises(InputError, match="is not in the sealed study"):
         Contract.by_file(study.sealed, registrar.own(1), choice)
+
+
+def test_who_answers_for_the_data_reads_who_admitted_others() -> None:
+    by_voucher = {"registrar": "ed25519:key", "number": 12, "used": 7}
+    receipt = {"origin": {"committee": {"contributions": {"by_voucher": by_voucher}}}}
+    said = Stated.of_receipt(receipt, "wages").admitted
+    assert "up to 12 by vouchers of the registrar ed25519:key, 7 of whom are in the result" in said
+    for other in ({}, {"origin": {"committee": 1}}, {"origin": {"committee": {"contributions": {"by_voucher": {"number": 3}}}}}):
+        assert Stated.of_receipt(other, "wages").admitted == ""
 
 
 # --- the command ----------------------------------------------------------------------------------------------------------------

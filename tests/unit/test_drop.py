@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
+import quietmean as qm
 from quietmean.core import portability
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.drop import Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
 from quietmean.drop.app import Bucket
@@ -25,11 +27,12 @@ from quietmean.protocols.committee.contribution import ContributionError, excerp
 from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.drop_receipt import DropReceipt
-from quietmean.studies.party.dropping import require_drop
+from quietmean.studies.party import dropping
+from quietmean.studies.party.dropping import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
+from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld
 
-pytest.importorskip("starlette")
 # Contributor 3 and 4 have vouchers, of which there is one.
 WORLD = CommitteeWorld(Committee(4), contributors=3, vouchers=1)
 OTHER = CommitteeWorld(Committee(4), contributors=3, vouchers=1, session_digest=b"t" * 32)
@@ -383,3 +386,59 @@ def test_an_address_that_is_no_drop_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="no address of one"):
         require_drop(url)
     assert require_drop("https://drop.example:8443/") == "https://drop.example:8443/contributions"
+
+
+# --- who sends to it ------------------------------------------------------------------------------------------------------------
+
+
+def answer_of(status: int, content: bytes, monkeypatch: pytest.MonkeyPatch) -> DropReceipt:
+    """What a contributor makes of an answer."""
+    monkeypatch.setattr(dropping, "post_file", lambda place, sent, seconds: (status, content))
+    header = read_header(WORLD.session, FILES[0])
+    return send_to_drop("https://drop.example", FILES[0], "ab" * 32, header.contributor, header.digest.hex())
+
+
+def receipt_for(number: int, session: str = "ab" * 32) -> bytes:
+    header = read_header(WORLD.session, FILES[number])
+    return DropReceipt.sign(IDENTITY, session, header.contributor, header.digest.hex(), 10.0).signed.to_file()
+
+
+def test_a_receipt_is_kept_only_if_it_is_of_this_contribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer_of(200, receipt_for(0), monkeypatch).came == "1970-01-01 00:00:10 UTC"
+    for wrong in (receipt_for(1), receipt_for(0, "cd" * 32), b"taken", receipt_for(0).replace(b"00:00:10", b"00:00:11")):
+        with pytest.raises(ProtocolFailure, match=r"did not acknowledge the contribution.*the same command sends it again"):
+            answer_of(200, wrong, monkeypatch)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_passes_by_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProtocolFailure, match="the same command sends it again"):
+        answer_of(status, b'{"error": "full"}', monkeypatch)
+
+
+def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status, why in (
+        (400, b'{"error": "it is for another study"}'),
+        (410, b'{"error": "the time is over"}'),
+        (302, b"<html>"),
+    ):
+        with pytest.raises(InputError, match=r"another study|the time is over|status 302"):
+            answer_of(status, why, monkeypatch)
+    first = json.dumps({"error": "another", "receipt": receipt_for(0).decode()}).encode()
+    with pytest.raises(InputError, match="since 1970-01-01 00:00:10 UTC, and one counts"):
+        answer_of(409, first, monkeypatch)
+
+    def unreachable(place: str, sent: bytes, seconds: float) -> tuple[int, bytes]:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(dropping, "post_file", unreachable)
+    with pytest.raises(ProtocolFailure, match="Connection refused"):
+        send_to_drop("https://drop.example", b"", "", "", "")
+
+
+def test_an_address_is_looked_at_before_anything_is_charged(tmp_path: Path) -> None:
+    study = CommitteeStudy(tmp_path)
+    contribute = partial(qm.contribute, study.path, study.key("c1"), data="none.csv", out=tmp_path / "c1.contribution")
+    with pytest.raises(InputError, match="no address of one"):
+        contribute(drop="http://drop.example")
+    assert not (tmp_path / "c1.contribution").exists()

@@ -15,6 +15,7 @@ from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.data import Source, account_name
 from quietmean.studies.party.contributing import is_contribution
+from quietmean.studies.party.dropping import hand_over, require_drop_for
 from quietmean.studies.party.handing_in import Handed, contributor_keys, hand_in, own_place
 
 
@@ -29,16 +30,21 @@ def contribute(
     *,
     data: Source,
     out: str | Path,
+    drop: str | None = None,
     store: str | Path | None = None,
     **site: Unpack[ContributionKeywords],
 ) -> Handed:
     """Write this party's one contribution to a sealed study, with ``data``, a path or a data frame, to the file ``out``.
 
-    As ``quietmean contribute`` does, whose options those of the ``site`` are. The same data give the same file again. Raises
-    :class:`InputError` for other data than before, for what policy or budget refuse, and for another file that is there.
+    As ``quietmean contribute`` does, whose options those of the ``site`` are. ``drop``: https://HOST to which it is sent besides,
+    whose signed receipt is then beside it. The same data give the same file again. Raises
+    :class:`InputError` for other data than before, for what policy or budget refuse, and for another file that is there, and
+    :class:`ProtocolFailure` where the drop does not acknowledge it.
     """
     sealed, path = Sealed.load(Path(study)), Path(out)
     Distrusted().refuse(sealed.holders())
+    if drop is not None:
+        require_drop_for(sealed, drop)
     identity = identity_at(Path(key), site.get("passphrase"))
     keys = contributor_keys(sealed, identity, Path(key), path_of(store))
     own_place(sealed, identity, keys, Path(key))
@@ -49,4 +55,6 @@ def contribute(
     handed = hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
     own = partial(is_contribution, handed.contribution.digest)
     Output(path, "the contribution", "out", own=own).write(handed.contribution.to_file())
+    if drop is not None:
+        hand_over(drop, sealed, identity.public_key, handed.contribution, path)
     return handed

@@ -61,7 +61,7 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.party.dropping import require_drop_for
+    from quietmean.studies.party.dropping import hand_over, require_drop_for
 
     forbid_core_dumps()
     forbid_tracing()
@@ -71,7 +71,10 @@ def command(
         require_drop_for(sealed, drop)
     identity = load_identity(key)
     handed, path = write_contribution(study, sealed, identity, key, data, out_, store, site)
-    sent = {} if drop is None else _sent(drop, sealed, identity.public_key, handed, path)
+    sent = {}
+    if drop is not None:
+        received, kept = hand_over(drop, sealed, identity.public_key, handed.contribution, path)
+        sent = {"drop": drop, "receipt": str(kept), "received": received.came}
     plan, account = handed.plan, handed.account
     document = {
         "contribution": str(path),
@@ -94,19 +97,6 @@ def command(
     out.print(f"it costs {cost}, {handed.contributor.against}", markup=False)
     if account is not None:
         show_balance(account)
-
-
-def _sent(drop: str, sealed: Sealed, contributor: str, handed: Handed, path: Path) -> dict[str, str]:
-    """Send what was handed in to a drop, and keep its receipt beside ``path``."""
-    from quietmean.node.net import Purpose
-    from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.party.dropping import send_to_drop
-
-    contribution = handed.contribution
-    receipt = send_to_drop(drop, contribution.to_file(), sealed.digest, contributor, contribution.digest)
-    kept = output(path.with_name(f"{path.name}.receipt"), "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT))
-    kept.write(receipt.signed.to_file())
-    return {"drop": drop, "receipt": str(kept.path), "received": receipt.came}
 
 
 def write_contribution(

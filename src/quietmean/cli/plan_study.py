@@ -139,6 +139,8 @@ def plan_study(
         out.print(f"against {words.against}; {words.otherwise}; {words.liars}", markup=False)
         if words.checked:
             out.print(f"checks: {words.checked}", markup=False)
+        if words.admits:
+            out.print(f"admits: {words.admits}", markup=False)
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
     for sentence in [*sentences, *(one.sentence for one in needed)]:

@@ -197,6 +197,8 @@ class OfficerPage:
             ("Claim", self.privacy.guarantee),
             ("Not hidden", f"who took part and when, who sent to whom, {'' if private else counts}columns and bounds"),
         ]
+        if self.stated.admitted:
+            rows.append(("Admitted", self.stated.admitted))
         if not protocol.is_private:
             rows.insert(0, ("Warning", protocol.unprotected))
         return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}

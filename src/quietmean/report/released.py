@@ -42,6 +42,7 @@ class Stated:
     ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
     parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``: as it happened, for all that one party has.
     ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
+    ``admitted``: by whose vouchers others than those with names took part, in a sentence.
     """
 
     title: str = "An execution"
@@ -54,6 +55,7 @@ class Stated:
     party_epsilon: float | None = None
     account: Account | None = None
     influence: tuple[str, ...] = ()
+    admitted: str = ""
     stamps: Stamps = field(default_factory=Stamps)
 
     @classmethod
@@ -76,8 +78,19 @@ class Stated:
             target=_number(certify.get("epsilon")),
             nats=_number(certify.get("nats")),
             party_epsilon=_number(certificate.get("whole_party_epsilon")),
+            admitted=_admitted(_mapping(_mapping(_mapping(origin.get("committee")).get("contributions")).get("by_voucher"))),
             stamps=Stamps.of_origin(origin),
         )
+
+
+def _admitted(by_voucher: Mapping[str, Any]) -> str:
+    registrar, number, used = (by_voucher.get(name) for name in ("registrar", "number", "used"))
+    if not (isinstance(registrar, str) and isinstance(number, int) and isinstance(used, int)):
+        return ""
+    return (
+        f"besides those who are listed up to {number} by vouchers of the registrar {registrar}, {used} of whom are in the "
+        "result; a registrar that lies can be all of them, and learns no more than all other contributors together"
+    )
 
 
 def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[ReleasedNumber]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.output import json_object
+from quietmean.core.output import Output, json_object
+from quietmean.node.net import Purpose
 from quietmean.node.posting import post_file
 from quietmean.node.tunnel import is_loopback
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.drop_receipt import DropReceipt
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_document
+from quietmean.studies.party.contributing import Contributed
 
 _TIMEOUT = 120.0
 _LATER = (408, 429, 500, 502, 503, 504)
@@ -32,6 +36,17 @@ def require_drop_for(sealed: Sealed, url: str) -> None:
     if not has_committee(sealed.asked):
         raise InputError("a drop takes contributions to a study with a committee, and this one has none: leave --drop out")
     require_drop(url)
+
+
+def hand_over(url: str, sealed: Sealed, contributor: str, contribution: Contributed, path: Path) -> tuple[DropReceipt, Path]:
+    """Send the contribution that is in the file ``path`` to a drop; its receipt, which is then beside that file.
+
+    Raises as :func:`send_to_drop`, and :class:`InputError` for another file in the receipt's place.
+    """
+    receipt = send_to_drop(url, contribution.to_file(), sealed.digest, contributor, contribution.digest)
+    kept = path.with_name(f"{path.name}.receipt")
+    Output(kept, "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT)).write(receipt.signed.to_file())
+    return receipt, kept
 
 
 def send_to_drop(url: str, content: bytes, session: str, contributor: str, digest: str) -> DropReceipt:

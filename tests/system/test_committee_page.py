@@ -1,0 +1,72 @@
+"""The page on committees: what it tells a registrar and who has a voucher to type, from the study to the contribution."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.node.net import Identity
+from quietmean.protocols.committee.contribution import largest_file
+from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.sealed import Sealed
+from support.committee_study import soon
+from support.pages import commands
+
+PAGE = "how-to/committee.md"
+
+
+def typed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a line of the page prints."""
+    capsys.readouterr()
+    main(shlex.split(line)[1:])
+    return capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    lines = {line.split()[1]: line for line in commands(PAGE) if "survey" in line and "drop" not in line}
+    own_keys = next(line for line in commands(PAGE) if "--own-keys" in line)
+    lines["vouchers"] = next(line for line in commands(PAGE) if line.startswith("quietmean vouchers") and line != own_keys)
+    typed(next(line for line in commands(PAGE) if line.endswith("keygen --key registrar.key")), capsys)
+    registrar = Identity.load(Path("registrar.key")).public_key
+    new = shlex.split(lines["new"])
+    new[new.index("--registrar") + 1] = registrar
+    new[new.index("--contribute-by") + 1] = soon()
+    # A hundred files are as good as five hundred.
+    new[new.index("--vouchers") + 1] = "100"
+    typed(shlex.join(new), capsys)
+    for member in range(1, 6):
+        Identity.generate().save(Path(f"m{member}.key"))
+    typed(lines["invite"], capsys)
+    for member in range(1, 6):
+        accept = (
+            f"quietmean accept survey.invitation --key m{member}.key --name m{member} --member --address m{member}.example:7000"
+        )
+        typed(f"{accept} --out m{member}.entry", capsys)
+    Identity.generate().save(Path("firm.key"))
+    Path("keys.txt").write_text(f"{Identity.load(Path('firm.key')).public_key}\n")
+    typed(own_keys, capsys)
+    assert "99 vouchers of 100" in typed(lines["vouchers"], capsys)
+    typed(lines["seal"], capsys)
+    shutil.copy("vouchers/017.voucher", "017.voucher")
+    contract = json.loads(typed(f"{lines['contract']} --json", capsys))
+    assert registrar in contract["committee"]["admits"]
+    Path("firm.csv").write_text("pay\n51000\n")
+    contribute = lines["contribute"].replace("DIGEST", contract["digest"]) + " --no-ledger"
+    typed(contribute, capsys)
+    (own,) = Path("vouchers").glob("own-*")
+    shutil.copy(own, "firm.voucher")
+    typed(contribute.replace("017.voucher", "firm.key").replace("017", "firm"), capsys)
+    sealed = Sealed.load(Path("survey.sealed"))
+    assert sealed.admitted == 105
+    largest = largest_file(session_of(sealed, sealed.study.choice(sealed.admitted).plan))
+    for name in ("017", "firm"):
+        assert 0 < Path(f"box/{name}.contribution").stat().st_size <= largest
