@@ -153,7 +153,7 @@ def test_no_number_comes_twice_under_one_key(monkeypatch: pytest.MonkeyPatch) ->
         # Another process of the same party.
         again = Party(1, open_socket(("127.0.0.1", 0)), unused(), links=Links.HYBRID)
         proxy.cut()
-        proxy.retarget(vars(again.listener)["_listening"].getsockname()[:2])
+        proxy.retarget(vars(vars(again.listener)["_acceptor"])["_listening"].getsockname()[:2])
         await talk([parties[0], again])
         await close(parties[0], again)
         await proxy.stop()
@@ -356,7 +356,7 @@ def test_a_part_that_was_changed_and_a_message_taken_back_by_a_stranger() -> Non
 def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
     async def work(parties: list[Party]) -> None:
         context = Credentials(IDENTITIES[0], parties[0].roster, STUDY).client(1)
-        host, port = vars(parties[1].listener)["_listening"].getsockname()[:2]
+        host, port = vars(vars(parties[1].listener)["_acceptor"])["_listening"].getsockname()[:2]
         reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="")
         writer.write(encode_frame(Hello(VERSION, 0, STUDY)) + encode_frame(Begin(0, 0)))
         frame, _, _ = await read_frame(reader, Limits.before_reply())
@@ -372,7 +372,7 @@ def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
 def test_an_offer_that_is_no_key_is_refused(key: bytes) -> None:
     async def work(parties: list[Party]) -> None:
         context = Credentials(IDENTITIES[0], parties[0].roster, STUDY).client(1)
-        host, port = vars(parties[1].listener)["_listening"].getsockname()[:2]
+        host, port = vars(vars(parties[1].listener)["_acceptor"])["_listening"].getsockname()[:2]
         reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="")
         writer.write(encode_frame(Hello(VERSION, 0, STUDY)) + encode_frame(KeyOffer(bytes(32), key)))
         assert await reader.read() == b""

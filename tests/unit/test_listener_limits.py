@@ -28,6 +28,7 @@ from quietmean.node.net import (
     Traffic,
     open_socket,
 )
+from quietmean.node.net.acceptor import Acceptor
 from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.listener import SPARE_HANDSHAKES
 from quietmean.node.net.wire import Hello, Welcome
@@ -107,14 +108,27 @@ def test_networks() -> None:
 # --- real sockets ----------------------------------------------------------------------------------------------------
 
 
-class WithoutEviction(Listener):
-    """As if nobody ever gave way: further ones wait in the system's queue."""
+class WhileThereIsRoom(Acceptor):
+    """Takes one at a time, and nobody while all places are taken."""
+
+    at_once = 1
+    full: Callable[[], bool]
 
     def _accept(self) -> None:
-        if self._handshakes.full:
+        if self.full():
             self._pause()
         else:
             super()._accept()
+
+
+class WithoutEviction(Listener):
+    """As if nobody ever gave way: further ones wait in the system's queue."""
+
+    def __init__(self, endpoint: Endpoint, listening: socket.socket, *given: Any, **more: Any) -> None:
+        super().__init__(endpoint, listening, *given, **more)
+        acceptor = WhileThereIsRoom(listening, self._accepted)
+        acceptor.full = lambda: self._handshakes.full
+        self._acceptor = acceptor
 
 
 @dataclass
@@ -257,7 +271,7 @@ def test_one_who_gives_way_before_anything_was_done_for_it_is_closed() -> None:
             callers = [stack.enter_context(socket.create_connection(place.address)) for _ in range(PLACES + 20)]
             place.listening.setblocking(False)
             for _ in callers:
-                place.listener._accept()
+                vars(place.listener)["_acceptor"]._accept()
             assert len(place.listener._handshakes) == PLACES
             await asyncio.sleep(0)
             for caller in callers[:20]:

@@ -6,19 +6,20 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Any, ClassVar, Final
 
-# Accepted one after the other before anything else is looked at.
-_AT_ONCE: Final = 32
 # What ends by itself: the system has no descriptor or memory for one more now.
 _SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS: Final = 0.1
 
 
 class Acceptor:
-    """``taken`` gets each connection and the address of its caller. Used in the loop that :meth:`start` runs in."""
+    """``taken`` gets each connection and the address of its caller. All is done in the loop in which :meth:`start` is called."""
 
-    def __init__(self, listening: socket.socket, taken: Callable[[socket.socket, str], None]) -> None:
+    # So many are accepted one after the other before anything else is looked at.
+    at_once: ClassVar[int] = 32
+
+    def __init__(self, listening: socket.socket, taken: Callable[[socket.socket, Any], None]) -> None:
         self._listening = listening
         self._taken = taken
 
@@ -36,14 +37,15 @@ class Acceptor:
             asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(self.at_once):
+            # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
             try:
                 accepted, address = self._listening.accept()
             except OSError as error:
                 if error.errno in _SCARCE:
                     self._pause()
                 return
-            self._taken(accepted, str(address[0]))
+            self._taken(accepted, address)
 
     def _pause(self) -> None:
         loop = asyncio.get_running_loop()

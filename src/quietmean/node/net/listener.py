@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.net.acceptor import Acceptor
 from quietmean.node.net.duplex import Duplex, Handler
 from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
 from quietmean.node.net.key_exchange import NO_KEYS, answer_offer
@@ -83,7 +84,7 @@ class Listener:
         links: Mapping[PartyId, Link] | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._listening = listening
+        self._acceptor = None if listening is None else Acceptor(listening, self._accepted)
         self._handle = handle
         self._position = position
         self._handshake_seconds = handshake_seconds
@@ -98,9 +99,8 @@ class Listener:
         self._tasks = Tasks(self.fail)
 
     def start(self) -> None:
-        if self._listening is not None:
-            self._listening.setblocking(False)
-            self._watch()
+        if self._acceptor is not None:
+            self._acceptor.start()
 
     def cut_off(self, parties: Iterable[PartyId]) -> None:
         """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
@@ -121,9 +121,8 @@ class Listener:
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
         # Before its socket closes: the loop must not watch a descriptor that may be reused.
-        if self._listening is not None:
-            asyncio.get_running_loop().remove_reader(self._listening)
-            self._listening.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for handshake in self._handshakes:
             handshake.cancel()
         try:
@@ -140,20 +139,7 @@ class Listener:
         self._handshakes.add(handshake, host)
         handshake.task = self._tasks.spawn(self._admit(handshake))
 
-    def _watch(self) -> None:
-        if self._listening is not None and self._listening.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
-
-    def _accept(self) -> None:
-        if self._listening is None:
-            return
-        # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
-        try:
-            accepted, address = self._listening.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._pause()
-            return
+    def _accepted(self, accepted: socket.socket, address: Any) -> None:
         self.take(accepted, format_address(address[:2]), address[0])
 
     def _evict(self, handshake: PendingHandshake) -> None:
@@ -162,13 +148,6 @@ class Listener:
         reason = f"it gave way: all {self._handshakes.places} places for handshakes were taken, most of them by its address"
         self._endpoint.refusal(handshake.address, reason)
         handshake.cancel()
-
-    def _pause(self) -> None:
-        # Out of file descriptors: accept again a little later.
-        if self._listening is not None:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._listening)
-            loop.call_later(0.1, self._watch)
 
     async def _admit(self, handshake: PendingHandshake) -> None:
         who, connection = handshake.address, None

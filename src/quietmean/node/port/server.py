@@ -61,7 +61,7 @@ class PortServer:
     def __init__(self, listening: socket.socket, folder: Path, limits: PortLimits | None = None) -> None:
         self.limits = limits or PortLimits()
         self.counts = PortCounts()
-        self._acceptor = Acceptor(listening, self._begin)
+        self._acceptor = Acceptor(listening, lambda accepted, address: self._begin(accepted, str(address[0])))
         self._folder = folder
         self._undecided: HandshakePool[_Undecided] = HandshakePool(self.limits.undecided)
         # One for all: it is looked at at once.

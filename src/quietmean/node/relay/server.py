@@ -58,7 +58,7 @@ class RelayServer:
         names: Iterable[str] = (),
     ) -> None:
         self.limits = limits or RelayLimits()
-        self._acceptor = Acceptor(listening, self._begin)
+        self._acceptor = Acceptor(listening, lambda accepted, address: self._begin(accepted, str(address[0])))
         self._tls = tls
         self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
         self._places: dict[RelayConnection, _Unproven] = {}
