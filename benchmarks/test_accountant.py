@@ -109,6 +109,21 @@ def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
     assert parties < 200 or mine < 180
 
 
+def test_pairs_by_two_workers(table: Callable[[str], None]) -> None:
+    """All pairs by one thread and by two; seconds of the clock, which a loaded machine makes longer."""
+    parties = 100
+    batches = CoalitionSolver(make_execution(parties).transcript()).batches
+    assert batches is not None
+    took, largest = [], []
+    with one_thread():
+        for workers in (1, 2):
+            begun = time.perf_counter()
+            largest.append(max(float(batch.information.max()) for batch in batches.tried(range(parties), 2, workers)))
+            took.append(time.perf_counter() - begun)
+    table(f"n={parties}: all pairs by one worker {took[0]:.1f} s, by two {took[1]:.1f} s ({took[0] / took[1]:.2f}x)")
+    assert largest[0] == largest[1]
+
+
 def test_a_thousand_parties(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(1000).transcript(), colluding(1000)
     with one_thread():
