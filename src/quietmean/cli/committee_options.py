@@ -56,8 +56,19 @@ class CommitteeShape:
     def require_possible(self) -> None:
         """Raises :class:`InputError` for a committee that gives no result, and for options of one where there is none."""
         if self.committee is None and self.shape:
-            raise InputError("options --committee-... and --verified go with --committee MEMBERS: give it, or leave them out")
+            raise self._alone({})
         _ = self.chosen
+
+    def _alone(self, others: dict[str, Any]) -> InputError:
+        """Where no committee is asked for, but options of one are given."""
+        own = {
+            "committee_colluding": self.committee_colluding,
+            "committee_gone": self.committee_gone,
+            "committee_size": self.committee_size,
+            "verified": self.verified or None,
+        }
+        names = [f"--{name.replace('_', '-')}" for name, value in {**own, **others}.items() if value is not None]
+        return InputError(f"options {', '.join(names)} go with --committee MEMBERS: give it, or leave them out")
 
     @property
     def now(self) -> dict[str, Any]:
@@ -73,12 +84,7 @@ class CommitteeShape:
         given = self.shape | {name: value for name, value in others.items() if value is not None}
         if self.committee is None:
             if given:
-                names = (
-                    "--committee-..., --verified, --contribute-by, --grace, --registrar and --vouchers"
-                    if others
-                    else "options --committee-... and --verified"
-                )
-                raise InputError(f"{names} go with --committee MEMBERS: give it, or leave them out")
+                raise self._alone(others)
             return fields
         options = dict(fields["options"])
         moved = {
