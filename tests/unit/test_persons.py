@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,15 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Workload
+from quietmean.statistics.persons import PersonRows
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.mapping import SiteMapping
+from quietmean.studies.data.persons import DistinctPersons, PersonReader
 from quietmean.studies.data.sources import parties_of_data, parties_of_table
+from quietmean.studies.data.table import Cells, Table
 
 Array = NDArray[np.float64]
 COLUMN = {"name": "sbp", "low": 0, "high": 200, "missing": "indicator"}
@@ -75,6 +81,52 @@ def test_each_person_counts_once_whichever_rows_count(tmp_path: Path, rows: str,
     for seed in range(3):
         shuffled = [ROWS[place] for place in np.random.default_rng(seed).permutation(len(ROWS))]
         assert mean_of(study, read(written(tmp_path, shuffled), study)) == pytest.approx(expected)
+
+
+def test_an_identifier_is_one_person_whatever_type_its_column_has_and_stays_that_of_earlier_versions(tmp_path: Path) -> None:
+    spelt = {
+        "7": "7",
+        "07": "7",
+        "+7": "7",
+        "7.50": "7.5",
+        "-0": "-0",
+        "1E3": "1E3",
+        "P7": "P7",
+        "²": "²",
+        "2024-01-31": "2024-01-31",
+    }
+    spelt |= {"9" * 31: "9" * 31, "0": "0", "00": "0", "nan": "", "a.0": "a.0", " 8 ": "8", "x\ud800": "x\ud800"}
+
+    def identity(same: str) -> list[int]:
+        digest = hashlib.blake2b(same.encode(errors="surrogatepass"), digest_size=16, person=b"quietmean person").digest()
+        return [0, 0] if not same else [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
+
+    def identities(cells: Cells) -> list[list[int]]:
+        reader = PersonReader(Location(Path("t"), mapping=SiteMapping(person="p")))
+        tables = [Table("t", ("p",), range(len(cells)), lambda place: cells) for again in range(2)]
+        first: list[list[int]]
+        first, second = (reader.identities(table).tolist() for table in tables)
+        assert first == second
+        return first
+
+    assert identities(Cells(list(spelt))) == list(map(identity, spelt.values()))
+    numbers = {7.0: "7", 7.5: "7.5", -0.0: "0", 2.0**53 + 2: "9007199254740994", 2.0**53 - 1: "9007199254740991", -3.0: "-3"}
+    numbers |= {np.nan: "", 1e22: "1" + 22 * "0", 0.1: "0.1", np.inf: "inf", 12.0: "12"}
+    assert identities(Cells(np.array(list(numbers)))) == list(map(identity, numbers.values()))
+    many = np.random.default_rng(1).integers(0, 10**6, 300).astype(float)
+    assert identities(Cells(many)) == [identity(str(int(number))) for number in many]
+
+
+def test_persons_whose_hashes_have_one_half_are_two() -> None:
+    words = np.array([[5, 1], [5, 2], [4, 9], [5, 1], [5, 2], [5, 1]], dtype=np.uint64)
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(len(words))
+        chosen = PersonRows(words[order][:, 1:].astype(np.float64), words[order], np.full(len(words), np.nan)).chosen("mean")
+        assert chosen.counts.tolist() == [1, 3, 2]
+        assert chosen.values[:, 0].tolist() == [9, 1, 1, 1, 2, 2]
+        distinct = DistinctPersons()
+        distinct.add(words[order])
+        assert distinct.all().tolist() == [[4, 9], [5, 1], [5, 2]]
 
 
 def test_of_sums_the_first_rows_by_date_count(tmp_path: Path) -> None:

@@ -80,9 +80,7 @@ class PersonRows:
 
         Rows without a day come last of all; of one day, a hash of the person and the row decides.
         """
-        days = -self.days if rows == LAST_ROW else self.days
-        ranks = _hashed(self.persons, self.values)
-        order = np.lexsort((ranks, np.where(np.isnan(days), np.inf, days), self.persons[:, 1], self.persons[:, 0]))
+        order = self._order(latest_first=rows == LAST_ROW)
         persons = self.persons[order]
         starts = np.flatnonzero(np.concatenate([[True], (persons[1:] != persons[:-1]).any(axis=1)]))[: len(persons)]
         if rows == MEAN_OF_ROWS:
@@ -92,6 +90,21 @@ class PersonRows:
         kept = np.arange(len(persons)) - np.repeat(starts, counts) < most
         fewer = np.minimum(counts, most)
         return Grouped(self.values[order[kept]], np.cumsum(fewer) - fewer)
+
+    def _order(self, *, latest_first: bool) -> NDArray[np.intp]:
+        """Of the rows: by person, day and hash."""
+        keys = [_hashed(self.persons, self.values)]
+        # What is the same in all rows, as where no day is known, need not be sorted by.
+        if not np.isnan(self.days).all():
+            days = -self.days if latest_first else self.days
+            keys.append(np.where(np.isnan(days), np.inf, days))
+        first, second = self.persons[:, 0], self.persons[:, 1]
+        order = np.lexsort((*keys, first))
+        # Half of the bits tell persons apart, unless two have the same half.
+        same = first[order[1:]] == first[order[:-1]]
+        if (second[order[1:]] == second[order[:-1]])[same].all():
+            return order
+        return np.lexsort((*keys, second, first))
 
 
 def joined(parts: list[PersonRows]) -> PersonRows:

@@ -6,9 +6,10 @@ Identifiers never leave this module: what stands for a person is 128 bits of a h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,43 @@ from quietmean.studies.data.text import Tell
 _BYTES = 16
 _LABEL = b"quietmean person"
 _NOBODY = bytes(_BYTES)
+# Whole numbers below this one are floats, exactly; and the most identifiers that are kept with what stands for them.
+_EXACT = 2.0**53
+_MOST_KNOWN = 2**21
 
 Identities = NDArray[np.uint64]
+
+
+@dataclass
+class KnownNumbers:
+    """Identifiers that are whole numbers, and who has each: in 24 bytes, so that one is not hashed for each of a person's rows.
+
+    Of the first two million of them; any others are hashed again wherever they stand.
+    """
+
+    # Rising, the last one above all.
+    _numbers: NDArray[np.float64] = field(default_factory=lambda: np.array([np.inf]), repr=False)
+    _words: Identities = field(default_factory=lambda: np.zeros((1, 2), dtype=np.uint64), repr=False)
+    _waiting: list[tuple[NDArray[np.float64], Identities]] = field(default_factory=list, repr=False)
+
+    def identities(self, numbers: NDArray[np.float64]) -> Identities:
+        """Of persons with these identifiers, (numbers, 2)."""
+        places = np.searchsorted(self._numbers, numbers)
+        words = self._words[places]
+        fresh = np.flatnonzero(self._numbers[places] != numbers)
+        words[fresh] = _in_words(map(_hashed, map(str, numbers[fresh].astype(np.int64).tolist())))
+        if len(self._numbers) < _MOST_KNOWN:
+            self._waiting.append((numbers[fresh], words[fresh]))
+        # So seldom that each is sorted a few times only.
+        if 4 * sum(len(waiting) for waiting, _ in self._waiting) > len(self._numbers):
+            self._settle()
+        return words
+
+    def _settle(self) -> None:
+        numbers = np.concatenate([self._numbers, *(waiting for waiting, _ in self._waiting)])
+        words = np.vstack([self._words, *(waiting for _, waiting in self._waiting)])
+        self._numbers, first = np.unique(numbers, return_index=True)
+        self._words, self._waiting = words[first], []
 
 
 @dataclass
@@ -37,6 +73,7 @@ class PersonReader:
     """
 
     location: Location
+    known: KnownNumbers = field(default_factory=KnownNumbers, repr=False)
     nobodys: int = 0
     lines: list[int] = field(default_factory=list)
 
@@ -50,12 +87,20 @@ class PersonReader:
         """Of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without that column."""
         require_heading(table, self.location.mapping.person)
         cells = table.take(table.names.index(plain_name(self.location.mapping.person))).distinct()
-        digests = b"".join(_digest(text_of_cell(cell)) for cell in cells.values)
-        words = cells.spread(np.frombuffer(digests, dtype="<u8").reshape(-1, 2).astype(np.uint64))
+        words = cells.spread(self._words(cells.values))
         nobody = np.flatnonzero(~words.any(axis=1))
         self.nobodys += len(nobody)
         self.lines += [table.lines[int(row)] for row in nobody[: MOST_NAMED - len(self.lines)]]
         return np.asarray(words)
+
+    def _words(self, cells: Sequence[Any] | NDArray[np.float64]) -> Identities:
+        """Of distinct cells."""
+        if not isinstance(cells, np.ndarray):
+            return identities_of(map(text_of_cell, cells))
+        words, whole = np.zeros((len(cells), 2), dtype=np.uint64), is_whole(cells)
+        words[whole] = self.known.identities(cells[whole])
+        words[~whole] = identities_of(map(text_of_cell, cells[~whole].tolist()))
+        return words
 
     def days(self, table: Table) -> NDArray[np.float64]:
         """Of each row, (rows,): since 1970, NaN where none is known. Raises :class:`InputError` without that column."""
@@ -116,23 +161,47 @@ class DistinctPersons:
 
 def identities_of(texts: Iterable[str | None]) -> Identities:
     """Of persons with these identifiers, (persons, 2)."""
-    return np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+    return _in_words(map(_digest, texts))
+
+
+def _in_words(digests: Iterable[bytes]) -> Identities:
+    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+
+
+def is_whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which are whole numbers that a float has exactly, as their texts have them."""
+    return np.asarray((np.abs(numbers) < _EXACT) & (numbers == np.trunc(numbers)))
 
 
 def _distinct(identities: Identities) -> Identities:
-    order = np.lexsort((identities[:, 1], identities[:, 0]))
-    ordered = identities[order]
-    fresh = np.ones(len(ordered), dtype=np.bool_)
-    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return np.asarray(ordered[fresh])
+    ordered = identities[np.argsort(identities[:, 0])]
+    fresh = (ordered[1:] != ordered[:-1]).T
+    # Half of the bits tell persons apart, unless two have the same half.
+    if (fresh[1] & ~fresh[0]).any():
+        ordered = identities[np.lexsort((identities[:, 1], identities[:, 0]))]
+        fresh = (ordered[1:] != ordered[:-1]).T
+    return np.asarray(ordered[np.concatenate([[True], fresh.any(axis=0)])[: len(ordered)]])
 
 
 def _digest(text: str | None) -> bytes:
     """Of an identifier, by its meaning where it is a number: 7, 7.0 and 007 are one, whichever program wrote them."""
     if text is None or text.lower() in MISSING_TEXTS:
         return _NOBODY
-    meaning = meaning_of(text)
-    same = text if meaning is None else f"{meaning:f}" if isinstance(meaning, Decimal) else meaning
-    if isinstance(meaning, Decimal) and "." in same:
-        same = same.rstrip("0").rstrip(".")
+    return _hashed(text if _is_plain(text) else _by_meaning(text))
+
+
+def _hashed(same: str) -> bytes:
     return hashlib.blake2b(same.encode(errors="surrogatepass"), digest_size=_BYTES, person=_LABEL).digest()
+
+
+def _is_plain(text: str) -> bool:
+    """Is it quickly seen that a text is neither a number nor a day, or a number as it is written everywhere?"""
+    return text[0].isalpha() or (text[0] != "0" and text.isascii() and text.isdigit())
+
+
+def _by_meaning(text: str) -> str:
+    meaning = meaning_of(text)
+    if not isinstance(meaning, Decimal):
+        return text if meaning is None else meaning
+    same = f"{meaning:f}"
+    return same.rstrip("0").rstrip(".") if "." in same else same

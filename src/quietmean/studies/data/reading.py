@@ -19,7 +19,7 @@ from quietmean.studies.data.formats import read_file
 from quietmean.studies.data.frames import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.mapping import FrameOfPersons
-from quietmean.studies.data.persons import PersonReader
+from quietmean.studies.data.persons import KnownNumbers, PersonReader
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, joined, require_column, too_many_cells
 from quietmean.studies.data.text import Tell
 
@@ -67,12 +67,16 @@ def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iter
     declared.end(table, tell)
 
 
-def read_person_rows(source: Source, columns: Columns, tell: Tell, *, count: bool) -> Iterator[PersonRows]:
+def read_person_rows(
+    source: Source, columns: Columns, tell: Tell, *, count: bool, known: KnownNumbers | None = None
+) -> Iterator[PersonRows]:
     """The same with whose each row is, by the site's mapping; do persons ``count``, its owner is told of rows of nobody.
+
+    ``known``: of the same source when it was read before.
 
     Raises :class:`InputError` also without that column.
     """
-    declared, persons = Declared(columns, location_of(source)), PersonReader(location_of(source))
+    declared, persons = Declared(columns, location_of(source)), PersonReader(location_of(source), known or KnownNumbers())
     for table in read_pieces(source, _named(columns), tell, persons.columns):
         if table.height:
             yield PersonRows(declared.records(table), persons.identities(table), persons.days(table))

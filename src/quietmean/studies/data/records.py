@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, joined
 from quietmean.studies.data.formats import state_of
-from quietmean.studies.data.persons import DistinctPersons, Identities, require_persons
+from quietmean.studies.data.persons import DistinctPersons, Identities, KnownNumbers, require_persons
 from quietmean.studies.data.reading import Source, location_of, read_person_rows, read_records
 from quietmean.studies.data.text import Tell
 
@@ -26,7 +26,8 @@ class Records:
     ``rows``: where persons are the unit, which of a person's rows count. Pieces are of whole persons then
     (:class:`~quietmean.statistics.persons.Grouped`), and the length says how many persons there are, or rows where these are
     added up. A source whose rows are not kept is gone over once for each 64 MiB of them, with the rows of as many persons in
-    memory as that holds; besides, 16 bytes for each person, and all rows of any one person.
+    memory as that holds; besides, 16 bytes for each person (24 more where
+    numbers tell them apart), and all rows of any one person.
 
     Raises :class:`InputError` as :func:`read_columns` does, where a large source is another one when it is read again, and where
     the site does not say whose its rows are.
@@ -40,6 +41,7 @@ class Records:
         self._state = self._state_now()
         self._kept: list[PersonRows] | None = []
         self._all_rows = self._values = 0
+        self._known = KnownNumbers()
         distinct = DistinctPersons()
         for piece in self._read(tell):
             self._all_rows += len(piece.values)
@@ -87,13 +89,10 @@ class Records:
         """Persons by their hash, as many at a time as are kept."""
         parts = np.uint64(-(-self._values // MOST_KEPT))
         for part in range(int(parts)):
-            mine = []
-            for piece in self._pieces():
-                here = piece.persons.any(axis=1) & (piece.persons[:, 1] % parts == part)
-                mine.append(PersonRows(piece.values[here], piece.persons[here], piece.days[here]))
-            together = joined(mine)
-            if len(together.values):
-                yield together.chosen(rows)
+            # Nothing here has a name, so that no rows stay in memory beside those that were chosen.
+            chosen = joined([_of_part(piece, part, parts) for piece in self._pieces()]).chosen(rows)
+            if len(chosen):
+                yield chosen
 
     def _pieces(self) -> Iterator[PersonRows]:
         if self._kept is not None:
@@ -111,7 +110,7 @@ class Records:
 
     def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
         if self._names_persons:
-            yield from read_person_rows(self._source, self._columns, tell, count=self._of_person is not None)
+            yield from read_person_rows(self._source, self._columns, tell, count=self._of_person is not None, known=self._known)
             return
         for piece in read_records(self._source, self._columns, tell):
             yield PersonRows(piece, np.zeros((len(piece), 2), dtype=np.uint64), np.zeros(0))
@@ -124,6 +123,12 @@ class Records:
         """Nothing reads the values any more."""
         for piece in self._kept or ():
             piece.values.fill(0.0)
+
+
+def _of_part(piece: PersonRows, part: int, parts: np.uint64) -> PersonRows:
+    """The rows of somebody whose hash is in this part; the same ones where that is all of them."""
+    here = piece.persons.any(axis=1) & (piece.persons[:, 1] % parts == part)
+    return piece if here.all() else PersonRows(piece.values[here], piece.persons[here], piece.days[here])
 
 
 @dataclass(frozen=True, eq=False)
