@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import Popen
 
@@ -42,12 +42,11 @@ def write_records(name: str, seed: int, n: int = 2000) -> None:
     Path(f"{name}.csv").write_text("age,arm,ill\n" + "\n".join(rows) + "\n")
 
 
-def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]]) -> str:
-    """The digest of the contract that all three say yes to."""
+def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], timeout: float = 60.0) -> str:
+    """The digest of the contract that all three say yes to. ``timeout``: by default who was killed is waited for."""
     model.save_study("fit.toml", parties=3)
-    # Who was killed is waited for.
     study = Path("fit.toml")
-    study.write_text(study.read_text().replace("round_timeout = 10.0", "round_timeout = 60.0"))
+    study.write_text(study.read_text().replace("round_timeout = 10.0", f"round_timeout = {timeout}"))
     main(["keygen", "--key", "ada.key"])
     main(["invite", "fit.toml", "--key", "ada.key", "--out", "fit.invitation"])
     for name, port in zip(NAMES, free_ports(3), strict=True):
@@ -90,12 +89,12 @@ def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int]
             assert entry.charged.epsilon(1e-4) <= 9
 
 
-def pooled_fit() -> dict[str, float]:
-    """Maximum likelihood of all records, by statsmodels."""
+def pooled_fit(names: Sequence[str] = NAMES) -> dict[str, float]:
+    """Maximum likelihood of all records of these parties, by statsmodels."""
     import pandas as pd
     import statsmodels.formula.api as smf
 
-    table = pd.concat([pd.read_csv(f"{name}.csv") for name in NAMES])
+    table = pd.concat([pd.read_csv(f"{name}.csv") for name in names])
     params = smf.logit("ill ~ age + arm", table).fit(disp=0).params
     return {name: float(value) for name, value in params.items()}
 
@@ -136,6 +135,47 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
     for term, value in pooled.items():
         # Not all records are in the last round where the third was away: within sampling, too.
         assert abs(answers[0][term] - value) < 5 * errors_by_term[term], term
+
+
+def gone_after_a_round(digest: str) -> dict[str, tuple[int, str, str]]:
+    """How the fit ends for the others when one is killed after the first round and never comes back."""
+    running = {name: join(name, digest) for name in NAMES}
+    try:
+        kept, patience = Path("fit-east.model.npz"), time.monotonic() + 120
+        while not kept.exists() and time.monotonic() < patience:
+            assert running["east"].poll() is None, running["east"].communicate()
+            time.sleep(0.01)
+        running["east"].send_signal(signal.SIGKILL)
+        return {name: ending(running[name]) for name in ("ada", "north")}
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_here")
+def test_whole_rounds_without_a_party_go_on_with_who_is_there(free_ports: Callable[[int], list[int]]) -> None:
+    ended = gone_after_a_round(seal(made(5, 0.34, "cordp-dme"), free_ports, 6.0))
+    assert {name: one[0] for name, one in ended.items()} == {"ada": 0, "north": 0}, ended
+    document, other = (json.loads(ended[name][1]) for name in ("ada", "north"))
+    assert document["model"]["coefficients"] == other["model"]["coefficients"]
+    assert document["rounds"] == {"agreed": 5, "begun": 5}
+    assert document["epsilon"] <= 9
+    answer, pooled = document["model"]["coefficients"], pooled_fit(("ada", "north"))
+    for term, value in pooled.items():
+        assert abs(answer["estimate"][term] - value) < 5 * answer["standard_error_population"][term], term
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_here")
+def test_a_round_that_the_contract_has_all_parties_in_is_refused_without_one(free_ports: Callable[[int], list[int]]) -> None:
+    ended = gone_after_a_round(seal(made(5), free_ports, 6.0))
+    for code, output, errors in ended.values():
+        assert code == 3, (output, errors)
+        assert "Traceback" not in errors
+        assert errors.count("there is no result") == 1, errors
+        assert "without east" in errors
 
 
 @pytest.mark.usefixtures("_here")
