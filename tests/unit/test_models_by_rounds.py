@@ -391,6 +391,28 @@ def test_rows_of_a_record_are_added_up() -> None:
     np.testing.assert_allclose(newton.vectors(twice)[0, :2], newton.vectors(apart)[:, :2].sum(axis=0))
 
 
+def test_what_a_fit_is_expected_to_show_is_what_it_shows() -> None:
+    names = [column.name for column in COLUMNS]
+    table = pd.DataFrame(complete(patients(900), *range(len(names))), columns=names)
+    for column in COLUMNS:
+        if column.levels and not column.boolean:
+            table[column.name] = [column.levels[int(level)] for level in table[column.name]]
+    model = GeneralizedLinearModel("ill ~ age", COLUMNS, epsilon=8, delta=1e-5)
+    hoped = model.expect(table, 3)
+    fit = model.fit(table, parties=3).coefficients
+    np.testing.assert_allclose(fit.standard_error, hoped.standard_error, rtol=0.3)
+    assert fit.population is not None
+    assert hoped.population is not None
+    np.testing.assert_allclose(fit.population, hoped.population, rtol=0.3)
+    # More records: less of both.
+    more = model.expect(table, 3, records=9000)
+    assert (more.standard_error < 0.15 * hoped.standard_error).all()
+    # Too few are seen before anything is asked of anybody.
+    assert "not-identified" in {flag.code for flag in model.expect(table, 3, records=20).flags}
+    with pytest.raises(InputError, match="nothing is to be expected of no records"):
+        model.expect(table, 3, records=0)
+
+
 def test_a_second_fit_has_answers_of_its_own() -> None:
     """What was read of the first is not shown for the second."""
     columns = [Column(name="age", low=0, high=1), Column(name="ill", boolean=True)]

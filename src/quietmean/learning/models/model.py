@@ -26,10 +26,11 @@ from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
-from quietmean.studies.agreement.session_study import MODEL
+from quietmean.studies.agreement.session_study import MODEL, SessionStudy
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
+from quietmean.studies.outcome.forecast import noise_of_total
 
 Array = NDArray[np.float64]
 
@@ -212,6 +213,24 @@ class ModelByRounds:
         if members is None:
             raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
         return self._site.contract(self._asked(self._design_for(members)))
+
+    def expect(self, made_up: Source, parties: int, *, records: int | None = None) -> Estimates:
+        """The coefficients of a made-up table, with the errors and flags to expect of a fit by so many ``parties`` of as many
+        records as it has, or of so many ``records``. Nothing is charged: the table is made up, and no noise is added to it.
+
+        Raises :class:`InputError` for what :meth:`fit` refuses.
+        """
+        given = read_columns(made_up, self.columns, lambda note: None)
+        count, design = len(given) if records is None else records, self._design_for(parties)
+        if not len(given) or isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError("nothing is to be expected of no records: give a made-up table of some, and records of at least 1")
+        asked = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
+        noise = noise_of_total(SessionStudy.parse(asked).terms(parties).plan) / count
+        newton = self._newton(design)
+        rows = [self._rows(design, part, place) for place, part in enumerate(np.array_split(given, parties))]
+        for number in range(1, self.rounds + 1):
+            newton.moved(number, sum(newton.vectors(one).sum(axis=0) for one in rows) / len(given), noise, float(count))
+        return self.fit_of(design, newton).coefficients
 
     def save_study(self, path: str | Path, parties: int) -> None:
         """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean invite``; ``quietmean join`` then fits it with

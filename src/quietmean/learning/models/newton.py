@@ -133,14 +133,18 @@ class Newton:
 
     def move(self, mean: RoundMean[Any]) -> None:
         """Take over what a round released, as a step of Newton's."""
-        number, begin = mean.round, self.coefficients
-        score, information = self._take(mean)
+        self.moved(mean.round, np.asarray(mean.mean, dtype=np.float64), mean.standard_error, mean.execution.counted_weight())
+
+    def moved(self, number: int, mean: Array, noise: float, records: float) -> None:
+        """By the mean of so many records in round ``number``, with so much noise in each coordinate."""
+        begin = self.coefficients
+        score, information = self._take(number, mean, noise, records)
         if number == 1 and self._constant is not None and self._rounds > 1:
             moved, score, information = self._family.null(self._family.begin, self._constant, score, information)
             begin = moved * self._constant
         else:
             begin, score = self.place, self.score
-        least = LEAST_EIGENVALUE * mean.standard_error * self._scales(number)[1]
+        least = LEAST_EIGENVALUE * noise * self._scales(number)[1]
         if number == 1 or float(np.linalg.eigvalsh(information)[0]) > least:
             self.curvature = information
         else:
@@ -152,10 +156,9 @@ class Newton:
             step = _solved(self.information, score, LEAST_EIGENVALUE * self.errors.information)
         self.step, self.coefficients = begin + step - self.place, begin + step
 
-    def _take(self, mean: RoundMean[Any]) -> tuple[Array, Array]:
+    def _take(self, number: int, vector: Array, noise: float, records: float) -> tuple[Array, Array]:
         """Into the mean of all rounds since the place is settled; the score and the information of this round alone."""
-        number, size, many = mean.round, self._size, len(self._upper[0])
-        scales, vector = self._scales(number), np.asarray(mean.mean, dtype=np.float64)
+        size, many, scales = self._size, len(self._upper[0]), self._scales(number)
         score, information = vector[:size] * scales[0], self._matrix(vector[size : size + many]) * scales[1]
         released: dict[str, Any] = {
             "place": self.coefficients,
@@ -164,15 +167,15 @@ class Newton:
             "squares": self._matrix(vector[size + many : -2]) * scales[2],
             "present": float(vector[-2]) * scales[3],
             "cut": float(vector[-1]) * scales[4],
-            "records": mean.execution.counted_weight(),
+            "records": records,
         }
-        expected = 2 * (mean.standard_error * scales[0]) ** 2 * (size + _UNSETTLED * math.sqrt(2 * size))
+        expected = 2 * (noise * scales[0]) ** 2 * (size + _UNSETTLED * math.sqrt(2 * size))
         settled = number >= self._first and float(score @ score) <= expected
         before = self.read if settled else 0
         for name in _MEANS:
             last = getattr(self, name) if before else 0.0
             setattr(self, name, (last * before + released[name]) / (before + 1))
-        self.noise = math.hypot(self.noise * before, mean.standard_error) / (before + 1)
+        self.noise = math.hypot(self.noise * before, noise) / (before + 1)
         self.round, self.read = number, before + 1 if settled else 0
         return score, information
 

@@ -59,6 +59,13 @@ class Needed:
         return f"{self.statistic}: {goal}{of} takes {' or '.join(ways) if ways else nothing}"
 
 
+def noise_of_total(plan: Plan) -> float:
+    """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
+    stated, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
+    # As predictions are written.
+    return math.sqrt(predicted if stated is None else float(f"{stated:.6g}")) * plan.target.parties
+
+
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit)."""
@@ -76,10 +83,7 @@ class Forecast:
     @property
     def noise(self) -> float:
         """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
-        plan = self.plan
-        stated, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
-        # As predictions are written.
-        return math.sqrt(predicted if stated is None else float(f"{stated:.6g}")) * self.parties
+        return noise_of_total(self.plan)
 
     @cached_property
     def expectation(self) -> Expectation:
