@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +39,20 @@ BY_VOUCHER = tuple(f"v{number}" for number in range(1, 7))
 PAY = {name: 100.0 + 70.0 * place for place, name in enumerate((*LISTED, *BY_VOUCHER))}
 
 
+RUNNING: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _none_stays() -> Iterator[None]:
+    yield
+    for process in RUNNING:
+        process.kill()
+        process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()
+    RUNNING.clear()
+
+
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
@@ -58,16 +72,14 @@ class RunningDrop:
         places = ["--study", str(study.path), "--listen", f"localhost:{port}", "--folder", str(folder)]
         command = [sys.executable, "-m", "quietmean", "drop", *places, *options, "--json"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        RUNNING.append(process)
         assert process.stdout is not None
         about = json.loads(process.stdout.readline())
         return cls(process, f"https://{about['listening']}", about["key"])
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
-        code = self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+        return self.process.wait(30)
 
 
 @dataclass
