@@ -90,11 +90,19 @@ class GroupsOfFrame(CountingEngine):
     def _place(self, called: str, cuts: tuple[float, ...]) -> Any:
         """How many edges a number reaches, and how many it is beyond."""
         narwhals, cell = self._narwhals, self._narwhals.col(called)
-        reached = [below for edge in cuts for below in (cell >= edge, cell > edge)]
-        place = _sum([narwhals.when(each).then(narwhals.lit(1)).otherwise(narwhals.lit(0)) for each in reached])
+        place = self._place_among([below for edge in cuts for below in (cell >= edge, cell > edge)], 0)
         if not self._schema[called].is_integer():
             place = narwhals.when(cell.is_nan()).then(narwhals.lit(NOT_A_NUMBER)).otherwise(place)
         return narwhals.when(cell.is_null()).then(narwhals.lit(NOTHING)).otherwise(place)
+
+    def _place_among(self, reached: list[Any], before: int) -> Any:
+        """How many of these rising conditions hold, and ``before``: by halves, so that few are looked at for a row."""
+        narwhals = self._narwhals
+        if not reached:
+            return narwhals.lit(before)
+        half = len(reached) // 2
+        beyond = self._place_among(reached[half + 1 :], before + half + 1)
+        return narwhals.when(reached[half]).then(beyond).otherwise(self._place_among(reached[:half], before))
 
 
 def records_of(source: Source, columns: Columns, tell: Tell, rows: str | int | None = None) -> Records | GroupedRows:
@@ -136,9 +144,3 @@ def _of_cells(names: list[str], rows: list[Any]) -> Table:
     """Rows of Python's objects."""
     columns = [Cells(list(cells)) for cells in zip(*rows, strict=True)]
     return Table("the data frame", tuple(map(plain_name, names)), range(1, len(rows) + 1), columns.__getitem__)
-
-
-def _sum(terms: list[Any]) -> Any:
-    """Of expressions, by halves: an engine may take no expression that is nested as often as there are edges."""
-    half = len(terms) // 2
-    return terms[0] if len(terms) == 1 else _sum(terms[:half]) + _sum(terms[half:])
