@@ -15,7 +15,15 @@ from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
-from quietmean.privacy.coalitions import CoalitionCertificate, Effort, ProvenMu, every_coalition, search_coalitions
+from quietmean.privacy.coalitions import (
+    CoalitionCertificate,
+    Effort,
+    ProvenMu,
+    Scope,
+    every_coalition,
+    require_honest,
+    search_coalitions,
+)
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
 from quietmean.privacy.mutual_information import summary
@@ -112,12 +120,33 @@ class PrivacyAnalysis:
         public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that everybody
         who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody honest.
         """
+        if (any_of_them := self._by_formula(size)) is not None:
+            return any_of_them
         key = size, limit, seed or Seed.public("coalitions")
         known, allowed = self._tried.get(key), effort or Effort()
         if known is None or (not known.exhaustive and known.seconds <= allowed.seconds):
             known = every_coalition(self.solver, self.terms, self.trusted, *key, lambda: self._proven(size), allowed)
             self._tried[key] = known
         return known
+
+    def _by_formula(self, size: int) -> CoalitionCertificate | None:
+        """Where the protocol's bound is the same whoever colludes, however many parties: nothing is to be tried."""
+        worst = self.bound(size)
+        if self.terms.conversion.coalition is None or worst is None:
+            return None
+        parties = require_honest(size, self.transcript.parties, self.trusted)
+        return CoalitionCertificate(
+            size,
+            self.terms,
+            worst.mu,
+            frozenset(parties[:size]),
+            0,
+            Scope.BOUNDED,
+            self.trusted,
+            exact=False,
+            proof=worst.proof,
+            chance=worst.chance,
+        )
 
     def _proven(self, size: int) -> ProvenMu:
         """The bound for coalitions of ``size`` without trying one."""

@@ -94,7 +94,9 @@ class CertificateTerms:
 
     def epsilons(self, mu: Array) -> Array:
         """The same for each entry of mu, (n,)."""
-        return np.array([self.epsilon(value) for value in mu.tolist()])
+        # Of many parties most have the same.
+        values, places = np.unique(mu, return_inverse=True)
+        return np.array([self.epsilon(value) for value in values.tolist()], dtype=np.float64)[places]
 
     def deltas(self, mu: Array, epsilon: float) -> Array:
         """The least delta that is shown at ``epsilon`` for each entry of mu, (n,); rounded up."""

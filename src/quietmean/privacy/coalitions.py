@@ -67,8 +67,9 @@ class CoalitionCertificate(Tabular):
     ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). If ``scope`` is "every coalition", each
     one was tried. If it is a bound for every coalition, ``proof`` says why it holds, whichever parties collude, and ``found`` is
     the worst coalition among those that were tried: the true worst lies between the two, and to try all would take about so many
-    ``seconds`` of one core (see :class:`Effort`; infinite where it is not feasible). ``chance``: see
-    :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is "worst coalition found", bad ones were looked for: a lower
+    ``seconds`` of one core (see :class:`Effort`; infinite where it is not feasible). Nothing was tried, and ``found`` is None,
+    where the bound is the same whoever colludes. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is
+    "worst coalition found", bad ones were looked for: a lower
     bound on the worst case. ``worst`` and ``tried`` are of what was tried.
     """
 
@@ -193,7 +194,8 @@ class CoalitionCertificate(Tabular):
             "worst_coalition": sorted(self.worst),
             "max_mu": self.max_mu,
             "max_epsilon": self.max_epsilon,
-            **({} if self.found is None else {"proof": self.proof, "at_least_epsilon": self.at_least}),
+            **({"proof": self.proof} if self.proof else {}),
+            **({} if self.found is None else {"at_least_epsilon": self.at_least}),
             **({"effort_to_try_all": self.seconds} if math.isfinite(self.seconds) else {}),
         }
 
@@ -245,11 +247,7 @@ def every_coalition(
     never to collude, and the certificate says so. Raises :class:`InputError` for a size that leaves nobody honest.
     """
     parties = solver.transcript.parties
-    able = _able(parties, trusted)
-    if size < 0:
-        raise InputError(f"{size} parties colluding is impossible: choose 0..{min(parties - 1, len(able))}")
-    if size >= parties or size > len(able):
-        raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
+    able = require_honest(size, parties, trusted)
     tally = _Tally(solver, terms, trusted, size)
     if math.comb(len(able), size) <= (most_tried(solver, size) if limit is None else limit):
         with one_thread():
@@ -273,6 +271,16 @@ def every_coalition(
     # Only rounding can put the bound below the worst coalition found.
     shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
     return replace(shown, proof=proven.proof, chance=proven.chance, seconds=needed)
+
+
+def require_honest(size: int, parties: int, trusted: frozenset[PartyId]) -> list[PartyId]:
+    """The parties that may collude. Raises :class:`InputError` for so many of them that nobody honest is left."""
+    able = _able(parties, trusted)
+    if size < 0:
+        raise InputError(f"{size} parties colluding is impossible: choose 0..{min(parties - 1, len(able))}")
+    if size >= parties or size > len(able):
+        raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
+    return able
 
 
 def search_coalitions(

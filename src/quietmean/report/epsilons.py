@@ -26,6 +26,8 @@ _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 _ROW = 0.24
 # The part of the axis that a horizontal bar needs to have room for its number.
 _SHORT_BAR = 0.25
+# Of more parties there is one shape.
+_MOST_BARS = 120
 # Inches of a character of a name.
 _CHARACTER = 0.068
 
@@ -127,8 +129,16 @@ def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
     finite = epsilons[np.isfinite(epsilons)]
     top = 1.22 * max(float(finite.max(initial=0.0)), target if math.isfinite(target) else 0.0) or 1.0
     heights = np.where(np.isfinite(epsilons), epsilons, top)
-    colours = [OVER if epsilon > target else ESTIMATE for epsilon in epsilons]
-    axes.bar(np.arange(len(epsilons)), heights, width=0.72 if len(epsilons) <= 120 else 1.0, color=colours, linewidth=0)
+    over = epsilons > target
+    if len(epsilons) <= _MOST_BARS:
+        colours = [OVER if above else ESTIMATE for above in over.tolist()]
+        axes.bar(np.arange(len(epsilons)), heights, width=0.72, color=colours, linewidth=0)
+    else:
+        # A shape of those over the target and one of the others, with a step where neighbours differ: a bar each takes long.
+        first = np.concatenate([[0], np.flatnonzero(np.diff(heights)) + 1])
+        edges = np.concatenate([first, [len(heights)]]) - 0.5
+        for part, colour in ((over, OVER), (~over, ESTIMATE)):
+            axes.stairs(np.where(part, heights, 0.0)[first], edges, fill=True, color=colour, linewidth=0)
     axes.set_ylim(0, top)
     axes.set_xlim(-0.8, len(epsilons) - 0.2)
     if len(epsilons) <= MOST_NAMES:
