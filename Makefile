@@ -135,6 +135,7 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/learning_tables.py
 	$(BIN)/python tools/learning_picture.py
 	$(BIN)/python tools/real_data_bars.py --processes 2 --resume $(MEASURED)/real-data
+	$(BIN)/python tools/model_bars.py
 	$(BIN)/python tools/statistics_bars.py --processes 2 --resume $(MEASURED)/statistics
 	$(BIN)/python tools/joined_errors.py run $(MEASURED)/joined.jsonl
 	$(BIN)/python tools/joined_errors.py page $(MEASURED)/joined.jsonl

@@ -187,6 +187,18 @@ def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: 
     return float(widths[np.isfinite(widths)].sum())
 
 
+def model_bars() -> Found:
+    import model_bars as tool
+
+    for question in tool.QUESTIONS:
+        rng, model = np.random.default_rng(0), question.model(4.0)
+        records, noise = [question.draw(rng, _RECORDS)], tool.noise_of(model, _RECORDS, 4.0)
+        errors = np.asarray(tool.fitted(model, records, noise, rng, model.rounds).coefficients.population)
+        yield question.what, float(np.sum(errors[np.isfinite(errors)]))
+    for asked in tool.LEVEL_QUESTIONS:
+        yield asked.text, _widths(tool.LEVELS, asked.text, tool.unrelated(np.random.default_rng(0), _RECORDS), 4.0)
+
+
 def joined_errors() -> Found:
     import joined_errors as tool
     from joined_studies import data_sets
@@ -208,6 +220,7 @@ PAGES: Mapping[str, Callable[[], Found]] = {
     "learning-tables.md": learning_tables,
     "statistics-bars.md": statistics_bars,
     "real-data-bars.md": real_data_bars,
+    "model-bars.md": model_bars,
     "joined-errors.md": joined_errors,
 }
 

@@ -31,6 +31,7 @@ FIGURES = (
     "learning-tables.md",
     "statistics-bars.md",
     "real-data-bars.md",
+    "model-bars.md",
     "joined-errors.md",
 )
 

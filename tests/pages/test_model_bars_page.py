@@ -1,0 +1,45 @@
+"""The page about models by rounds is that of the tool: the same models, statistics and words, and intervals that hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import model_bars
+
+    return model_bars
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")][2:]
+
+
+def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
+    page = (ROOT / "docs" / "model-bars.md").read_text(encoding="utf-8")
+    runs, tests = (int(number) for number in re.findall(r"Each line is (\d+) studies", page))
+    assert runs >= 40
+    assert tests >= 300
+    for part in (tool.HEAD, tool.MODELS.format(runs=runs), tool.TEST_HEAD.format(tests=tests)):
+        assert part in page, "run python tools/model_bars.py"
+    models, levels = page.split("## Agreement")
+    settings = [(f"{n:,}", f"{epsilon:g}") for epsilon in tool.EPSILONS for n in tool.SIZES]
+    assert [tuple(row[:3]) for row in rows(models)] == [(one.what, *own) for one in tool.QUESTIONS for own in settings]
+    asked = [f"`{one.text}` {one.term}".strip() for one in tool.LEVEL_QUESTIONS]
+    assert [tuple(row[:3]) for row in rows(levels)] == [(text, *own) for text in asked for own in settings]
+
+
+def test_wrong_truth_is_seen_in_a_line(tool: ModuleType) -> None:
+    question = tool.QUESTIONS[0]
+    terms = len(question.model(4.0)._design_for(1).names)
+    held = tool.measured(question, 500, 4.0, 2, ([50.0] * terms, [1.0] * terms))
+    assert held.known > 0
+    assert held.held == 0
