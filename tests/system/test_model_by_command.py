@@ -18,6 +18,7 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.learning import GeneralizedLinearModel
 from quietmean.learning.models.agreed import model_of
+from quietmean.learning.models.model import VERSION
 from quietmean.ledger import Ledger
 from quietmean.statistics import Column
 from quietmean.studies.agreement.sealed import Sealed
@@ -192,3 +193,9 @@ def test_what_cannot_be_is_refused(free_ports: Callable[[int], list[int]], capsy
     assert isinstance(study, SessionStudy)
     with pytest.raises(qm.InputError, match="does not know"):
         model_of(study.model_copy(update={"purpose": {"kind": "model", "model": "of-tomorrow"}}), 3)
+    assert study.purpose["version"] == VERSION
+    with pytest.raises(qm.InputError, match=f"by version {VERSION + 1} of its rounds, and this program by version {VERSION}"):
+        model_of(study.model_copy(update={"purpose": {**study.purpose, "version": VERSION + 1}}), 3)
+    earlier = {name: value for name, value in study.purpose.items() if name != "version"}
+    with pytest.raises(qm.InputError, match="by version 1 of its rounds"):
+        model_of(study.model_copy(update={"purpose": earlier}), 3)

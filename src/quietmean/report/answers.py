@@ -91,8 +91,9 @@ def _complete(answer: Answer) -> list[str]:
         if completeness.present_error and math.isfinite(completeness.present_error)
         else ""
     )
+    outside = "outside its condition, or " if answer.statistic.where is not None else ""
     without = (
-        f"; {fixed(completeness.missing, 0)} without a value that it needs"
+        f"; {fixed(completeness.missing, 0)} {outside}without a value that it needs"
         if completeness.missing > 2 * completeness.missing_error
         else ""
     )

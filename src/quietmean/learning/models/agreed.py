@@ -8,7 +8,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.learning.models.glm import GeneralizedLinearModel
 from quietmean.learning.models.hazards import ProportionalHazards
-from quietmean.learning.models.model import ModelByRounds
+from quietmean.learning.models.model import VERSION, ModelByRounds
 from quietmean.learning.sites import OnPaper
 from quietmean.studies.agreement.session_study import SessionStudy
 
@@ -16,7 +16,7 @@ _KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
     one.kind: one for one in (GeneralizedLinearModel, ProportionalHazards)
 }
 # Of a purpose, what says which model it is.
-_NAMES = ("kind", "model")
+_NAMES = ("kind", "model", "version")
 
 
 def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
@@ -28,6 +28,11 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
     kind = _KINDS.get(str(said.get("model")))
     if kind is None:
         raise InputError(f"the session fits {said.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}")
+    if said.get("version") != VERSION:
+        raise InputError(
+            f"the session fits a model by version {said.get('version', 1)} of its rounds, and this program by version {VERSION}: "
+            "install at all sites the version that its convener has"
+        )
     given = {name: value for name, value in said.items() if name not in _NAMES}
     try:
         model = kind(**given, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)

@@ -33,6 +33,8 @@ from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
 
 Array = NDArray[np.float64]
+# Of what parties send in a round and make of its mean: another number for whoever changes that, so that all agree on it.
+VERSION = 2
 
 
 class RoundsLeft(LastRound, Protocol):
@@ -203,7 +205,7 @@ class ModelByRounds:
             "rounds": self.rounds,
             **self._budget,
             **agreed,
-            "purpose": {"kind": MODEL, "model": self.kind, **self.describe()},
+            "purpose": {"kind": MODEL, "model": self.kind, "version": VERSION, **self.describe()},
         }
 
     @property
