@@ -181,11 +181,14 @@ def test_by_session(
         if party == LIAR:
             continue
         said = expected(name, head)
+        if head in ("twice the records", "half a record less"):
+            # A vector counts nothing that its weight would have to fit: it is another one, which may lie in the region.
+            said |= {"within the bound"}
         if isinstance(ended, RoundMean):
-            assert said != {"no result"}
-            assert (LIAR in ended.counted) == ("within the bound" in said)
+            counts = LIAR in ended.counted
+            assert said & ({"within the bound"} if counts else {"left out, named", "cannot be sent"}), ended.counted
             # Everybody's is 0.3; one of six moves the mean by a sixth of the width at most, where a lie is a possible number.
-            most = 2 / len(PARTIES) if "within the bound" in said else 0.0
+            most = 2 / len(PARTIES) if counts else 0.0
             assert np.abs(ended.mean - 0.3).max() <= most + 8 * ended.standard_error
         else:
             require_as_said(said, ended)

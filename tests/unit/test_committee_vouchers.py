@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import segno
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
@@ -338,3 +341,34 @@ def test_the_registrar_makes_no_more_vouchers_than_the_study_has(office: Path, c
             main(shlex.split(f"{vouchers} --own-keys keys.txt --out other"))
         assert reason in capsys.readouterr().err
     assert not (office / "other").exists()
+
+
+def test_a_voucher_is_printed_as_a_code_of_its_text(office: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "vouchers study.invitation --key registrar.key --number 2"
+    document = told(f"{line} --qr", capsys)
+    assert [Path(name).name for name in document["vouchers"]] == ["01.voucher", "02.voucher"]
+    folder = office / "study.vouchers"
+    pictures = {path.name: path for path in folder.glob("*.svg")}
+    assert pictures.keys() == {"01.voucher.svg", "02.voucher.svg"}
+    assert all((path.stat().st_mode & 0o077) == 0 for path in pictures.values())
+    for path in pictures.values():
+        # A row of the picture after the other, as the library makes it of the voucher's bytes.
+        wanted = segno.make((folder / path.stem).read_bytes(), error="m", micro=False)
+        (drawn,) = re.findall(r'<path [^>]*d="([^"]*)"', path.read_text())
+        assert drawn == re.findall(r'd="([^"]*)"', wanted.svg_inline(scale=4))[0]
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # The same again; and vouchers alone are not those with pictures made anew.
+    told(f"{line} --qr", capsys)
+    told(line, capsys)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_without_the_library_no_voucher_is_made(
+    office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "segno", None)
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split("vouchers study.invitation --key registrar.key --qr"))
+    assert ended.value.code == 2
+    assert "a QR code needs the extra 'qr', which is not installed: pip install \"quietmean[qr]\"" in capsys.readouterr().err
+    assert not (office / "study.vouchers").exists()

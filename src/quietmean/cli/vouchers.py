@@ -11,6 +11,7 @@ from quietmean.cli.console import out, print_json
 from quietmean.cli.identity import load_identity
 from quietmean.cli.opened import make_folder
 from quietmean.core.errors import InputError
+from quietmean.core.extras import import_extra
 
 if TYPE_CHECKING:
     from quietmean.studies.agreement.voucher import Voucher
@@ -27,6 +28,7 @@ def command(
     own_keys: Path | None = None,
     weight: float | None = None,
     folder: Annotated[Path | None, Parameter(name="--out")] = None,
+    qr: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
@@ -49,6 +51,8 @@ def command(
         The largest weight of a contribution with one of these vouchers; by default the study's.
     folder
         Where to write them; by default INVITATION.vouchers.
+    qr
+        Also a picture of each (SVG) whose QR code is the voucher's text, to be printed in letters; as secret as the voucher.
     json
         One JSON document on standard output.
     """
@@ -76,21 +80,35 @@ def command(
         raise InputError(
             f"that would be {count} vouchers with those in {place}, and the study has {registrar.number}: members take no more"
         )
-    make_folder(place)
     outputs = {Output(place / name, "the voucher", private=True): content for name, content in made.files.items()}
+    pictures = {
+        Output(place / f"{name}.svg", "the QR code", private=True): _qr(content) for name, content in made.files.items() if qr
+    }
+    outputs |= pictures
+    make_folder(place)
     for planned, content in outputs.items():
         planned.require_free(content)
     for planned, content in outputs.items():
         planned.write(content)
     if json:
-        names = [str(one.path) for one in outputs]
+        names = [str(output.path) for output in outputs if output not in pictures]
         print_json({"vouchers": names, "registrar": registrar.public_key, "invitation": asked.digest, "of": registrar.number})
         return
-    out.print(f"{len(outputs)} vouchers of {registrar.number} in {place}, by {registrar.public_key}", markup=False)
+    out.print(f"{len(made.files)} vouchers of {registrar.number} in {place}, by {registrar.public_key}", markup=False)
     if own_keys is None:
         out.print("Hand each to one contributor, unseen by others: whoever has it can contribute in its place.")
     else:
         out.print("Hand each back: it goes beside its key, as NAME.voucher beside NAME.key.")
+
+
+def _qr(content: bytes) -> bytes:
+    """A picture (SVG) of these bytes. Raises :class:`InputError` without the extra."""
+    from io import BytesIO
+
+    segno = import_extra("segno", "qr", "a QR code")
+    picture = BytesIO()
+    segno.make(content, error="m", micro=False).save(picture, kind="svg", scale=4, title="A voucher")
+    return picture.getvalue()
 
 
 def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
