@@ -150,6 +150,15 @@ def test_only_keywords_of_the_call_stand_in_the_place_of_options() -> None:
     assert in_keywords(sentence, ["parties", "party_column", "bounds"]) == kept
 
 
+def test_what_a_command_calls_keeps_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same functions serve both."""
+    with pytest.raises(SystemExit):
+        main(["plan", "--parties", "20", "--epsilon", "1", "--protocol", "gossip"])
+    assert "ask for that with --no-privacy" in capsys.readouterr().err
+    with pytest.raises(InputError, match="ask for that with no_privacy"):
+        qm.rank(qm.Target(20, 1.0, 1e-6), ["gossip"])
+
+
 @pytest.mark.parametrize("statistics", ["mean(age)", ["mean(age)"], STUDY.statistics[0]])
 def test_one_statistic_needs_no_list(statistics: Any) -> None:
     (asked,) = qm.Study({"age": (0, 110)}, statistics, epsilon=8.0).statistics

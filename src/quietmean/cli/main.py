@@ -23,6 +23,7 @@ from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import refuse_fractions, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
+from quietmean.core.keywords import called_by_command
 from quietmean.core.outage import ONCE_MORE, outage_of
 
 # Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if _asked(tokens) not in (None, *COMMANDS):
                 # Commands of other distributions have options of their own.
                 common, tokens = Common(), given
-            with common.applied():
+            with common.applied(), called_by_command():
                 _run(tokens)
         except QuietmeanError as error:
             fail(str(error), error.exit_code)

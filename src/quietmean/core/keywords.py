@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
@@ -15,6 +17,20 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 # An option of the command line in a sentence, with what stands for its values: --party-column NAME.
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ([A-Z]+(?: [A-Z]+)*)\b)?")
+
+
+# Whether a command calls: its errors name its options.
+_BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
+
+
+@contextmanager
+def called_by_command() -> Iterator[None]:
+    """Errors of functions that are called here keep the command's options in their sentences."""
+    before = _BY_COMMAND.set(True)
+    try:
+        yield
+    finally:
+        _BY_COMMAND.reset(before)
 
 
 def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -37,23 +53,26 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
             if name not in keywords:
                 raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")
 
+    @contextmanager
+    def in_words_of_python() -> Iterator[None]:
+        try:
+            yield
+        except QuietmeanError as error:
+            if not _BY_COMMAND.get():
+                error.args = (in_keywords(str(error), accepted), *error.args[1:])
+            raise
+
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         check(arguments, keywords)
-        try:
+        with in_words_of_python():
             return function(*arguments, **keywords)
-        except QuietmeanError as error:
-            error.args = (in_keywords(str(error), accepted), *error.args[1:])
-            raise
 
     @wraps(function)
     async def awaited(*arguments: Given.args, **keywords: Given.kwargs) -> Any:
         check(arguments, keywords)
-        try:
+        with in_words_of_python():
             return await function(*arguments, **keywords)  # type: ignore[misc]
-        except QuietmeanError as error:
-            error.args = (in_keywords(str(error), accepted), *error.args[1:])
-            raise
 
     public: Any = awaited if inspect.iscoroutinefunction(function) else checked
     if typed := [f"``{name}``" for name in accepted if name not in signature.parameters]:
