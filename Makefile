@@ -121,12 +121,20 @@ bench-flower: .venv/test.stamp .venv-flower/flower.stamp
 # Every page of figures, anew: many hours, but lines that were measured once are kept in the folder. What is typed in from `make
 # bench` is docs/performance.md, of which the last line alone is written.
 pages: MEASURED = .venv/pages/$(shell git rev-parse --short HEAD)
+# Sessions of a committee: contributors, numbers, members, colluding, gone, and what else is asked.
+pages: COMMITTEES = 1000,20,5,1,1,--verified,--liars=100,--within=200 \
+    10000,20,5,1,1,--verified,--liars=1000,--within=900,--patience=60
 pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/protocol_table.py
 	$(BIN)/python tools/packed_options.py
 	$(BIN)/python tools/cordp_costs.py
 	$(BIN)/python tools/scale.py --measure
 	$(WITH_FLOWER) $(BIN)/python tools/packed_bars.py
+	mkdir -p $(MEASURED)
+	rm -f $(MEASURED)/committee.jsonl
+	set -e; for size in $(COMMITTEES); do \
+	    $(BIN)/python tools/committee_scale.py $$(echo $$size | tr , ' ') >> $(MEASURED)/committee.jsonl; done
+	$(BIN)/python tools/committee_bars.py $(MEASURED)/committee.jsonl
 	$(BIN)/python tools/calibrations.py
 	$(BIN)/python tools/protocol_map.py --resume $(MEASURED)
 	$(BIN)/python tools/compare_protocols.py --resume $(MEASURED)

@@ -95,6 +95,14 @@ def packed_bars() -> Found:
             yield f"{parties}, {colluding}, {dropouts:g}, d = {dimension}", error(plan)
 
 
+def committee_bars() -> Found:
+    import committee_bars as tool
+
+    for asked in tool.ERRORS:
+        yield asked.name, error(asked.plan)
+        yield f"{asked.name}: epsilon", asked.plan.epsilon_a_priori
+
+
 def scale() -> Found:
     import scale as tool
 
@@ -213,6 +221,7 @@ def joined_errors() -> Found:
 # Each with what it is made from. Pages about the slowest plans have a stamp of their own, :mod:`page_stamp`.
 PAGES: Mapping[str, Callable[[], Found]] = {
     "packed-bars.md": packed_bars,
+    "committee-bars.md": committee_bars,
     "scale.md": scale,
     "calibrations.md": calibrations,
     "gallery.md": gallery,

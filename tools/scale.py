@@ -213,16 +213,18 @@ Plans are made for any number of parties, of a million in three seconds: protoco
 twenty seconds are left out unless they are named, and `plan` says which. `run` and `join` refuse more than 10 000, and
 `--protocol auto` takes another one there, of least error.
 
-## With a committee
+## With a committee of the parties
 
-A committee of m members, drawn from the public seed after it is fixed who colludes, holds the shares of all: at most c_m of
-them collude, but for a chance of 1e-8 a draw (exact hypergeometric tail). A party that withholds its part of the seed can
-have the draw repeated; ten repetitions are counted, and all eleven tails are taken from delta (the column beta of a charge).
+[A committee that holds shares](committee.md) is of institutions that are named beforehand, and runs: see [its
+bars](committee-bars.md). Here its m members are drawn from the parties, by the public seed and after it is fixed who colludes:
+at most c_m of them collude, but for a chance of 1e-8 a draw (exact hypergeometric tail). A party that withholds its part of the
+seed can have the draw repeated; ten repetitions are counted, and all eleven tails are taken from delta (the column beta of a
+charge).
 With f members gone, missed with a chance of 1e-4, l = m - f - c_m numbers share a polynomial. The first row of each pair is
 the smallest committee; the second the smallest with l >= m / 2 of up to 600 members, which takes fewer bytes of everybody
 but for what a party receives.
 
-**This is computed, not run**: the parties of this version are all members. {dimension:,} coordinates of 4 bytes; seconds are
+**This is computed, not run**: members are named beforehand, not drawn. {dimension:,} coordinates of 4 bytes; seconds are
 those of the links alone at {bandwidth:g} Mbit/s each way and {latency:g} ms, the busiest party deciding.
 
 {committees}

@@ -24,6 +24,7 @@ ANEW = {"protocols.md", "references.md", "cordp-costs.md", "packed-sharing.md"}
 STAMPED = {"comparison.md", "protocol-map.md", "gate-cost.md", "inca.md"}
 FIGURES = (
     "packed-bars.md",
+    "committee-bars.md",
     "scale.md",
     "calibrations.md",
     "gallery.md",

@@ -28,6 +28,7 @@ from quietmean.randomness import Seed
 from quietmean.statistics import Columns, Statistic, Workload
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.committee_session import sharing_of
+from support.committee_liars import VERIFIED, Liar
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise
 from support.every_kind import COLUMNS, all_statistics
@@ -221,3 +222,16 @@ def test_what_records_of_every_kind_of_statistic_encode_to_is_what_is_stated_of_
     assert rehearsal.counted == (0, 1, 2, 3)
     off = (rehearsal.checked.total - values.sum(axis=0)) / (rehearsal.checked.standard_error * rehearsal.checked.weight)
     assert 0.8 < np.sqrt((off**2).mean()) < 1.2
+
+
+@pytest.mark.parametrize("gone", [None, 0])
+def test_of_all_liars_none_counts_but_who_gives_a_wrong_share_to_a_member_that_is_gone(gone: int | None) -> None:
+    """One wrong share leaves a value that the others' shares fix: it is out where the member who has it takes part."""
+    world = CommitteeWorld(Committee(5, 1, 1, verified=True), contributors=len(VERIFIED) + 3, dimension=4)
+    contributions = files(world)
+    for place, way in enumerate(VERIFIED, 1):
+        contributions[place] = way(Liar(world.session, world.contributor(place).identity, contributions[0]))
+    run = CommitteeRun(world, contributions, gone={} if gone is None else {gone: 0}).run()
+    honest = {0, len(VERIFIED) + 1, len(VERIFIED) + 2}
+    counts = honest if gone is None else {*honest, 1 + VERIFIED.index(Liar.one_share_changed)}
+    assert run.counted() == {frozenset(world.contributor(number).public_key for number in counts)}
