@@ -71,7 +71,7 @@ def command(
     import asyncio
 
     from quietmean.cli.identity import load_identity
-    from quietmean.cli.serving import serve
+    from quietmean.cli.serving import on_loopback, require_both, serve
     from quietmean.core.extras import import_extra
 
     for module in ("starlette", "uvicorn"):
@@ -79,7 +79,6 @@ def command(
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
     from quietmean.node.net import format_address
     from quietmean.node.relay import outer_tls, parse_entrance
-    from quietmean.node.tunnel import is_loopback
     from quietmean.studies.agreement.committee_session import session_of
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
@@ -88,8 +87,7 @@ def command(
         raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")
     if not 1 <= limit.connections <= 1_000_000:
         raise InputError(f"{limit.connections} connections: choose 1 or more with --connections")
-    if (certificate is None) != (private_key is None):
-        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+    require_both(certificate, private_key)
     host, port = parse_entrance(listen)
     sealed = sealed_with_committee(study)
     if sealed is None or sealed.study.committee is None:
@@ -100,7 +98,7 @@ def command(
     if certificate is not None and private_key is not None:
         outer_tls(certificate, private_key)
         tls = certificate, private_key
-    elif not is_loopback(host or "0.0.0.0"):  # noqa: S104
+    elif not on_loopback(host):
         warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
     with progress("calibrating the noise"):
         session = session_of(sealed, sealed.study.choice(sealed.admitted).plan)

@@ -75,7 +75,7 @@ def command(
     """
     import asyncio
 
-    from quietmean.cli.serving import serve
+    from quietmean.cli.serving import on_loopback, require_both, serve
     from quietmean.node.net import RelayAddress, format_address
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
@@ -86,8 +86,7 @@ def command(
             f"{limit.pairs} pairs and {limit.connections} connections: choose 1 pair or more, and two connections for each "
             "or more"
         )
-    if (certificate is None) != (private_key is None):
-        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+    require_both(certificate, private_key)
     host, port = parse_entrance(listen)
     admission = _admission(admit or [], host)
     tls = None if certificate is None or private_key is None else outer_tls(certificate, private_key)
@@ -100,9 +99,9 @@ def command(
         connections=possible, pairs=min(limit.pairs, possible // 2), rate=limit.rate, stalled_seconds=limit.stalled
     )
     server = RelayServer(open_entrance((host, port)), admission, limits, tls, name or [])
-    if tls is None and not _is_loopback(host):
+    if tls is None and not on_loopback(host):
         warn("it has no certificate, and parties speak TLS to it: a server that ends TLS has to stand in front")
-    if tls is not None and _is_loopback(host) and not name:
+    if tls is not None and on_loopback(host) and not name:
         warn("it has a certificate, and parties here speak no TLS to a loopback address: leave --certificate out")
 
     def ready() -> None:
@@ -122,11 +121,12 @@ def command(
 
 def _admission(files: Sequence[Path], host: str) -> Admission:
     """Whom the files name. Raises :class:`InputError`."""
+    from quietmean.cli.serving import on_loopback
     from quietmean.node.net import public_key_bytes
     from quietmean.node.relay import Admission
 
     if not files:
-        if not _is_loopback(host):
+        if not on_loopback(host):
             raise InputError("it would serve nobody: name sealed studies, rosters or files of keys with --admit")
         warn("it serves anybody, from this machine or through a server in front of it: say with --admit whom to serve")
         return Admission(anybody=True)
@@ -163,9 +163,3 @@ def _members(path: Path) -> tuple[str | None, list[str]]:
         return None, keys
     roster = Roster.load(path)
     return roster.digest, [entry.public_key for entry in roster.entries]
-
-
-def _is_loopback(host: str) -> bool:
-    from quietmean.node.tunnel import is_loopback
-
-    return bool(host) and is_loopback(host)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
+from quietmean.core.errors import InputError
 from quietmean.core.few_lines import keep_logs_short
 
 
@@ -24,3 +26,16 @@ async def serve(server: PageServer, ready: Callable[[], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await server.run(stop, ready)
+
+
+def require_both(certificate: Path | None, private_key: Path | None) -> None:
+    """Raises :class:`InputError` for one without the other."""
+    if (certificate is None) != (private_key is None):
+        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+
+
+def on_loopback(host: str) -> bool:
+    """Whether only this machine reaches who listens there; not at all addresses, the empty ``host``."""
+    from quietmean.node.tunnel import is_loopback
+
+    return bool(host) and is_loopback(host)

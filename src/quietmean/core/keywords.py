@@ -17,8 +17,6 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 # An option of the command line in a sentence, with what stands for its values: --party-column NAME.
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ([A-Z]+(?: [A-Z]+)*)\b)?")
-
-
 # Whether a command calls: its errors name its options.
 _BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 
@@ -43,12 +41,12 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     # A class is called by its own name.
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     signature = inspect.signature(function)
+    needed = [name for name, parameter in signature.parameters.items() if _is_needed(parameter)]
 
     def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         for name in keywords:
             if name not in accepted:
                 raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
-        needed = [name for name, parameter in signature.parameters.items() if _is_needed(parameter)]
         for name in needed[len(arguments) :]:
             if name not in keywords:
                 raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import UNITS_OF_VECTORS
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import python_call
+from quietmean.core.keywords import python_call, python_class
 from quietmean.core.output import Output
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
@@ -68,9 +68,7 @@ def estimator(kind: type[Kind]) -> type[Kind]:
 
     Its signature has them all, also those of its base, as scikit-learn's rules want it.
     """
-    made = dataclass(kw_only=True, eq=False, repr=False)(kind)
-    made.__init__ = python_call(made.__init__)  # type: ignore[method-assign]
-    return made
+    return python_class(dataclass(kw_only=True, eq=False, repr=False)(kind))
 
 
 @estimator
