@@ -16,7 +16,7 @@ from typing import Any
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.core.party import PartyId
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, decided, unpack
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, PartyMask, decided, unpack
 from quietmean.protocols.packed_sharing.member import (
     FIRST_PROPOSAL,
     FIRST_VOTES,
@@ -79,7 +79,7 @@ class VotesWhenItProposes(CommitteeMember):
 class Told:
     """What one member tells in a round, to whoever it reaches."""
 
-    holds: Mask | None = None
+    holds: PartyMask | None = None
     vote: BallotProposal | None = None
     proposal: BallotProposal | None = None
 
@@ -94,7 +94,7 @@ def told(state: MemberState, round_: int) -> Told:
 
 def heard(messages: Mapping[PartyId, Told], leader: PartyId | None, reached: bool) -> Heard:
     """As in the machine."""
-    votes: dict[BallotProposal, Mask] = {}
+    votes: dict[BallotProposal, PartyMask] = {}
     for sender, message in messages.items():
         if message.vote is not None:
             votes[message.vote] = votes.get(message.vote, 0) | 1 << sender
@@ -151,9 +151,9 @@ class Model:
 
     rules: BallotRules
     leaders: tuple[PartyId, ...]
-    holds: tuple[Mask, ...]
+    holds: tuple[PartyMask, ...]
     liar: PartyId | None = None
-    candidates: tuple[Mask, ...] = ()
+    candidates: tuple[PartyMask, ...] = ()
     kind: type[CommitteeMember] = CommitteeMember
     restart: Restart = durable
 
@@ -243,7 +243,7 @@ class Model:
         return [None, Told(full), *votes, *(Told(full, None, one) for one in proposals)]
 
     def _check(self, joint: Sequence[Known | None], found: Explored) -> None:
-        voters: dict[bytes, Mask] = {}
+        voters: dict[bytes, PartyMask] = {}
         for party, known in enumerate(joint):
             if known is None:
                 continue

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
 from quietmean.api.sessions import Rounds, session
+from quietmean.core.arrays import Array
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
@@ -32,8 +32,6 @@ from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Files, file_name
-
-Array = NDArray[np.float64]
 
 
 class Site:

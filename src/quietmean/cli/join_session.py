@@ -12,11 +12,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from quietmean.api.sessions import Rounds
     from quietmean.cli.live import NodeDisplay
+    from quietmean.core.arrays import Array
     from quietmean.core.site_options import SessionOptions, SiteOptions
     from quietmean.learning.models.model import ModelByRounds
     from quietmean.ledger import Account
@@ -82,7 +80,7 @@ class OwnModel:
 
     files: SessionFiles
     model: ModelByRounds
-    records: NDArray[np.float64]
+    records: Array
     kept: Path
 
     @classmethod

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quietmean.core.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +17,7 @@ class CoalitionBound:
     coalition that was fixed before the graph was drawn; 0 where it holds for certain.
     """
 
-    mu: NDArray[np.float64]
+    mu: Array
     proof: str
     chance: float = 0.0
 

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
 from quietmean.core.portability import TooManyCellsError, limit_memory
 
@@ -46,7 +47,7 @@ _MOST_BITS = 63
 ROWS, LENGTH = 2**16, 8
 
 # Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
-Cells: TypeAlias = Sequence[Any] | NDArray[np.float64]
+Cells: TypeAlias = Sequence[Any] | Array
 # The cells of a piece of a column as they are packed, and the bytes of the places of rows among them, where each is there once.
 Packed: TypeAlias = tuple[bytes | list[Any], bytes | None]
 
@@ -207,7 +208,7 @@ def cells_of(series: Any, narwhals: Any) -> Cells:
         return _floats(series, narwhals)
     if kind.is_integer():
         # A library may refuse a number that float64 cannot hold exactly.
-        numbers: NDArray[np.float64] | None = anyway(lambda: _floats(series, narwhals))
+        numbers: Array | None = anyway(lambda: _floats(series, narwhals))
         if numbers is not None and np.all(np.isnan(numbers) | (np.abs(numbers) < _EXACT)):
             return numbers
     if isinstance(kind, narwhals.Date | narwhals.Datetime | narwhals.Duration):
@@ -215,7 +216,7 @@ def cells_of(series: Any, narwhals: Any) -> Cells:
     return _objects(series)
 
 
-def _floats(series: Any, narwhals: Any) -> NDArray[np.float64]:
+def _floats(series: Any, narwhals: Any) -> Array:
     """A column as float64, (rows,), rounded to the nearest; NaN where a number is missing."""
     return np.asarray(series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 

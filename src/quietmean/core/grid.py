@@ -10,6 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Units, Vector
 
@@ -113,7 +114,7 @@ def towards_zero(vector: Vector, step: float) -> Vector:
     return units
 
 
-def _clear(*arrays: NDArray[np.float64]) -> None:
+def _clear(*arrays: Array) -> None:
     """Clears arrays that were made from a private value: memory that is given back keeps its bytes until it is used again."""
     for array in arrays:
         array.fill(0.0)

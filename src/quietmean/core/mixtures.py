@@ -12,14 +12,12 @@ from functools import cache
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
 from quietmean.core.statement import LinearRelation
-
-Array = NDArray[np.float64]
 
 _LENGTH: dict[str, Any] = {"above": 0, "at_most": 1e100, "remedy": "choose a number > 0, at most 1e+100"}
 _CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "a table has at least 2 cells"}

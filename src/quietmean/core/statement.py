@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Ints
 from quietmean.core.party import Vector
 
 
@@ -17,8 +15,8 @@ class LinearRelation:
     That is said of one unit; of a sum over w units it holds with w times both.
     """
 
-    places: NDArray[np.int64]
-    coefficients: NDArray[np.int64]
+    places: Ints
+    coefficients: Ints
     low: float
     high: float
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.graphs.schedule import NOBODY, Schedule
 from quietmean.randomness import BitStream, Seed
@@ -31,10 +31,10 @@ class ExecutionTrace:
     Raises :class:`InputError` if a party is offline in round 0, or for a later round in which the sender is offline.
     """
 
-    online: NDArray[np.bool_]
-    lost: NDArray[np.bool_] | None = None
-    settled: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
-    seen: NDArray[np.bool_] | None = None
+    online: Mask
+    lost: Mask | None = None
+    settled: Ints = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
+    seen: Mask | None = None
 
     def __post_init__(self) -> None:
         for round_, sender, receiver, later in self.settled.tolist():
@@ -53,23 +53,23 @@ class ExecutionTrace:
         return cls(np.ones((rounds + 1, parties), dtype=bool))
 
     @property
-    def finished(self) -> NDArray[np.bool_]:
+    def finished(self) -> Mask:
         """Shape (n,): online in the last round. The others have dropped out permanently."""
-        last: NDArray[np.bool_] = self.online[-1]
+        last: Mask = self.online[-1]
         return last
 
-    def delivered(self, schedule: Schedule) -> NDArray[np.bool_]:
+    def delivered(self, schedule: Schedule) -> Mask:
         """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?
 
         Raises :class:`InputError` if the shapes do not fit the schedule.
         """
         self._check(schedule)
-        arrived: NDArray[np.bool_] = np.not_equal(schedule.neighbours, NOBODY, order="C")
+        arrived: Mask = np.not_equal(schedule.neighbours, NOBODY, order="C")
         if not self.online.all():
             _leave_out_absent(arrived.reshape(-1), schedule, self.online[1:].ravel())
         return arrived if self.lost is None else arrived & ~self.lost
 
-    def deliveries(self, schedule: Schedule) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def deliveries(self, schedule: Schedule) -> tuple[Mask, Mask]:
         """:meth:`delivered`, and the messages whose arrival their sender knew of when the round ended; both read only."""
         delivered, slots = self.delivered(schedule), self.settled_slots(schedule)
         acknowledged = delivered.copy() if slots else delivered
@@ -77,12 +77,12 @@ class ExecutionTrace:
             acknowledged[round_ - 1, sender, slot] = False
         return delivered, acknowledged
 
-    def handed(self, schedule: Schedule) -> NDArray[np.bool_]:
+    def handed(self, schedule: Schedule) -> Mask:
         """Shape (T, n, k_max): the messages that their receiver knows, whether or not it used them."""
         delivered = self.delivered(schedule)
         if self.seen is None:
             return delivered
-        sent: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & self.online[1:, :, None]
+        sent: Mask = (schedule.neighbours != NOBODY) & self.online[1:, :, None]
         return delivered | (self.seen & sent)
 
     def unused(self, schedule: Schedule) -> list[tuple[int, int, int]]:
@@ -110,9 +110,9 @@ class ExecutionTrace:
         """The same with every message that was sent marked as seen: whatever was lost, its receiver has it."""
         return replace(self, seen=self.undelivered(schedule))
 
-    def undelivered(self, schedule: Schedule) -> NDArray[np.bool_]:
+    def undelivered(self, schedule: Schedule) -> Mask:
         """Shape (T, n, k_max): what did not arrive though its sender was online and may have sent it."""
-        missing: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
+        missing: Mask = (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
         return missing
 
     def _check(self, schedule: Schedule) -> None:
@@ -126,7 +126,7 @@ class ExecutionTrace:
                 raise InputError(f"{name} has shape {mask.shape}, the schedule {schedule.neighbours.shape}: they must agree")
 
 
-def _leave_out_absent(arrived: NDArray[np.bool_], schedule: Schedule, present: NDArray[np.bool_]) -> None:
+def _leave_out_absent(arrived: Mask, schedule: Schedule, present: Mask) -> None:
     """Clear in ``arrived``, (T n k_max,), what is sent by or to a party that is not ``present``, (T n,).
 
     With flat indices numpy is several times faster than with one for each axis.

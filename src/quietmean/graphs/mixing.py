@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.graphs.schedule import Schedule
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Ints = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +51,7 @@ class Flow:
         return product.astype(np.float64, copy=False)
 
 
-def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> tuple[Ints, Ints]:
+def arrivals(schedule: Schedule, delivered: Mask, round_: int) -> tuple[Ints, Ints]:
     """(senders, receivers) of the messages of a round that arrived, one entry for each in both arrays.
 
     ``delivered``, shape (T, n, k_max), is :meth:`ExecutionTrace.delivered` of the schedule.
@@ -64,7 +62,7 @@ def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> t
     return message // max(table.shape[1], 1), table.ravel()[message].astype(np.int64)
 
 
-def share_flow(schedule: Schedule, arrived: tuple[Ints, Ints], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
+def share_flow(schedule: Schedule, arrived: tuple[Ints, Ints], acknowledged: Mask, round_: int) -> Flow:
     """What every party holds after a round, in shares, as a matrix of shape (n, n).
 
     Each party starts with (out-degree + 1) equal shares of its own. It keeps one, and those whose arrival it does not know of.

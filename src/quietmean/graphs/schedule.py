@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import require_known
@@ -28,7 +29,7 @@ class Schedule:
     """
 
     neighbours: NDArray[np.int32]
-    pairs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    pairs: Ints = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
     def __post_init__(self) -> None:
         self._check_pairs()
@@ -51,7 +52,7 @@ class Schedule:
             raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
 
     @property
-    def partner_counts(self) -> NDArray[np.float64]:
+    def partner_counts(self) -> Array:
         """With how many others each party shares a secret, shape (n,)."""
         return np.bincount(self.pairs.ravel(), minlength=self.parties).astype(np.float64)
 
@@ -84,9 +85,9 @@ class Schedule:
         return int(self.neighbours.shape[1])
 
     @cached_property
-    def out_degree(self) -> NDArray[np.int64]:
+    def out_degree(self) -> Ints:
         """The number of out-neighbours, shape (T, n)."""
-        degree: NDArray[np.int64] = (self.neighbours != NOBODY).sum(axis=2)
+        degree: Ints = (self.neighbours != NOBODY).sum(axis=2)
         return degree
 
     def recipients(self, round_: int, party: PartyId) -> tuple[PartyId, ...]:
@@ -103,9 +104,7 @@ class Schedule:
         return [[list(self.recipients(t, i)) for i in range(self.parties)] for t in range(1, self.rounds + 1)]
 
     @classmethod
-    def from_lists(
-        cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: NDArray[np.int64] | None = None
-    ) -> Schedule:
+    def from_lists(cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: Ints | None = None) -> Schedule:
         """From one list of out-neighbours per party per round; lists may differ in length. ``pairs`` has shape (M, 2).
 
         Raises :class:`InputError` if a round does not have one list per party.
@@ -133,7 +132,7 @@ def everybody(parties: int) -> NDArray[np.int32]:
     return table
 
 
-def complete_pairs(parties: int) -> NDArray[np.int64]:
+def complete_pairs(parties: int) -> Ints:
     """All pairs in rising order, shape (n (n-1) / 2, 2): 8 n^2 bytes."""
     pairs = np.empty((parties * (parties - 1) // 2, 2), dtype=np.int64)
     pairs[:, 0] = np.repeat(np.arange(parties), np.arange(parties - 1, -1, -1))
@@ -187,7 +186,7 @@ def _circulant(stream: BitStream, parties: int, rounds: int, out_degree: int) ->
     return table
 
 
-def _next_distinct(shifts: NDArray[np.int64], begin: int, count: int) -> NDArray[np.int64]:
+def _next_distinct(shifts: Ints, begin: int, count: int) -> Ints:
     # Where one pass over the shifts ends within a round, the next pass could repeat one of them: swap it with a later one.
     for position in range(begin, begin + count):
         later = position

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.schema import require_known
 from quietmean.graphs.schedule import NOBODY, Schedule
 from quietmean.randomness import BitStream, Seed
 
-Edges = NDArray[np.int64]
+Edges = Ints
 
 GRAPHS = ("geometric", "geometric-cube", "harary", "path", "ring", "star", "complete")
 # If none of this many random graphs is connected, the radius is too small.
@@ -97,7 +98,7 @@ def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
     return np.array(unique, dtype=np.int64).reshape(-1, 2)
 
 
-def components(edges: Edges, parties: int) -> NDArray[np.int64]:
+def components(edges: Edges, parties: int) -> Ints:
     """The number of each party's connected component, shape (n,): that of its smallest member. Edges (m, 2)."""
     label = np.arange(parties)
     while len(edges):

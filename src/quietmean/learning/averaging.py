@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
@@ -182,7 +182,7 @@ class ModelAveraging:
         given = {party: self._shared.steps(one, f"the gradients of party {party}") for party, one in held.items()}
         return self._moved(given, leaves)
 
-    def _moved(self, given: Mapping[PartyId, NDArray[np.float64]], leaves: Mapping[PartyId, int] | None) -> Any:
+    def _moved(self, given: Mapping[PartyId, Array], leaves: Mapping[PartyId, int] | None) -> Any:
         self.last = self.session.mean(given, clip=1.0, leaves=leaves)
         self._kept.move(self.last)
         return self._shared.model

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
@@ -114,7 +114,7 @@ class SharedModel:
         encoded: Vector = self._encoded((self._tree.flat(trained, whose) - self._vector)[None])[0]
         return encoded
 
-    def steps(self, gradients: Any, whose: str = "the gradients") -> NDArray[np.float64]:
+    def steps(self, gradients: Any, whose: str = "the gradients") -> Array:
         """What a party hands in where records are protected, shape (N, d): a row against the gradient of each record.
 
         ``gradients`` at the public :attr:`model`: each array with one axis more in front, of size N. Raises
@@ -186,7 +186,7 @@ class SharedModel:
             return False
         return shape == self._vector.shape and kind == self._vector.dtype
 
-    def _encoded(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _encoded(self, rows: Array) -> Array:
         """Rows (N, d) in the unit ball, with the coordinate for adaptive clipping if there is one."""
         inside = shortened(rows, self.clip)
         t = self._indicator

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.plan import Plan
@@ -20,8 +21,6 @@ from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude
-
-Array = NDArray[np.float64]
 
 
 class SiteRounds(AbstractContextManager["SiteRounds"], Protocol):

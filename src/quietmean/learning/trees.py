@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 
@@ -48,7 +48,7 @@ class Tree:
         """The vector (d,) of a model of this structure. Raises :class:`InputError` for another one; it holds no value."""
         return np.concatenate([leaf.ravel() for leaf in self._arrays(model, whose, lambda shape: shape)])
 
-    def rows(self, model: Any, whose: str = "the model") -> NDArray[np.float64]:
+    def rows(self, model: Any, whose: str = "the model") -> Array:
         """The vectors, (N, d), of N models in one: each array has one more axis of size N before its own.
 
         As ``torch.func.vmap`` gives gradients of single records. Raises :class:`InputError` as :meth:`flat` does.
@@ -66,7 +66,7 @@ class Tree:
             start += size
         return _rebuilt(self._model, "", parts)
 
-    def _arrays(self, model: Any, whose: str, shaped: Any) -> Iterator[NDArray[np.float64]]:
+    def _arrays(self, model: Any, whose: str, shaped: Any) -> Iterator[Array]:
         leaves = dict(_leaves(model, ""))
         for name in [*self._shapes, *leaves]:
             if name not in leaves or name not in self._shapes:
@@ -112,7 +112,7 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         raise InputError(f"{path or 'the model'} is a {type(tree).__name__}: give nested dicts, lists or tuples of arrays")
 
 
-def _rebuilt(tree: Any, path: str, parts: Mapping[str, NDArray[np.float64]]) -> Any:
+def _rebuilt(tree: Any, path: str, parts: Mapping[str, Array]) -> Any:
     children = _children(tree)
     if children is None:
         return _like(tree, parts[path]) if path in parts else tree
@@ -127,13 +127,13 @@ def _rebuilt(tree: Any, path: str, parts: Mapping[str, NDArray[np.float64]]) -> 
     return type(tree)(*listed) if hasattr(tree, "_fields") else type(tree)(listed)
 
 
-def _numbers(leaf: Any) -> NDArray[np.float64]:
+def _numbers(leaf: Any) -> Array:
     if _is_tensor(leaf):
         leaf = leaf.detach().cpu().double().numpy()
     return np.asarray(leaf, dtype=np.float64)
 
 
-def _like(leaf: Any, array: NDArray[np.float64]) -> Any:
+def _like(leaf: Any, array: Array) -> Any:
     if _is_tensor(leaf):
         return leaf.new_tensor(array)
     if isinstance(leaf, np.ndarray):

@@ -11,9 +11,8 @@ import hmac
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from quietmean.core.arrays import Array
 
 
 class Inputs:

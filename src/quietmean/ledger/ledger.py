@@ -19,9 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
@@ -32,8 +29,6 @@ from quietmean.ledger.inputs import NO_INPUTS, Inputs
 from quietmean.ledger.known_people import accounts_with, remember, sketches_of
 from quietmean.ledger.people import Sketch
 from quietmean.privacy.charge import Charge
-
-Array = NDArray[np.float64]
 
 _ENTRY = (
     "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.core.noise import NoiseGroup
 from quietmean.protocols.execution import Execution
@@ -21,7 +21,7 @@ class LinearEstimate:
     where no noise is cancelled), ``guard_variance`` per unit of the square of a guard's deviation.
     """
 
-    weights: NDArray[np.float64]
+    weights: Array
     star_variance: float
     delta_variance: float | None
     guard_variance: float = 0.0
@@ -60,7 +60,7 @@ def released_noise(execution: Execution) -> ReleasedNoise:
     return ReleasedNoise(variance, 4 * float((transcript.noise_scale**2).sum()) / total**2, total)
 
 
-def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
+def noise_variance(transcript: Transcript, weights: Array) -> float:
     """Variance of the noise in the estimate per coordinate, at the transcript's own noise levels.
 
     ``weights``: the parties' public weights, shape (n,).
@@ -69,7 +69,7 @@ def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> floa
     return variance
 
 
-def _noise_and_weight(transcript: Transcript, weights: NDArray[np.float64]) -> tuple[float, float]:
+def _noise_and_weight(transcript: Transcript, weights: Array) -> tuple[float, float]:
     """Of the estimate: the variance of its noise, and all weight that is in it."""
     values, noise = _influence(transcript)
     total = float(values @ weights)
@@ -83,7 +83,7 @@ def stated_variance(execution: Execution) -> float:
     return noise_variance(used.transcript(), used.weights) if stated is None else stated
 
 
-def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> LinearEstimate:
+def linear_estimate(transcript: Transcript, weights: Array) -> LinearEstimate:
     """For the sum of all released messages over their total weight. ``weights``: the parties' public weights, shape (n,)."""
     values, noise = _influence(transcript)
     noise = noise**2
@@ -97,7 +97,7 @@ def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> Lin
     )
 
 
-def _influence(transcript: Transcript) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _influence(transcript: Transcript) -> tuple[Array, Array]:
     """How much of each value and of each noise term ends up in the sum of all releases."""
     unit = sparse.csr_array(sparse.eye_array(transcript.messages) - transcript.dependence)
     # One backward sweep through the messages.

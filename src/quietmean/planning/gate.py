@@ -28,8 +28,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import convert, digest
 from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
@@ -129,7 +129,7 @@ def _worst_bound(execution: Execution, target: Target, left: frozenset[PartyId])
     return float(max(mu.max(), with_left.max()))
 
 
-def _counted(execution: Execution, target: Target, view: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def _counted(execution: Execution, target: Target, view: Array | None) -> Array:
     """mu that counts of every party, (n,), where ``view`` bounds that of the transcript."""
     view = np.full(execution.parties, np.inf) if view is None else view
     conversion = execution.privacy(target.delta).terms.conversion

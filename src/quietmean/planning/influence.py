@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.planning.plan import Plan
@@ -21,8 +21,6 @@ from quietmean.planning.release_bounds import LEAST_PART, NOISE_MARGIN, ROUNDING
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism.checking import CanBeChecked
 from quietmean.randomness import Seed
-
-Array = NDArray[np.float64]
 
 # Of more parties no schedule is drawn before the start.
 _MOST_PLANNED = 2000
@@ -112,7 +110,7 @@ class _Means:
 
     schedule: Schedule
     weights: Array
-    counted: NDArray[np.bool_]
+    counted: Mask
     total: float
     variance: float
     reach: float

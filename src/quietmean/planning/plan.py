@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core import late
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, any_coalition, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
@@ -379,7 +380,7 @@ class Plan:
         """The schedule under the study's public seed."""
         return self.protocol.draw_schedule(self.target.parties, seed)
 
-    def execution(self, seed: Seed, trace: ExecutionTrace, weights: NDArray[np.float64] | None = None) -> Execution:
+    def execution(self, seed: Seed, trace: ExecutionTrace, weights: Array | None = None) -> Execution:
         """The execution under a public seed and a history. ``weights``: public weights, shape (n,); by default 1 per party."""
         weights = np.ones(self.target.parties) if weights is None else weights
         target, schedule = self.target, self.schedule(seed)

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.graphs import churn
@@ -21,8 +21,6 @@ from quietmean.protocols.eavesdropping import Interception
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
-
-Array = NDArray[np.float64]
 
 # Release variances below this, at unit delta noise, are what rounding left of zero; squared parts below the other likewise.
 _DISCLOSED, _TOUCHED = 1e-9, 1e-9
@@ -83,7 +81,7 @@ def draw_execution(target: Target, template: Mechanism, seed: Seed, dropouts: fl
     return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties), interception=read)
 
 
-def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _paper_costs(information: InformationMatrix, release: Array, finished: Mask) -> tuple[Array, Array]:
     """|xi|^2 and |Delta|^2 of the proof of Theorem 4.7, for a unit change of each honest party.
 
     xi_j = -w_i w_j / |w_J|^2 on the honest parties J that finish, here w = 1, since scenarios have no temporary dropouts; a party

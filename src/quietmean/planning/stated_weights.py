@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit, in_words_of
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.readable import percent_text
@@ -32,7 +30,7 @@ class StatedWeights:
     option: str = "records"
     besides: StatedWeights | None = None
 
-    def refuse(self, target: Target, weights: NDArray[np.float64], names: Sequence[str], own: float) -> None:
+    def refuse(self, target: Target, weights: Array, names: Sequence[str], own: float) -> None:
         """Raises :class:`ProtocolFailure` with the name of a party that states another weight, of (n,), than it may.
 
         ``own``: that of the party that looks.

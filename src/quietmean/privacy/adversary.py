@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.randomness import BitStream, Seed
@@ -18,9 +18,9 @@ from quietmean.transcript import Transcript
 class View:
     """What an adversary knows of a transcript: masks over messages (M,), noise terms (K,) and values (n,)."""
 
-    messages: NDArray[np.bool_]
-    noise: NDArray[np.bool_]
-    values: NDArray[np.bool_]
+    messages: Mask
+    noise: Mask
+    values: Mask
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Eavesdropper:
         return f", and {len(self.observed)} messages intercepted ({self.chosen})" if self.chosen else ""
 
 
-def _by_creation(sender: NDArray[np.int64], round_: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_creation(sender: Ints, round_: Ints) -> Ints:
     """The order of messages by when their sender sent before, then by sender: the same however a transcript is laid out."""
     created = np.zeros_like(round_)
     for party in np.unique(sender):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
@@ -29,8 +29,6 @@ from quietmean.privacy.loss import GAUSSIAN
 from quietmean.privacy.mutual_information import summary
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
-
-Array = NDArray[np.float64]
 
 GAUSSIAN_GUARANTEE = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import STANDING, Assumption, Key, assumptions_json, named_adversary, neighbours
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
@@ -21,8 +21,6 @@ from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
 from quietmean.privacy.mutual_information import revealed_variance
-
-Array = NDArray[np.float64]
 
 # What was promised before the start against a number of colluders, or against named ones; None where nothing was.
 Promise = Callable[[int, frozenset[PartyId]], APriori | None]

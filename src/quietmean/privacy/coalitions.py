@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
@@ -28,8 +28,6 @@ from quietmean.privacy.information.matrix import widened
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
-
-Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 # This many coalitions are tried whatever they cost; more, if trying all costs at most this many multiplications.

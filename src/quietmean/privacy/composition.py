@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
@@ -22,8 +22,6 @@ from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information.matrix import InformationMatrix
-
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-14
 # Below this the square of what is left is no longer a normal number: nothing worth spending.

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import optimize, special
 
@@ -71,12 +71,12 @@ def log_delta(mu: float, epsilon: float) -> float:
     return -near * near / 2 - math.log(2 * math.pi) / 2 + math.log(difference) if difference > 0 else -math.inf
 
 
-def _mills(x: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2))
+def _mills(x: float | Array) -> Array:
+    ratio: Array = math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2))
     return ratio
 
 
-def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mills_slope(x: Array) -> Array:
     """-R'(x) = 1 - x R(x): directly, and by its asymptotic series where that would cancel."""
     inverse = 1.0 / np.maximum(x, 30.0) ** 2
     series = inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse * (1 - 9 * inverse * (1 - 11 * inverse)))))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
@@ -88,14 +88,14 @@ def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
     )
 
 
-def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
+def _receivers(transcript: Transcript, message: int) -> Ints:
     knowers_of = transcript.message_known
     knowers = knowers_of.indices[knowers_of.indptr[message] : knowers_of.indptr[message + 1]]
-    receivers: NDArray[np.int64] = knowers[knowers != transcript.sender[message]].astype(np.int64)
+    receivers: Ints = knowers[knowers != transcript.sender[message]].astype(np.int64)
     return receivers
 
 
-def _hidden_pairs(transcript: Transcript, adversary: Adversary, index_of: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hidden_pairs(transcript: Transcript, adversary: Adversary, index_of: Ints) -> Ints:
     """Places of honest parties that have noise in common which the adversary does not know: shape (pairs, 2)."""
     noise_known = transcript.noise_known
     secret = ~adversary.view(transcript).noise & (transcript.noise_scale > 0) & (np.diff(noise_known.indptr) == 2)
@@ -103,9 +103,7 @@ def _hidden_pairs(transcript: Transcript, adversary: Adversary, index_of: NDArra
     return np.unique(index_of[owners], axis=0)
 
 
-def _edges(
-    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], index_of: NDArray[np.int64]
-) -> csr_array[np.float64]:
+def _edges(transcript: Transcript, hidden: Ints, pairs: Ints, index_of: Ints) -> csr_array[np.float64]:
     """Who sent to whom unseen, among the honest, and who shares noise with whom, both ways: shape (n_H, n_H)."""
     senders, receivers = pairs.ravel().tolist(), pairs[:, ::-1].ravel().tolist()
     for message in hidden:
@@ -116,15 +114,13 @@ def _edges(
     return csr_array((np.ones(len(senders)), (np.array(senders, int), np.array(receivers, int))), shape=(count, count))
 
 
-def _groups(edges: csr_array[np.float64], honest: NDArray[np.int64]) -> tuple[tuple[PartyId, ...], ...]:
+def _groups(edges: csr_array[np.float64], honest: Ints) -> tuple[tuple[PartyId, ...], ...]:
     count, label = connected_components(edges, directed=False) if honest.size else (0, np.zeros(0, int))
     groups = [tuple(int(party) for party in honest[label == number]) for number in range(count)]
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
 
 
-def _rank(
-    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], index_of: NDArray[np.int64], count: int
-) -> int:
+def _rank(transcript: Transcript, hidden: Ints, pairs: Ints, index_of: Ints, count: int) -> int:
     """The rank of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's.
 
     Noise that a pair shares hides what one more and the other less would have.
@@ -141,7 +137,7 @@ def _rank(
     return int((eigenvalues > _RANK_TOLERANCE * max(float(eigenvalues.max(initial=0.0)), 1.0)).sum())
 
 
-def _is_static(transcript: Transcript, sent: NDArray[np.int64]) -> bool:
+def _is_static(transcript: Transcript, sent: Ints) -> bool:
     receivers: dict[int, set[tuple[int, ...]]] = {}
     for message in sent:
         receivers.setdefault(int(transcript.sender[message]), set()).add(tuple(_receivers(transcript, int(message)).tolist()))

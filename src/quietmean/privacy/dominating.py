@@ -22,13 +22,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from quietmean.core.arrays import Array
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
-
-Array = NDArray[np.float64]
 
 # r^2 where noise is wide: the factors e^eta are then below 1 + 1e-50 for any study.
 SMOOTHING = 8.0
@@ -109,7 +108,7 @@ def discrete_delta(mu: float, eta: float, epsilon: float, *, beta: float = 0.0, 
 
 def _excess(variances: Array) -> Array:
     """x(u) for each of ``variances``, at least."""
-    excess: NDArray[np.float64] = 2 * np.exp(-2 * math.pi**2 * np.outer(variances, _FREQUENCIES)).sum(axis=1) * (1 + _SLACK)
+    excess: Array = 2 * np.exp(-2 * math.pi**2 * np.outer(variances, _FREQUENCIES)).sum(axis=1) * (1 + _SLACK)
     return excess
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
@@ -27,7 +27,6 @@ from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 if TYPE_CHECKING:
     from quietmean.privacy.information import InformationMatrix
 
-Array = NDArray[np.float64]
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
 # The advantage of comparing low bits against float64 noise, a column.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 def revealed_variance(nats: ArrayLike) -> Array:

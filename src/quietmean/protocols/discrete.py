@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, check_step, within
 from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
@@ -128,9 +128,7 @@ class DiscreteNoise(Configured, ABC):
             return {}
         return {"step": choose_step(min(used), max(used), target.parties), "dimension": target.dimension}
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         """On a grid the loss of a party's own noise, whoever colludes; without one, that of the view in real arithmetic.
 
         What the view of the same protocol in real numbers shows proves nothing about whole numbers: x + 50 y shows x, however

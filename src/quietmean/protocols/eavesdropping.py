@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import convert
@@ -31,7 +31,6 @@ from quietmean.randomness import BitStream, Seed
 if TYPE_CHECKING:
     from quietmean.privacy import Eavesdropper
 
-Mask = NDArray[np.bool_]
 Eavesdropping: TypeAlias = float | str
 
 ALL_AFTER_FIRST: Final = "all-after-first"

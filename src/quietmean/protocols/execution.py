@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.assumptions import Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, to_plain
@@ -78,7 +78,7 @@ class Execution:
     schedule: Schedule
     trace: ExecutionTrace
     sensitivity: float
-    weights: NDArray[np.float64]
+    weights: Array
     kept: Mapping[int, APriori] = field(default_factory=dict)
     left_out: frozenset[PartyId] = frozenset()
     neighbouring: Neighbouring = Neighbouring.REPLACEMENT
@@ -218,19 +218,19 @@ class Execution:
         """The estimate, (d,), from the sums of vectors, (d,), and weights of all that was released."""
         return self.protocol.decode(self.parties, vector, weight, int(self.contributors().sum()))
 
-    def contributors(self) -> NDArray[np.bool_]:
+    def contributors(self) -> Mask:
         """The parties whose values are in the result, shape (n,), read-only."""
         return self._contributors
 
     @cached_property
-    def _contributors(self) -> NDArray[np.bool_]:
+    def _contributors(self) -> Mask:
         counted = self.protocol.contributors(self.schedule, self.trace).copy()
         counted[list(self.left_out)] = False
         counted.flags.writeable = False
         return counted
 
     @cached_property
-    def parts(self) -> NDArray[np.float64]:
+    def parts(self) -> Array:
         """How much of each party's value counts in the result, shape (n,): 1 for all of it, or as much as of any other.
 
         Where values are passed on, who leaves in between counts in part, and so do those of whom it took much along.
@@ -239,7 +239,7 @@ class Execution:
         if self.trace.finished.all() or self.left_out or not counted.any():
             return counted
         parts = self.protocol.parts(self.schedule, self.trace)
-        relative: NDArray[np.float64] = parts / parts.max()
+        relative: Array = parts / parts.max()
         return relative
 
     @property
@@ -386,7 +386,7 @@ def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:
     return left_out
 
 
-def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:
+def _pairs(raw: Mapping[str, Any], parties: int) -> Ints:
     if raw.get("pairs") == ALL_PAIRS:
         if parties > _MOST_ALL_PAIRED:
             raise InputError(f"all pairs of {parties} parties do not fit into memory: at most {_MOST_ALL_PAIRED} are certified")

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary
 
@@ -34,8 +34,8 @@ class MaskedMessages:
     own: float
     pair: float
     step: float
-    pairs: NDArray[np.int64]
-    arrived: NDArray[np.bool_]
+    pairs: Ints
+    arrived: Mask
     aggregator: PartyId | None
     symmetric: bool
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.graphs import ExecutionTrace, Schedule, everybody
 
-Mask = NDArray[np.bool_]
 # (round, sender, receiver); None stands for all senders or all receivers.
 Entry = tuple[int, int | None, int | None]
 

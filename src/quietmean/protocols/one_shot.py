@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.noise import NoiseGroup
@@ -26,7 +26,7 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 # Rounding of a zero eigenvalue and of a symmetric matrix, relative to the largest entry.
 _ROUNDING = 1e-12
@@ -107,7 +107,7 @@ class PairwiseNoise:
 
     edges: tuple[tuple[PartyId, PartyId, float], ...]
     sigma_own: Matrix
-    responded: NDArray[np.bool_]
+    responded: Mask
     sensitivity: float
 
     def __post_init__(self) -> None:

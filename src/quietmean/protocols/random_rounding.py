@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import Vector
 from quietmean.randomness import BitStream, Seed
-
-Integers = NDArray[np.int64]
 
 # The chance that one rounding exceeds the norm bound of conditional rounding, which is then drawn again.
 CONDITIONAL_BETA = math.exp(-0.5)
@@ -28,7 +26,7 @@ def clip_to_ball(vector: Vector, radius: float) -> Vector:
     return vector * (radius / norm) if norm > radius else vector
 
 
-def round_at_random(vector: Vector, seed: Seed) -> Integers:
+def round_at_random(vector: Vector, seed: Seed) -> Ints:
     """Each entry up or down to a whole number, so that the mean is right: shape (d,) as ``vector``, which is in steps."""
     stream, rounded = BitStream(seed), np.empty(vector.size, dtype=np.int64)
     # Blocks stay in the cache.
@@ -38,7 +36,7 @@ def round_at_random(vector: Vector, seed: Seed) -> Integers:
     return rounded
 
 
-def round_conditionally(vector: Vector, radius: float, seed: Seed) -> Integers:
+def round_conditionally(vector: Vector, radius: float, seed: Seed) -> Ints:
     """The same for a vector of L2 norm <= ``radius``, drawn again until its norm keeps :func:`conditional_norm`: for certain."""
     square = conditional_norm(radius, vector.size, 1.0) ** 2
     for attempt in range(_ATTEMPTS):

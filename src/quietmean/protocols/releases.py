@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 
@@ -16,8 +14,8 @@ class Releases:
     """What all parties made public: vectors (n, d), weights (n,), and the parties ``by`` (n,) that released at all."""
 
     vector: Vector
-    weight: NDArray[np.float64]
-    by: NDArray[np.bool_]
+    weight: Array
+    by: Mask
 
     def total(self) -> tuple[Vector, float]:
         """The sums of vectors, (d,), and of weights over all that released. Raises :class:`ProtocolFailure` if there is none."""

@@ -7,10 +7,8 @@ noise shared with honest parties that sent nothing on top. Neither bound tries a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from quietmean.core.arrays import Array, Ints, Mask
 
 # The most parties of a graph whose Laplacian is decomposed; for larger ones only the star bounds.
 _LARGEST_GRAPH = 2000
@@ -34,7 +32,7 @@ def star_variance(own: float, hidden: Array, size: int) -> Array:
     return variance
 
 
-def connectivity(parties: int, pairs: NDArray[np.int64], members: Mask) -> float:
+def connectivity(parties: int, pairs: Ints, members: Mask) -> float:
     """The second eigenvalue of the Laplacian of the pairs, shape (M, 2), among ``members`` (n,); rounded down.
 
     0 where the graph is too large to be decomposed.

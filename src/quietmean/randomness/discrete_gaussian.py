@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.randomness.seed import Seed
 from quietmean.randomness.stream import BitStream
 
@@ -43,7 +44,7 @@ class SamplingTable:
     bits: int
 
 
-def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]:
+def discrete_gaussian(seed: Seed, scale: float, count: int) -> Ints:
     """``count`` independent values of N_Z(0, scale^2), shape (count,), all from ``seed``.
 
     ``scale`` is s above, not quite the standard deviation (from s = 1 on the two agree to 1e-6). Raises ValueError for one
@@ -58,7 +59,7 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
     return values
 
 
-def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
+def invert(table: SamplingTable, words: NDArray[np.uint64], seed: Seed, begin: int) -> Ints:
     """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
     row = table.guide.take((words >> np.uint64(64 - table.bits)).view(np.int64), mode="clip").astype(np.int64)
     boundary = table.high.take(row, mode="clip")

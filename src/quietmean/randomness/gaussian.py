@@ -14,6 +14,8 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
+
 _SIGN = np.uint64(1 << 63)
 _CELL_BITS = 7
 _FRACTION_BITS = 52 - _CELL_BITS
@@ -26,13 +28,13 @@ _BLOCK = 8192
 
 
 @cache
-def _table() -> NDArray[np.float64]:
+def _table() -> Array:
     with resources.as_file(resources.files("quietmean.randomness") / "inverse_normal.npy") as path:
-        table: NDArray[np.float64] = np.load(path, allow_pickle=False).astype(np.float64)
+        table: Array = np.load(path, allow_pickle=False).astype(np.float64)
     return table
 
 
-def fill_standard_normal(words: Callable[[int], NDArray[np.uint64]], values: NDArray[np.float64]) -> None:
+def fill_standard_normal(words: Callable[[int], NDArray[np.uint64]], values: Array) -> None:
     """Fill ``values``, shape (count,), with independent N(0, 1) numbers, 64 bits each.
 
     ``words(size)`` gives the next uniform 64-bit words, shape (size,).
@@ -42,7 +44,7 @@ def fill_standard_normal(words: Callable[[int], NDArray[np.uint64]], values: NDA
         _invert(words(block.size), block)
 
 
-def _invert(words: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
+def _invert(words: NDArray[np.uint64], values: Array) -> None:
     sign = words & _SIGN
     # The other 63 bits, made odd so that none is zero, are the tail probability in units of 2**-64. As a float, the exponent
     # is the octave, the first bits of the fraction are the cell, and the rest is the place within the cell.

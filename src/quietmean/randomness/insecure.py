@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.randomness.exchange import ExchangeKey
 from quietmean.randomness.layered_gaussian import layered_gaussian
@@ -45,7 +45,7 @@ class InsecurePopulationNoise:
             self._blocks.popitem(last=False)
         return block
 
-    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, dimension: int) -> Vector:
         """Shape (M, d). One stream for all pairs of parties; a pair's number is its place in it, so that few calls read many."""
         seed = self._seed.derive("shared", purpose, index)
         blocks_per_pair = -(-dimension // 2)
@@ -65,7 +65,7 @@ class InsecurePopulationNoise:
         seed = self._seed.derive("discrete", purpose, index)
         return layered_gaussian(seed, scale, self._parties * dimension).reshape(self._parties, dimension)
 
-    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Shape (M, d), for pairs of shape (M, 2); as :meth:`discrete`."""
         if scale >= _ROUNDED_FROM:
             return _rounded(self.shared_normal(pairs, purpose, index, dimension) * scale)
@@ -148,14 +148,14 @@ class InsecureSilentPopulation:
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros((self._parties, dimension))
 
-    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, dimension: int) -> Vector:
         """Zeros of shape (M, d), for pairs of shape (M, 2)."""
         return np.zeros((len(pairs), dimension))
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
         return np.zeros((self._parties, dimension), dtype=np.int64)
 
-    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Zeros of shape (M, d), for pairs of shape (M, 2)."""
         return np.zeros((len(pairs), dimension), dtype=np.int64)
 

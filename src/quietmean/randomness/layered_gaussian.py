@@ -16,8 +16,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.randomness.discrete_gaussian import cumulative_table, invert
 from quietmean.randomness.seed import Seed
 from quietmean.randomness.stream import BitStream
@@ -34,7 +34,7 @@ _ROUNDING = 2.0**-50
 _BLOCK = 8192
 
 
-def layered_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]:
+def layered_gaussian(seed: Seed, scale: float, count: int) -> Ints:
     """``count`` independent values of N_Z(0, v), shape (count,), all from ``seed``; :func:`variance` states v.
 
     v >= scale^2, and v <= scale^2 (1 + 2**-45). Fewer values are the first ones of more. Raises ValueError for a scale that is

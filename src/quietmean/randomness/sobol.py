@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from quietmean.core.arrays import Array
+
 Words = NDArray[np.uint32]
 
 _BITS = 30

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.randomness.exchange import ExchangeKey
 from quietmean.randomness.noise import SecureNoise
@@ -34,7 +34,7 @@ class StackedNoise:
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         return np.stack([source.normal(purpose, index, dimension) for source in self._sources])
 
-    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, dimension: int) -> Vector:
         """Shape (M, d), for pairs of shape (M, 2)."""
         drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
@@ -42,7 +42,7 @@ class StackedNoise:
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
         return np.stack([source.discrete(purpose, index, scale, dimension) for source in self._sources])
 
-    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
+    def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Shape (M, d), for pairs of shape (M, 2)."""
         drawn = [self._sources[one].shared_discrete(other, purpose, index, scale, dimension) for one, other in pairs.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(pairs), dimension)

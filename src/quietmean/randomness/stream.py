@@ -8,6 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.party import Vector
 from quietmean.randomness.gaussian import fill_standard_normal
 from quietmean.randomness.seed import Seed
@@ -44,16 +45,16 @@ class BitStream:
         reduced: NDArray[np.uint16] | NDArray[np.uint32] = elements & elements.dtype.type((1 << bits) - 1)
         return reduced
 
-    def integers(self, below: int, count: int) -> NDArray[np.int64]:
+    def integers(self, below: int, count: int) -> Ints:
         """``count`` integers in [0, below) by multiply-shift of 32 high bits: off from uniform by at most below / 2**32."""
         high = self.words(count) >> np.uint64(32)
         return ((high * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
 
-    def uniform(self, count: int) -> NDArray[np.float64]:
+    def uniform(self, count: int) -> Array:
         """``count`` numbers in [0, 1), multiples of 2**-53."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def permutation(self, size: int) -> NDArray[np.int64]:
+    def permutation(self, size: int) -> Ints:
         """A uniform permutation of range(size), up to ties among ``size`` 64-bit words."""
         return np.argsort(self.words(size), kind="stable")
 

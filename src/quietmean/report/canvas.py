@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import day_text
 from quietmean.report.style import RULE, house_style
 from quietmean.statistics import Estimates
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 # Months between dates under an axis, and the length of their text: year and month, or year.
 _STEPS = ((1, 7), (2, 7), (3, 7), (6, 7), (12, 4), (24, 4), (60, 4), (120, 4), (240, 4))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
@@ -95,7 +95,7 @@ class CertificatePage:
     explanation: Explanation
     coalitions: CoalitionCertificate | None
     parties: Sequence[PartyId]
-    epsilons: NDArray[np.float64]
+    epsilons: Array
     stated: Stated
 
     @property
@@ -372,7 +372,7 @@ def _sentence(text: str) -> str:
     return f"{capital(text)}."
 
 
-def _spread(values: NDArray[np.float64]) -> str:
+def _spread(values: Array) -> str:
     low, high = words.rounded_up(float(values.min())), words.rounded_up(float(values.max()))
     return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
 

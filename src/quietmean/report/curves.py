@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.report.epsilons import bar_label, name_bars, names_height
 from quietmean.report.explain import EpsilonAtSize
 from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 MOST_NAMES = 40
 _MOST_LEVEL = 24

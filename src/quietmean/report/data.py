@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
@@ -19,8 +19,6 @@ from quietmean.report.stamps import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Z
-
-Array = NDArray[np.float64]
 
 # Numbers beyond these are not drawn: figures are in the units of the data.
 LARGEST, SMALLEST = 1e100, 1e-100

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import plain
 from quietmean.report.data import StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, NARROW, OVER, PAPER, RULE, WIDTH, house_style
@@ -32,7 +32,7 @@ _MOST_BARS = 120
 _CHARACTER = 0.068
 
 
-def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
+def party_epsilons(report: StudyReport) -> Array:
     """The largest epsilon of each party over all coalitions tried without it, at the report's delta: shape (n,)."""
     return report.certificate.epsilon
 
@@ -125,7 +125,7 @@ def _level(labels: Sequence[str]) -> bool:
     return (max(map(len, labels), default=0) + 1) * _CHARACTER * len(labels) < WIDTH - _LEFT - _RIGHT
 
 
-def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
+def _bars(axes: Axes, epsilons: Array, target: float) -> None:
     finite = epsilons[np.isfinite(epsilons)]
     top = 1.22 * max(float(finite.max(initial=0.0)), target if math.isfinite(target) else 0.0) or 1.0
     heights = np.where(np.isfinite(epsilons), epsilons, top)

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import fixed, plain, with_error
 from quietmean.report.data import SMALLEST, StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, RULE, WIDTH, house_style
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 MOST_ROWS = 40
 _PITCH, _TOP, _BOTTOM = 0.62, 0.42, 0.12  # inches

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.report.style import COALITION, INK, MUTED, QUIET, RULE, WIDTH, house_style
-from quietmean.report.traffic import Ints, MessageTraffic, rounds_used, shown_parties, statement
+from quietmean.report.traffic import MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import short
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class _Diagram:
             size = (5.5 if width > 1 else 3.0) * (1.0 if len(self.row) <= 40 else 0.75)
             self.axes.plot(end[:, 0], end[:, 1], ">", color=colour, markersize=size, markeredgewidth=0, zorder=layer, alpha=alpha)
 
-    def _heights(self, parties: Ints) -> NDArray[np.float64]:
+    def _heights(self, parties: Ints) -> Array:
         return np.array([self.row[party] for party in parties.tolist()], dtype=np.float64)
 
     def _releases(self) -> None:
@@ -240,7 +240,7 @@ def _key(label: str, colour: str, width: float, *, alpha: float = 1.0, dashed: b
     )
 
 
-def _curves(begin: NDArray[np.float64], end: NDArray[np.float64]) -> Outline:
+def _curves(begin: Array, end: Array) -> Outline:
     """One path of many S-shaped curves: level where they leave and arrive, so that each end belongs to one line at a glance."""
     from matplotlib.path import Path as NewOutline
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import fixed, p_phrase, plain
 from quietmean.report.canvas import BOTTOM, RIGHT, TOP, canvas, dates_below, quiet, wider_ends
 from quietmean.report.data import LARGEST, SMALLEST
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 _MOST_ROWS = 30
 # Terms of groups that are no means.

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import UNKNOWN, fixed, plain
 from quietmean.report.canvas import LEFT, WIDE, canvas, dates_below, quiet, wider_ends
 from quietmean.report.data import LARGEST
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 _MOST_BARS, _MOST_LABELS, _MOST_ARMS = 64, 9, 5
 _PALE, _DARK = 0.16, 0.3
@@ -49,7 +48,7 @@ def plot(answer: Answer) -> tuple[Figure, str] | None:
     return None if draw is None else draw(replace(answer, estimates=_drawable(answer.estimates)))
 
 
-def _shown(answer: Answer) -> NDArray[np.bool_]:
+def _shown(answer: Answer) -> Mask:
     """Which terms noise does not hide, (terms,): of the others there is an interval at most, and no bar or point."""
     return np.array([not term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols.execution import Execution
 from quietmean.report.words import counted
-
-Ints = NDArray[np.int64]
 
 MOST_PARTIES = 60
 
@@ -27,9 +25,9 @@ class MessageTraffic:
     """
 
     table: Ints
-    delivered: NDArray[np.bool_]
-    received: NDArray[np.bool_]
-    sent: NDArray[np.bool_]
+    delivered: Mask
+    received: Mask
+    sent: Mask
 
     @classmethod
     def of(cls, execution: Execution, coalition: Collection[PartyId]) -> MessageTraffic:
@@ -60,8 +58,8 @@ class MessageTraffic:
         return int((~self.delivered).sum())
 
     @cached_property
-    def quiet(self) -> NDArray[np.bool_]:
-        quiet: NDArray[np.bool_] = self.delivered & ~self.received & ~self.sent
+    def quiet(self) -> Mask:
+        quiet: Mask = self.delivered & ~self.received & ~self.sent
         return quiet
 
     def among(self, shown: Sequence[PartyId]) -> MessageTraffic:
@@ -106,7 +104,7 @@ def message_table(
     traffic = MessageTraffic.of(execution, coalition)
     senders, receivers = traffic.table[:, 1], traffic.table[:, 2]
 
-    def each(places: Ints, chosen: NDArray[np.bool_]) -> list[int]:
+    def each(places: Ints, chosen: Mask) -> list[int]:
         return [int(one) for one in np.bincount(places[chosen], minlength=execution.parties)]
 
     held = traffic.received | traffic.sent

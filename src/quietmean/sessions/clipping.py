@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.party import Vector
@@ -30,7 +30,7 @@ def clipped_vector(value: Vector, bound: float) -> Vector:
     return clipped
 
 
-def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vector:
+def clipped_rows(records: Array, bound: float, step: float) -> Vector:
     """The sum, shape (d,), of records (N, d), each over ``bound``, of L2 norm 1 at most and rounded to ``step`` (0 for none)."""
     rows = shortened(records, bound)
     if step:
@@ -41,29 +41,29 @@ def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vec
     return total
 
 
-def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def norms(rows: Array) -> Array:
     """L2 norms of rows (N, d), shape (N,), also where squares would overflow; what is not a number counts as 0."""
     return _norms_of_finite(_finite(rows))
 
 
-def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+def shortened(rows: Array, bound: float) -> Array:
     """Rows (N, d) over ``bound``, each of L2 norm 1 at most. What is not a number counts as 0."""
     finite = _finite(rows)
     lengths = _norms_of_finite(finite)
     # Divided by what is larger, so that nothing overflows.
-    clipped: NDArray[np.float64] = finite / np.maximum(lengths, bound)[:, None]
+    clipped: Array = finite / np.maximum(lengths, bound)[:, None]
     clipped *= np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
     return clipped
 
 
-def _norms_of_finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _norms_of_finite(rows: Array) -> Array:
     largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
     scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
-    lengths: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
+    lengths: Array = np.linalg.norm(scaled, axis=1) * largest
     return lengths
 
 
-def _finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _finite(rows: Array) -> Array:
     # The rule, and no copy; both comparisons are false if anything is not a number.
     if rows.min(initial=0.0) >= -_MOST and rows.max(initial=0.0) <= _MOST:
         return rows

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace
@@ -28,7 +28,7 @@ class RoundRelease:
     execution: Execution
 
     @property
-    def counted(self) -> NDArray[np.bool_]:
+    def counted(self) -> Mask:
         """The parties whose vectors are in the mean, shape (n,)."""
         return self.execution.contributors()
 

@@ -9,6 +9,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
@@ -152,7 +153,7 @@ class Session:
                 f"{there} of {self.terms.parties} parties are there and a round takes {least}: wait, or plan for dropouts"
             )
 
-    def _given(self, vectors: Any) -> dict[PartyId, NDArray[np.float64]]:
+    def _given(self, vectors: Any) -> dict[PartyId, Array]:
         """The arrays of the parties that are there. Raises :class:`InputError` for parties or shapes that cannot be."""
         parties, dimension = self.terms.parties, self.terms.dimension
         listed = vectors if isinstance(vectors, Mapping) else dict(enumerate(vectors))
@@ -174,7 +175,7 @@ class Session:
             raise InputError("nobody is there: give the vector of at least one party")
         return arrays
 
-    def _checked_weights(self, weights: ArrayLike | None) -> NDArray[np.float64]:
+    def _checked_weights(self, weights: ArrayLike | None) -> Array:
         """Weights (n,) as parts of the largest. Raises :class:`InputError` for those that cannot be."""
         parties = self.terms.parties
         if weights is None:
@@ -190,7 +191,7 @@ class Session:
         return np.asarray(checked / checked.max(), dtype=np.float64)
 
 
-def _numbers(value: Any, party: PartyId | None) -> NDArray[np.float64]:
+def _numbers(value: Any, party: PartyId | None) -> Array:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

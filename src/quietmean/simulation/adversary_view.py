@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
@@ -63,7 +63,7 @@ class AdversaryView:
     # By default the machines of the execution's protocol.
     machine: MachineMaker[Any] | None
     transcript: Transcript
-    rows: NDArray[np.int64]
+    rows: Ints
 
     @classmethod
     def of(cls, execution: Execution, adversary: Adversary, machine: MachineMaker[Any] | None) -> AdversaryView:
@@ -75,7 +75,7 @@ class AdversaryView:
         return cls(execution, adversary, machine, transcript, rows)
 
     @property
-    def rounds(self) -> NDArray[np.int64]:
+    def rounds(self) -> Ints:
         """When each row is sent, shape (R,)."""
         return self.transcript.message_round[self.rows]
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId, Vector
@@ -186,7 +186,7 @@ class _Best:
     bare: Vector
 
     @classmethod
-    def of(cls, shift: Vector, noise: Vector, used: NDArray[np.bool_]) -> _Best:
+    def of(cls, shift: Vector, noise: Vector, used: Mask) -> _Best:
         left, scales, _ = np.linalg.svd(noise[used], full_matrices=False)
         real = scales > _RANK * scales.max(initial=0.0)
         left, scales = left[:, real], scales[real]
@@ -203,8 +203,8 @@ class _Counts:
     """Errors at each threshold, shape (J,): world 0 taken for world 1 and the reverse."""
 
     trials: int
-    false_positives: NDArray[np.int64]
-    false_negatives: NDArray[np.int64]
+    false_positives: Ints
+    false_negatives: Ints
 
     @classmethod
     def of(cls, worlds: list[Vector], thresholds: Vector) -> _Counts:

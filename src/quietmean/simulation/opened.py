@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Units, Vector
 from quietmean.privacy import Adversary
@@ -57,7 +57,7 @@ class OpenedView:
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
 
     @property
-    def rounds(self) -> NDArray[np.int64]:
+    def rounds(self) -> Ints:
         """When the one number is known: at the end, shape (1,)."""
         return np.array([self.execution.schedule.rounds])
 

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.core.schema import require_usual
@@ -164,7 +164,7 @@ def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
 
 def _run_stack(
     plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int, gate: bool
-) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+) -> tuple[Vector, Vector, Mask]:
     """Estimates and true means of runs first .. first + count - 1 as one disjoint execution of count * n parties.
 
     Third, which of these runs the gate refuses, shape (count,); none if it is not tried.
@@ -203,7 +203,7 @@ def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, 
 
 def _stack_execution(
     plan: Plan, schedules: list[Schedule], traces: list[ExecutionTrace], values: Vector, seed: Seed
-) -> tuple[Vector, NDArray[np.float64], NDArray[np.bool_]]:
+) -> tuple[Vector, Array, Mask]:
     parties = plan.target.parties
     if not plan.protocol.batchable:
         results = []

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.lazy_scipy import special
 from quietmean.randomness.sobol import sobol
@@ -21,8 +21,6 @@ from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.transforms import Transform
 from quietmean.statistics.workload import Workload
-
-Array = NDArray[np.float64]
 
 # The standard deviation of a column without a guess, in widths of its bounds.
 USUAL_SPREAD = 0.25
@@ -52,7 +50,7 @@ def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     return np.column_stack(list(by_column.values()))
 
 
-def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
+def _related(places: Ints, relation: float) -> Ints:
     """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
     scores = special.ndtri((places + 0.5) / _ROWS)
     for column in range(1, scores.shape[1]):

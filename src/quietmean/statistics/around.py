@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from quietmean.core.arrays import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class Around:
 
     read: Array
     spread: Array
-    places: Mapping[Any, NDArray[np.int64]]
+    places: Mapping[Any, Ints]
     shift: Shift
     offset: Array
     quantities: Array | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Column
@@ -48,22 +48,20 @@ def cut_evenly(column: Column) -> bool:
     return column.numeric and column.scale == LINEAR and not column.whole and not column.edges
 
 
-def _equal(first: float, last: float, bins: int) -> NDArray[np.float64]:
+def _equal(first: float, last: float, bins: int) -> Array:
     return np.linspace(first, last, bins + 1)
 
 
-def _by_factors(first: float, last: float, bins: int) -> NDArray[np.float64]:
+def _by_factors(first: float, last: float, bins: int) -> Array:
     """From 0 or less on, the first bin holds all that is more than six decades below the last number."""
     return np.geomspace(first, last, bins + 1) if first > 0 else np.geomspace(_LEAST_OF_LOG * last, last, max(bins, 1))
 
 
-def _by_log_odds(first: float, last: float, bins: int) -> NDArray[np.float64]:
+def _by_log_odds(first: float, last: float, bins: int) -> Array:
     low, high = max(first, _LEAST_PROBABILITY), min(last, 1 - _LEAST_PROBABILITY)
     if low >= high:
         return _equal(first, last, bins)
-    edges: NDArray[np.float64] = np.asarray(
-        special.expit(np.linspace(special.logit(low), special.logit(high), bins + 1)), dtype=np.float64
-    )
+    edges: Array = np.asarray(special.expit(np.linspace(special.logit(low), special.logit(high), bins + 1)), dtype=np.float64)
     if bins >= _MANY:
         for probability in PROBABILITIES:
             if low < probability < high:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.around import Around
@@ -14,8 +13,6 @@ from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import satterthwaite
 from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 # Noise deviations that the part of present values must have to be divided by.
 LEAST_PRESENT = 4.0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
@@ -20,7 +21,6 @@ from quietmean.statistics.robust import Smooth
 from quietmean.statistics.rows import spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
-Array = NDArray[np.float64]
 # From counts (points, *shape) to values (points, terms). They may be complex, for derivatives.
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 

@@ -7,13 +7,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.statistic import Feature, Released, Statistic
-
-Array = NDArray[np.float64]
 
 
 def counted(estimates: Estimates, statistic: Statistic, released: Released, columns: Columns) -> Estimates:

@@ -14,17 +14,15 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import NO, YES, Column, Columns
 from quietmean.statistics.statistic import Records, raw
 from quietmean.statistics.transforms import COMPARISONS, FUNCTIONS, Expression
 
-Array = NDArray[np.float64]
-
-_EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]]] = {
+_EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
@@ -55,10 +53,10 @@ class RowCondition(Expression):
                 )
         self._truth(self._tree, {column.name: column for column in columns}, None)
 
-    def holds(self, columns: Columns, records: Records) -> NDArray[np.bool_]:
+    def holds(self, columns: Columns, records: Records) -> Mask:
         """Whether it holds for each record, (rows,)."""
         truth = self._truth(self._tree, {column.name: column for column in columns}, records)
-        inside: NDArray[np.bool_] = truth == 1
+        inside: Mask = truth == 1
         return inside
 
     def _check(self, tree: ast.expr) -> None:
@@ -167,6 +165,6 @@ class RowCondition(Expression):
         return InputError(f"{self.what} {self.text!r} {why}")
 
 
-def _open_where_missing(truth: NDArray[np.bool_], missing: Array) -> Array:
+def _open_where_missing(truth: Mask, missing: Array) -> Array:
     """0 or 1, NaN where a value is missing."""
     return np.where(np.isnan(missing), np.nan, truth.astype(np.float64))

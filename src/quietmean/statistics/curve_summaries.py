@@ -6,15 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.rows import Row, slopes_of
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 
-Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 # A curve within this distance of a level has reached it: the rest is rounding.

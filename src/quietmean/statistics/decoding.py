@@ -6,11 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.statistics.statistic import TOTAL, Feature, Released
-
-Array = NDArray[np.float64]
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
 _REDUNDANT = 1e-10
@@ -27,7 +25,7 @@ class Decoder:
     read: Array
     offset: Array
     spread: Array
-    places: Mapping[Feature, NDArray[np.int64]]
+    places: Mapping[Feature, Ints]
     whole: Array | None = None
 
     @classmethod
@@ -57,13 +55,13 @@ class Decoder:
         return Released(weight, self.read @ mean + self.offset, noise**2 * self.spread, self.places, self.whole)
 
 
-def places_in(part: Feature, released: Feature) -> NDArray[np.int64]:
+def places_in(part: Feature, released: Feature) -> Ints:
     """Where the quantities of a feature are among those of what is released instead of it, shape (part.size,)."""
     return np.arange(part.size) if part.family() is None else released.places_of(part)
 
 
 def _equalities(
-    features: Sequence[Feature], places: Mapping[Feature, NDArray[np.int64]], size: int, counted: bool
+    features: Sequence[Feature], places: Mapping[Feature, Ints], size: int, counted: bool
 ) -> tuple[Array, Array, Array | None]:
     """Matrix (m, q) and right sides (m,) of all equalities; and the weights (q,) of the event of all records, if not ``counted``.
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
 from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisTest, Z, known
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
 from quietmean.statistics.columns import Column
@@ -25,7 +25,6 @@ from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.supposed import ROWS, Supposed
 from quietmean.statistics.workload import Workload
 
-Array = NDArray[np.float64]
 Pair = tuple[float, float]
 
 # The range of standard deviations of a column without a guess, in widths of its bounds.
@@ -62,9 +61,9 @@ class Drawn:
     noise: Array
     population: Array
     ratio: Array
-    flagged: NDArray[np.bool_]
+    flagged: Mask
     rejects: Array
-    hopeful: NDArray[np.bool_]
+    hopeful: Mask
 
     @property
     def width(self) -> float:

@@ -7,12 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quietmean.core.readable import outcome_text, percent_text, some_of
-
-Array = NDArray[np.float64]
 
 # The only term of a statistic that is one number.
 WHOLE = ""

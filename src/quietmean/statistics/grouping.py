@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.statistic import Array, Feature, presence_of, raw
+from quietmean.statistics.statistic import Feature, presence_of, raw
 from quietmean.statistics.transforms import Transform
 
 # Rows that are encoded at a time.
@@ -37,7 +37,7 @@ class Asked(Protocol):
     def scales(self) -> Mapping[Feature, float]: ...
 
     def inside(self, records: Array, /) -> Mapping[str, Array]: ...
-    def outside(self, records: Array, /) -> NDArray[np.bool_]: ...
+    def outside(self, records: Array, /) -> Mask: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Groups(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def counted(self, question: Question) -> Iterator[tuple[Array, NDArray[np.int64]]] | None:
+    def counted(self, question: Question) -> Iterator[tuple[Array, Ints]] | None:
         """A row of each group, (groups, columns), NaN in columns that are not asked for, and how many rows it has, in pieces.
 
         None where there are too many groups to be worth it: their rows are read then, as what the cells are decides it.
@@ -158,7 +158,7 @@ class _Sums:
         self.strange[:, asked] = seen[:, asked]
         return True
 
-    def _add(self, rows: Array, counts: NDArray[np.int64], features: list[Feature]) -> None:
+    def _add(self, rows: Array, counts: Ints, features: list[Feature]) -> None:
         # So few at a time that memory does not grow with the table.
         for start in range(0, len(rows) if features else 0, _ROWS):
             inside, here = self._workload.inside(rows[start : start + _ROWS]), counts[start : start + _ROWS]
@@ -174,9 +174,9 @@ class _Sums:
             )
 
 
-def _strange(workload: Asked, rows: Array, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _strange(workload: Asked, rows: Array, counts: Ints) -> Ints:
     """How many values are outside their bounds, and how many are missing, by column: (2, columns)."""
-    strange: NDArray[np.int64] = np.array([counts @ workload.outside(rows), counts @ np.isnan(rows)], dtype=np.int64)
+    strange: Ints = np.array([counts @ workload.outside(rows), counts @ np.isnan(rows)], dtype=np.int64)
     return strange
 
 

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quietmean.core.lazy_scipy import special
 from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
-
-Array = NDArray[np.float64]
 
 # Above this many times a threshold, chance hardly decides whether a number is shown.
 _CLEAR = 1.5

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.estimates import Estimates
@@ -21,8 +21,6 @@ from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import most_of
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 # A number of records up to this is rounding of zero.
 _NOBODY = 1e-6

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.around import Around, Shift
 
 if TYPE_CHECKING:
     from quietmean.statistics.statistic import Feature
 
-Array = NDArray[np.float64]
 
 # Of columns scaled to [-1, 1]: no mean and no product is larger.
 _LARGEST = 1.0

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
@@ -17,8 +16,6 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.statistic import Statistic, TermReading
 from quietmean.statistics.workload import Workload
-
-Array = NDArray[np.float64]
 
 # Records of which answers are made up, for their terms and ranges: as many values of each column as there are levels or more.
 _MADE_UP = 64

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
@@ -27,8 +28,6 @@ from quietmean.statistics.products import moments_of
 from quietmean.statistics.robust import Means, PairMoments, Variances
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
-
-Array = NDArray[np.float64]
 
 # The products that such a function may depend on.
 _ORDERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))

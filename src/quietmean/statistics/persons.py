@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
-
-Array = NDArray[np.float64]
 
 # Of the hash that decides among rows of one day: the constants of splitmix64.
 _STEP, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four
 from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 _PAIR = 2
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.block_summary import summary
@@ -25,8 +25,6 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.statistic import Released, Statistic, require_records
-
-Array = NDArray[np.float64]
 
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
 SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.statistic import Released
 
-Array = NDArray[np.float64]
 # Means of x^i y^j by (i, j), each of shape (points,): they may be complex, for derivatives.
 Means = Mapping[tuple[int, int], NDArray[Any]]
 # Variances for one record of some estimates, shape (points, estimates).

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import some_of
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import t_quantile, t_test, within
 
-Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _ANYTHING: Interval = (-math.inf, math.inf)

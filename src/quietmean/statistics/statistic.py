@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
@@ -21,7 +21,6 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.supposed import Supposed, require_expected
 
-Array = NDArray[np.float64]
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
 # are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
 # under raw(name), numbers before they were moved to their bounds, NaN where one is missing.
@@ -158,7 +157,7 @@ class Feature(ABC):
         """
         raise TypeError(f"{cls.__name__} has a family but joins nothing")
 
-    def places_of(self, part: Any) -> NDArray[np.int64]:
+    def places_of(self, part: Any) -> Ints:
         """Where the quantities of a feature that was joined are among these, shape (part.size,)."""
         raise TypeError(f"{type(self).__name__} was joined of nothing")
 
@@ -178,7 +177,7 @@ class Released:
     weight: float
     quantities: Array
     deviations: Array
-    places: Mapping[Feature, NDArray[np.int64]]
+    places: Mapping[Feature, Ints]
     whole: Array | None = None
 
     @property

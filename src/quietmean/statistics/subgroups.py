@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.statistics.around import Around
@@ -19,16 +19,7 @@ from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.statistic import (
-    TOTAL,
-    Array,
-    Feature,
-    Records,
-    Released,
-    Statistic,
-    presence_of,
-    raw,
-)
+from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ class Within(Feature):
         first: Within = next(iter(wanted))
         return replace(first, inner=type(first.inner).joined({feature.inner: share for feature, share in wanted.items()}))
 
-    def places_of(self, part: Any) -> NDArray[np.int64]:
+    def places_of(self, part: Any) -> Ints:
         return self.inner.places_of(part.inner)
 
 
@@ -209,7 +200,7 @@ class AskedOf:
             of_all=False,
         )
 
-    def _of_inside(self, released: Released, places: Mapping[Feature, NDArray[np.int64]]) -> Released:
+    def _of_inside(self, released: Released, places: Mapping[Feature, Ints]) -> Released:
         """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
         size = len(released.quantities)
         inside = np.eye(size)[released.places[self._inside][0]]
@@ -219,11 +210,7 @@ class AskedOf:
         return replace(released, quantities=quantities, deviations=deviations, places=places, whole=inside)
 
     def _without_others(
-        self,
-        all_places: Mapping[Feature, NDArray[np.int64]],
-        places: Mapping[Feature, NDArray[np.int64]],
-        size: int,
-        every: Array | None,
+        self, all_places: Mapping[Feature, Ints], places: Mapping[Feature, Ints], size: int, every: Array | None
     ) -> tuple[Array, Array]:
         """The matrix (q, q) that takes those outside out of the quantities, and what each has in them, (q,).
 

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import optimize, special
 from quietmean.core.schema import nearest
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.transforms import Transform
-
-Array = NDArray[np.float64]
 
 # The range of each expectation; any other may be any number.
 RANGES = dict.fromkeys(("missing", "proportion", "auc", "probability"), (0.0, 1.0))

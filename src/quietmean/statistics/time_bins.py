@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.statistics.features import Axis
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
-Array = NDArray[np.float64]
 # The range of an expression: its least and its largest value.
 Range = tuple[float, float]
 
@@ -38,7 +37,7 @@ _OPERATORS: Final[dict[type[ast.operator], Callable[[Array, Array], Array]]] = {
     ast.Div: np.divide,
     ast.Pow: np.power,
 }
-COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]]] = {
+COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 # Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.
 USUAL_BINS = 384
@@ -34,7 +32,7 @@ class TwoSamples:
 
     counts: Array
     noise: Array
-    single: NDArray[np.bool_]
+    single: Mask
 
     @classmethod
     def of(cls, released: Released, table: PrefixTable) -> TwoSamples:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
@@ -22,7 +22,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.grouping import Groups, sums_of
 from quietmean.statistics.persons import Grouped
-from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
+from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.subgroups import AskedOf
 
 # Records that are encoded at a time: memory does not grow with the table.
@@ -341,11 +341,11 @@ class Workload:
             )
         return by_column
 
-    def outside(self, records: Array) -> NDArray[np.bool_]:
+    def outside(self, records: Array) -> Mask:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
         limits = [(column.low, column.high) if column.numeric else (0.0, len(column.categories) - 1.0) for column in self.columns]
         low, high = np.array(limits).T
-        outside: NDArray[np.bool_] = (records < low) | (records > high)
+        outside: Mask = (records < low) | (records > high)
         return outside
 
     def decode(self, mean: Vector, noise: float, weight: float, *, step: float = 0.0) -> tuple[Answer, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 # The key of a message: sender, round, everybody who knows it, and whether it is released to all.
 MessageKey = tuple[PartyId, int, tuple[PartyId, ...], bool]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.codec import canonical_json, dump_state, load_state
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Units, Vector
@@ -52,7 +52,7 @@ def mixes(execution: Execution) -> bool:
     return bool(execution.with_trace(cut_off).contributors().all())
 
 
-def _all_lost(execution: Execution) -> NDArray[np.bool_]:
+def _all_lost(execution: Execution) -> Mask:
     return np.ones(execution.schedule.neighbours.shape, dtype=np.bool_)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, Workload
-
-Array = NDArray[np.float64]
 
 # Candidates for each column: evenly spaced numbers, random ones, and besides some outside the bounds and a missing cell.
 _EVEN, _RANDOM = 17, 8

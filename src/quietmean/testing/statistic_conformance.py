@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Columns, Estimates, Feature, Records, Statistic, Workload, parse_statistic, read_text
 from quietmean.testing.sensitivity import check_sensitivity
-
-Array = NDArray[np.float64]
 
 # Relative to the largest number that takes part.
 TOLERANCE = 1e-9

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-Samples = NDArray[np.float64]
+from quietmean.core.arrays import Array, Ints
+
+Samples = Array
 
 ERROR_RATE = 1e-6
 
@@ -39,7 +40,7 @@ def assert_standard_normal(samples: Samples, error_rate: float = ERROR_RATE) -> 
     assert p_value >= error_rate, f"Kolmogorov-Smirnov p-value {p_value:.3g} is below {error_rate:g}: not N(0, 1)"
 
 
-def assert_uniform_counts(counts: NDArray[np.int64], error_rate: float = ERROR_RATE) -> None:
+def assert_uniform_counts(counts: Ints, error_rate: float = ERROR_RATE) -> None:
     """Counts of independent draws, shape (cells,), are uniform: chi-square test (expect at least 5 in every cell)."""
     assert counts.mean() >= 5, "too few draws a cell for a chi-square test"
     p_value = float(stats.chisquare(counts).pvalue)

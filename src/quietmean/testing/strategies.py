@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
@@ -288,7 +288,7 @@ def traces(draw: st.DrawFn, schedule: Schedule) -> ExecutionTrace:
 
 
 @st.composite
-def _settled(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.int64]:
+def _settled(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> Ints:
     """Some messages that arrived though their senders learnt of it only some rounds later."""
     delivered = trace.delivered(schedule)
     candidates = [
@@ -302,7 +302,7 @@ def _settled(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> NDAr
 
 
 @st.composite
-def _unnoticed(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.int64]:
+def _unnoticed(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> Ints:
     """Some messages that arrived though their senders never learn of it."""
     candidates = [
         (round_ + 1, sender, int(schedule.neighbours[round_, sender, slot]), NEVER)
@@ -312,7 +312,7 @@ def _unnoticed(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> ND
     return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)
 
 
-def _sparse(shape: tuple[int, ...]) -> st.SearchStrategy[NDArray[np.bool_]]:
+def _sparse(shape: tuple[int, ...]) -> st.SearchStrategy[Mask]:
     return arrays.arrays(np.bool_, shape, elements=st.booleans(), fill=st.just(False))
 
 

@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
-Matrix = NDArray[np.float64]
+from quietmean.core.arrays import Array
+
+Matrix = Array
 
 # Rows of (B, A), scaled to length 1, that are this close to the span of others are redundant.
 _REDUNDANT = 1e-10

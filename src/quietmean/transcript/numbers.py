@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.grid import LARGEST_UNITS, from_units, to_units, too_large, whole_steps
 from quietmean.core.numbers import REAL, Numbers, WholeNumbers
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, InjectedRows, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
+from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Receivers, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -40,7 +41,7 @@ class Arithmetic(ABC):
         """What parties hold before the first injection: zeros of this shape."""
 
     @abstractmethod
-    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Array]]) -> None:
         """Add to ``held[rows]`` the sum of ``factor * array[rows]``, in this order; all arrays (n, d)."""
 
     @abstractmethod
@@ -61,7 +62,7 @@ class RealRows(Arithmetic):
     def zeros(self, shape: tuple[int, int]) -> Array:
         return np.zeros(shape)
 
-    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Array]]) -> None:
         scratch = np.empty_like(held) if isinstance(rows, slice) else None
         for factor, array in terms:
             if not factor:
@@ -97,7 +98,7 @@ class WholeRows(Arithmetic):
     def zeros(self, shape: tuple[int, int]) -> Array:
         return np.zeros(shape, dtype=np.int64)
 
-    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Array]]) -> None:
         # The machines' operations in the machines' order, for the same rounding.
         (factor, array), *others = terms
         total = array[rows] * factor
@@ -145,7 +146,7 @@ class SharedTerms:
         every = np.arange(len(self.pairs))
         return Flow.of((every.size, every.size), every, every)
 
-    def add_to(self, total: Floats, weights: Flow) -> None:
+    def add_to(self, total: Array, weights: Flow) -> None:
         """Add ``weights @ terms``, weights of shape (rows, M), to ``total`` (rows, d). What has cancelled is never drawn."""
         used = np.zeros(len(total), dtype=np.bool_)
         used[weights.to] = True
@@ -179,11 +180,7 @@ class NumericRows(Rows):
     """
 
     def __init__(
-        self,
-        array: Array | None,
-        factor: float | Floats = 1.0,
-        later: Sequence[tuple[Flow, SharedTerms]] = (),
-        size: int = 0,
+        self, array: Array | None, factor: float | Array = 1.0, later: Sequence[tuple[Flow, SharedTerms]] = (), size: int = 0
     ) -> None:
         self.size = size if array is None else len(array)
         self._array, self._factor, self._later = array, factor, tuple(later)
@@ -226,7 +223,7 @@ class NumericRows(Rows):
             return NumericRows(self.numbers() - other.numbers())
         return self + other * -1.0
 
-    def __mul__(self, factor: float | Floats) -> NumericRows:
+    def __mul__(self, factor: float | Array) -> NumericRows:
         later = [(_scaled(flow, factor), terms) for flow, terms in self._later]
         if not isinstance(factor, np.ndarray):
             return NumericRows(self._array, self._factor * factor, later, self.size)
@@ -279,7 +276,7 @@ def _product(left: Flow, right: Flow) -> Flow:
     return Flow.of(matrix.shape, to, source, matrix.data)
 
 
-def _scaled(flow: Flow, factor: float | Floats) -> Flow:
+def _scaled(flow: Flow, factor: float | Array) -> Flow:
     return Flow(flow.shape, flow.to, flow.source, flow.weight * (factor[flow.to] if isinstance(factor, np.ndarray) else factor))
 
 
@@ -299,7 +296,7 @@ class NumericTerms(PopulationTerms):
             return NumericRows(np.broadcast_to(0.0, (self._parties, self._dimension)))
         return NumericRows(*self._numbers.draw(self._noise, purpose, index, scale, self._dimension))
 
-    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> NumericRows:
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Array) -> NumericRows:
         rows = np.zeros((parties.size, self._dimension))
         # Discrete noise is drawn at its scale; normal noise of all scales at once.
         drawn_at = scales if self._numbers.step else np.ones(scales.size)
@@ -333,7 +330,7 @@ class NoTerms(PopulationTerms):
     def normal(self, purpose: str, index: int, scale: float) -> NumericRows:
         return self._nothing(self._parties)
 
-    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> NumericRows:
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Array) -> NumericRows:
         return self._nothing(parties.size)
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> NumericRows:
@@ -376,7 +373,7 @@ class NumericReading(Reading):
             self._arithmetic.inject(array, members, terms)
         return NumericRows(array)
 
-    def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> NumericRows:
+    def computed(self, rows: Rows, function: Callable[[Array], Array]) -> NumericRows:
         return NumericRows(function(_numeric(rows).numbers(self._shape[1])))
 
     def send(

@@ -15,12 +15,10 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 # Rows that are sent, and for each the party that receives it, both of shape (A,). A row may occur several times.
 Receivers = tuple[NDArray[np.integer], NDArray[np.integer]]
 
@@ -40,7 +38,7 @@ class Rows(ABC):
         """The number 0 may stand for rows of zeros."""
 
     @abstractmethod
-    def __mul__(self, factor: float | Floats) -> Rows:
+    def __mul__(self, factor: float | Array) -> Rows:
         """``factor``: one number for all rows, or one for each, shape (size,)."""
 
     @abstractmethod
@@ -79,7 +77,7 @@ class Results(Generic[AnyRows]):
     """How a program ends: each party's vector (d,) and weight (n,), and the parties ``by`` (n,) that have a result at all."""
 
     rows: AnyRows
-    weight: Floats
+    weight: Array
     by: Mask
 
 
@@ -91,7 +89,7 @@ class PopulationTerms(ABC):
         """One row for each party, known to that party alone."""
 
     @abstractmethod
-    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> Rows:
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Array) -> Rows:
         """Row e is the noise of ``parties[e]`` at ``(purpose, indices[e])``, times ``scales[e]``; all three of shape (rows,).
 
         Every address may be drawn in one call only.
@@ -125,7 +123,7 @@ class Reading(ABC):
         """What parties hold, injections included. May reuse the memory of ``held``, which must not be used any more."""
 
     @abstractmethod
-    def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> Rows:
+    def computed(self, rows: Rows, function: Callable[[Array], Array]) -> Rows:
         """``function`` of the numbers (size, d), for what is not linear. Transcripts describe what goes into it instead."""
 
     @abstractmethod

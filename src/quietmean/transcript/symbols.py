@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, InjectedRows, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
+from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Receivers, Rows
 from quietmean.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Entries(NamedTuple):
 
     row: Ints
     column: Ints
-    weight: Floats
+    weight: Array
     single: bool = False
 
     @classmethod
@@ -46,7 +47,7 @@ class Entries(NamedTuple):
         mask[members] = True
         return self.taken(mask[self.row].nonzero()[0]).scaled(factor)
 
-    def scaled(self, factor: float | Floats) -> Entries:
+    def scaled(self, factor: float | Array) -> Entries:
         """Times one number, or one for each row, shape (size,)."""
         weight = self.weight * (factor[self.row] if isinstance(factor, np.ndarray) else factor)
         return Entries(self.row, self.column, weight, self.single)
@@ -98,7 +99,7 @@ class LinearForms(Rows):
             raise TypeError("a population program may add only linear forms to linear forms")
         return self
 
-    def __mul__(self, factor: float | Floats) -> LinearForms:
+    def __mul__(self, factor: float | Array) -> LinearForms:
         return LinearForms(self.size, *[part.scaled(factor) for part in self.parts])
 
     def __rmatmul__(self, flow: Flow) -> LinearForms:
@@ -117,7 +118,7 @@ class SymbolicTerms(PopulationTerms):
         self._drawn: dict[tuple[str, int], LinearForms] = {}
         self.count = 0
         self.groups: list[tuple[str, int]] = []
-        self.scales: list[Floats] = []
+        self.scales: list[Array] = []
         # The parties that know each term, in rising order.
         self.holders: list[Ints] = []
 
@@ -131,7 +132,7 @@ class SymbolicTerms(PopulationTerms):
         drawn = self._drawn.get((purpose, index))
         return np.zeros(0, dtype=np.int64) if drawn is None else drawn.parts[0].column - _NOISE
 
-    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> LinearForms:
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Array) -> LinearForms:
         return self._new(purpose, scales, parties)
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> LinearForms:
@@ -149,7 +150,7 @@ class SymbolicTerms(PopulationTerms):
         party = np.concatenate([np.zeros(0, dtype=np.int64), *(holders.ravel() for holders in self.holders)])
         return csr_array((np.ones(party.size, dtype=np.bool_), party, begin), shape=(self.count, self._parties))
 
-    def _new(self, group: str, scales: Floats, holders: Ints) -> LinearForms:
+    def _new(self, group: str, scales: Array, holders: Ints) -> LinearForms:
         """As many new terms as there are ``scales``; ``holders[k]`` is the party, or the parties, that know term k."""
         first, size = self.count, scales.size
         self.count += size
@@ -189,7 +190,7 @@ class SymbolicReading(Reading):
         # One part again, so that their number does not grow from round to round.
         return LinearForms(held.size, _joined(parts))
 
-    def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> Rows:
+    def computed(self, rows: Rows, function: Callable[[Array], Array]) -> Rows:
         return rows
 
     def send(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 
@@ -38,11 +39,11 @@ class Transcript:
     dependence: Sparse  # L, (M, M), strictly lower triangular
     values: Sparse  # B, (M, n)
     noise: Sparse  # A, (M, K)
-    noise_scale: NDArray[np.float64]  # s, (K,): standard deviations
+    noise_scale: Array  # s, (K,): standard deviations
     noise_group: NDArray[np.str_]  # (K,): what the noise is for; scales may be changed group by group
-    sender: NDArray[np.int64]  # (M,)
-    message_round: NDArray[np.int64]  # (M,)
-    released: NDArray[np.bool_]  # (M,): known to all parties
+    sender: Ints  # (M,)
+    message_round: Ints  # (M,)
+    released: Mask  # (M,): known to all parties
     message_known: Known  # (M, n): sender and receivers
     noise_known: Known  # (K, n)
 
@@ -83,7 +84,7 @@ class Transcript:
             raise InputError(f"message [{party}, {time}] does not exist: name [party, round] with a round of this execution")
         return int(own[np.argmin(self.message_round[own])])
 
-    def eliminated(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def eliminated(self) -> tuple[Array, Array]:
         """The dense maps (M, n) and (M, K) from values and from standard noise to every message: for tests and small sizes.
 
         They are (I - L)^-1 B and (I - L)^-1 A diag(s).

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from quietmean.core.arrays import Array
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import UNITS_OF_VECTORS
 from quietmean.core.errors import InputError
@@ -28,7 +29,6 @@ from quietmean.learning.sites import FitSite, OnPaper, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.studies.agreement.study_file import study_text
 
-Array = NDArray[np.float64]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Kind = TypeVar("Kind")

@@ -11,11 +11,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.sessions import RoundMean
-
-Array = NDArray[np.float64]
 
 # A cluster whose count is not so many deviations of its noise stays where it is.
 _LEAST_COUNT = 3.0

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
-from quietmean.learning.estimators.base import Array, InvalidInput, Private, estimator, filled, public
+from quietmean.learning.estimators.base import InvalidInput, Private, estimator, filled, public
 from quietmean.learning.estimators.centres import Centres, nearest
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.kept import KeptState

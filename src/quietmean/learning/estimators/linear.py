@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from quietmean.learning.estimators.base import OUTCOME, Array, estimator, public
+from quietmean.core.arrays import Array
+from quietmean.learning.estimators.base import OUTCOME, estimator, public
 from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.statistics import INDICATOR
 

@@ -12,8 +12,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from quietmean.core.arrays import Array
 from quietmean.learning.averaging import ModelAveraging
-from quietmean.learning.estimators.base import OUTCOME, Array, InvalidInput, estimator, filled, public
+from quietmean.learning.estimators.base import OUTCOME, InvalidInput, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.learning.sites import clamped_note, parties_of, site_of

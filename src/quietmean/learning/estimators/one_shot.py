@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -24,8 +22,6 @@ from quietmean.statistics import Estimates, Released
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import StudyOutcome
-
-Array = NDArray[np.float64]
 
 _ON_THE_COMMAND_LINE = "with --accept-wide (in a study file accept_wide = true)"
 

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quietmean.learning.estimators.base import OUTCOME, Array, Private, estimator
+from quietmean.core.arrays import Array
+from quietmean.learning.estimators.base import OUTCOME, Private, estimator
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_shot import OneShot, planned, release
 from quietmean.learning.sites import parties_of, site_of

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from quietmean.learning.estimators.base import Array, InvalidInput, estimator, public
+from quietmean.core.arrays import Array
+from quietmean.learning.estimators.base import InvalidInput, estimator, public
 from quietmean.learning.estimators.one_shot import OneShot
 from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.statistics import Estimates

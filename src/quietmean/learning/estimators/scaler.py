@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from quietmean.learning.estimators.base import Array, estimator, public
+from quietmean.core.arrays import Array
+from quietmean.learning.estimators.base import estimator, public
 from quietmean.learning.estimators.one_study import OneStudy
 
 

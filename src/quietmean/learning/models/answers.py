@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
 from quietmean.learning.models.newton import LEAST_EIGENVALUE, Newton
 from quietmean.statistics.estimates import Completeness, Estimates
@@ -22,8 +22,6 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.robust import Sampling
 from quietmean.statistics.rows import Row, assembled
-
-Array = NDArray[np.float64]
 
 METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
@@ -88,7 +86,7 @@ class Fit:
         return Sampling(own * more, uncertainty * more**2).drawn_to(model * more)
 
     @cached_property
-    def unknown(self) -> NDArray[np.bool_]:
+    def unknown(self) -> Mask:
         """Of each term: does it depend on a direction in which the noise hides the information?
 
         The noise turns such a direction a little towards the others, which the last step undoes to the first order.

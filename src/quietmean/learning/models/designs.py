@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.learning.models.formulas import FormulaTerms
-
-Array = NDArray[np.float64]
 
 _STEPS = 250
 # The least eigenvalue of the terms' correlations over the public sample, below which they are one term too many.

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,13 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.statistics import Column, Columns
-
-Array = NDArray[np.float64]
 
 # What a formula may call: transforms of formulaic that have no side effects and read nothing but columns.
 ALLOWED = ("C", "I", "bs", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt")

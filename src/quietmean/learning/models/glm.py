@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
@@ -18,8 +18,6 @@ from quietmean.learning.models.formulas import FormulaTerms
 from quietmean.learning.models.model import ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
 from quietmean.statistics import Column
-
-Array = NDArray[np.float64]
 
 
 class GeneralizedLinearModel(ModelByRounds):

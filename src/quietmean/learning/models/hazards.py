@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
@@ -19,8 +19,6 @@ from quietmean.learning.models.formulas import FormulaTerms
 from quietmean.learning.models.model import ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
 from quietmean.statistics import Column, Columns
-
-Array = NDArray[np.float64]
 
 COMMON, SHIFTED, OWN = "common", "shifted", "own"
 BASELINES = {COMMON: "", SHIFTED: " + party", OWN: " + interval:party"}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, Required, Self, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
@@ -32,7 +32,6 @@ from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
 
-Array = NDArray[np.float64]
 # Of what parties send in a round and make of its mean: another number for whoever changes that, so that all agree on it.
 VERSION = 2
 
@@ -265,7 +264,7 @@ class ModelByRounds:
     def _groups(self, design: ModelDesign) -> dict[str, Sequence[int]]:
         return design.terms.groups
 
-    def _complete(self, records: Array, names: Sequence[str]) -> NDArray[np.bool_]:
+    def _complete(self, records: Array, names: Sequence[str]) -> Mask:
         """Which records (N, columns) have a value in all of these columns."""
         places = [self.columns.names.index(name) for name in names]
         values = records[:, places]

@@ -22,12 +22,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.learning.models.families import Family
 from quietmean.sessions import RoundMean
-
-Array = NDArray[np.float64]
 
 # Eigenvalues of the information are known from so many deviations of the noise on.
 LEAST_EIGENVALUE = 3.0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
@@ -102,7 +102,7 @@ async def run_local(
     values: Vector,
     directory: Path,
     *,
-    weights: NDArray[np.float64] | None = None,
+    weights: Array | None = None,
     kills: Sequence[Kill] = (),
     proxies: ProxyFactory | None = None,
     **how: Unpack[LocalKeywords],
@@ -147,13 +147,7 @@ def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -
 
 class _LocalRun:
     def __init__(
-        self,
-        plan: Plan,
-        values: Vector,
-        weights: NDArray[np.float64],
-        directory: Path,
-        kills: Sequence[Kill],
-        how: LocalKeywords,
+        self, plan: Plan, values: Vector, weights: Array, directory: Path, kills: Sequence[Kill], how: LocalKeywords
     ) -> None:
         self._directory = directory.resolve()
         self._values = values

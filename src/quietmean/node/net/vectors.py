@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import PeerError
 from quietmean.core.grid import LARGEST_SHARE, from_units, on_grid, to_units
 from quietmean.core.party import Vector
@@ -26,7 +27,7 @@ def encode_vector(vector: Vector, grid: float = 0.0) -> memoryview:
     return _bytes_of(np.ascontiguousarray(vector, dtype="<f8"))
 
 
-def _bytes_of(array: NDArray[np.float64] | NDArray[np.int32]) -> memoryview:
+def _bytes_of(array: Array | NDArray[np.int32]) -> memoryview:
     # A memoryview of no items could not be cast.
     raw: NDArray[np.uint8] = array.reshape(-1).view(np.uint8)
     return raw.data

@@ -24,9 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
@@ -103,7 +101,7 @@ class Gate:
 
     # --- this party's way through ------------------------------------------------------------------------------------
 
-    async def run(self, schedule: Schedule, seed: Seed, weights: NDArray[np.float64]) -> GateRecord:
+    async def run(self, schedule: Schedule, seed: Seed, weights: Array) -> GateRecord:
         """The decision, from the start or from where the store says that this party was. It is durable when this returns."""
         # Certificates need much that a running party does not: imported when it is due.
         from quietmean.planning.gate import history_digest
@@ -178,9 +176,7 @@ class Gate:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
 
-    def _certified(
-        self, logs: Mapping[PartyId, PartialLog], schedule: Schedule, seed: Seed, weights: NDArray[np.float64]
-    ) -> GateRecord:
+    def _certified(self, logs: Mapping[PartyId, PartialLog], schedule: Schedule, seed: Seed, weights: Array) -> GateRecord:
         """The history that follows from these logs, and its certificate."""
         from quietmean.planning.gate import GateRecord, decide
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
@@ -66,7 +67,7 @@ class GossipedLogs:
         return self._schedule.rounds
 
     @cached_property
-    def _receivers(self) -> NDArray[np.int64]:
+    def _receivers(self) -> Ints:
         return self._schedule.neighbours.astype(np.int64)
 
     def put(self, party: PartyId, log: PartyLog, until: int) -> None:
@@ -163,7 +164,7 @@ class GossipedLogs:
         return gossip
 
 
-def _pairs(entries: tuple[tuple[int, PartyId], ...], until: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(entries: tuple[tuple[int, PartyId], ...], until: int) -> tuple[Ints, Ints]:
     """Rounds, from 0, and parties."""
     table = np.array([entry for entry in entries if entry[0] <= until], dtype=np.int64).reshape(-1, 2)
     return table[:, 0] - 1, table[:, 1]
@@ -176,8 +177,8 @@ def _unfold(raw: bytes, schedule: Schedule) -> _Packed:
     return decode(unfolded, _Packed, lambda reason: PeerError(f"knowledge that cannot be read ({reason})"))
 
 
-def _unpack(raw: bytes, shaped: NDArray[Any]) -> NDArray[np.bool_]:
+def _unpack(raw: bytes, shaped: NDArray[Any]) -> Mask:
     if len(raw) != math.ceil(shaped.size / 8):
         raise PeerError(f"a table of {len(raw)} bytes in what a party knows, {math.ceil(shaped.size / 8)} are due")
-    bits: NDArray[np.bool_] = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=shaped.size).astype(np.bool_)
+    bits: Mask = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=shaped.size).astype(np.bool_)
     return bits.reshape(shaped.shape)

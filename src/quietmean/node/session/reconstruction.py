@@ -30,8 +30,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
@@ -86,7 +86,7 @@ def reconstruct(
     return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(unknown | kept, NEVER) | logged))
 
 
-def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> NDArray[np.int64]:
+def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> Ints:
     """Rows (round, sender, receiver, later round) of the logged settlements that are consistent with the history."""
     delivered = trace.delivered(schedule)
     rows = []
@@ -116,7 +116,7 @@ def _online(
     signs: set[tuple[int, PartyId, PartyId]],
     released: set[PartyId],
     more: int,
-) -> NDArray[np.bool_]:
+) -> Mask:
     online = np.zeros((schedule.rounds + 1, schedule.parties), dtype=np.bool_)
     online[0] = True
     last_sign = dict.fromkeys(range(schedule.parties), 0)

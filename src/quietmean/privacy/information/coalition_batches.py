@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_scipy import sparse
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Matrix = Array
 Start = TypeVar("Start")
 Result = TypeVar("Result")
 
@@ -99,7 +98,7 @@ class _Given:
 class CoalitionBatches:
     """One execution for all coalitions of a size. Made by :meth:`of`, and the same for every question."""
 
-    def __init__(self, bare: Transcript, variance: float, public: NDArray[np.bool_]) -> None:
+    def __init__(self, bare: Transcript, variance: float, public: Mask) -> None:
         """Raises :class:`Doubtful` where redundant observations cannot be told from others."""
         self._variance = variance
         self._rows = _in_terms_of_noise(bare, math.sqrt(variance))
@@ -113,7 +112,7 @@ class CoalitionBatches:
         self._members = self._reduced(bare, public)
 
     @classmethod
-    def of(cls, bare: Transcript, variance: float, public: NDArray[np.bool_]) -> CoalitionBatches | None:
+    def of(cls, bare: Transcript, variance: float, public: Mask) -> CoalitionBatches | None:
         """``bare``: without the private noise, whose variance is ``variance``; ``public``: messages that everybody sees, (M,).
 
         None where there is no such noise, where it would take too much memory, and where another solver has to answer.
@@ -207,7 +206,7 @@ class CoalitionBatches:
         covariances[:, width:] += combined[:, units] @ self._rows[:, places[units]].T
         return covariances
 
-    def _reduced(self, bare: Transcript, public: NDArray[np.bool_]) -> _Members:
+    def _reduced(self, bare: Transcript, public: Mask) -> _Members:
         own = [self._observations(bare, public, party) for party in range(bare.parties)]
         reduced = [self._independent(places) for places in own]
         each, widest = max(len(one) for one, _ in reduced), max(len(places) for places in own)
@@ -227,7 +226,7 @@ class CoalitionBatches:
             tuple(range(bare.parties)), places, combined, with_public, with_values, max(error for _, error in reduced)
         )
 
-    def _observations(self, bare: Transcript, public: NDArray[np.bool_], party: PartyId) -> Ints:
+    def _observations(self, bare: Transcript, public: Mask, party: PartyId) -> Ints:
         """Places of what one party knows besides what is public: its value, its noise, what it sent and received."""
         noise = self._parties + np.nonzero(bare.noise_known[:, [party]].toarray()[:, 0])[0]
         noise = noise[self._rows[:, noise].any(axis=0)]
@@ -252,7 +251,7 @@ def feasible(bare: Transcript, variance: float) -> bool:
     return variance > 0 and messages * (messages + columns) <= _MOST_NUMBERS
 
 
-def seconds(bare: Transcript, variance: float, public: NDArray[np.bool_], size: int, coalitions: int) -> float:
+def seconds(bare: Transcript, variance: float, public: Mask, size: int, coalitions: int) -> float:
     """About what all of them take on one core; infinite where it is not feasible. Counted, the same on every machine."""
     if not feasible(bare, variance):
         return math.inf
@@ -296,7 +295,7 @@ def _whitening(covariance: Matrix, values: Matrix, sizes: Matrix | None = None) 
     return whitening, error
 
 
-def _kept(variances: Matrix, shared: Matrix) -> tuple[NDArray[np.bool_], float]:
+def _kept(variances: Matrix, shared: Matrix) -> tuple[Mask, float]:
     """Which combinations are observations of their own; and the error of what they tell, infinite where that is not clear."""
     kept = variances >= _OBSERVED
     if (variances[~kept] > _NOTHING).any() or (shared[~kept] > _NOTHING_SHARED).any():

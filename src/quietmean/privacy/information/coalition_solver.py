@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_scipy import linalg, sparse
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
@@ -39,8 +39,8 @@ _SHALLOW = 3
 class _Elimination:
     """All messages in terms of values (M, n) and of noise (M, K), which includes noise of variance ``extra`` on the values."""
 
-    values: NDArray[np.float64]
-    noise: NDArray[np.float64] | sparse.csr_array[np.float64]
+    values: Array
+    noise: Array | sparse.csr_array[np.float64]
     extra: float
 
 
@@ -71,7 +71,7 @@ class CoalitionSolver:
         return _Elimination(*_columns(bare, np.sqrt(extra)), extra)
 
     @cached_property
-    def _read(self) -> NDArray[np.bool_]:
+    def _read(self) -> Mask:
         """What the eavesdropper knows, (M,)."""
         return self._eavesdropper.with_corrupt(()).view(self.transcript).messages
 
@@ -112,7 +112,7 @@ class CoalitionSolver:
         return seconds(*self._views.bare, self._public, size, coalitions)
 
     @cached_property
-    def _public(self) -> NDArray[np.bool_]:
+    def _public(self) -> Mask:
         """What is released, and what the eavesdropper knows, (M,)."""
         return self._read | self.transcript.released
 
@@ -134,7 +134,7 @@ class CoalitionSolver:
         return self._views.sparse(adversary) if structured is None else structured
 
 
-def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | sparse.csr_array[np.float64]]:
+def _columns(bare: Transcript, extra: float) -> tuple[Array, Array | sparse.csr_array[np.float64]]:
     """The dense map from values, and that from all noise, which includes ``extra`` noise on the values."""
     direct = sparse.csr_array(sparse.hstack([bare.values, bare.noise @ sparse.diags_array(bare.noise_scale)]))
     every, passed_on = direct, direct
@@ -149,18 +149,16 @@ def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArr
     return dense_values, np.hstack([dense_noise, extra * dense_values])
 
 
-def _gram(
-    columns: NDArray[np.float64] | sparse.csr_array[np.float64], rows: NDArray[np.int64], unknown: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _gram(columns: Array | sparse.csr_array[np.float64], rows: Ints, unknown: Mask) -> Array:
     if isinstance(columns, np.ndarray):
         dense = columns[np.ix_(rows, unknown)]
-        covariance: NDArray[np.float64] = dense @ dense.T
+        covariance: Array = dense @ dense.T
         return covariance
     seen = columns[rows] @ sparse.diags_array(unknown.astype(np.float64))
     return np.asarray((seen @ seen.T).toarray())
 
 
-def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], extra: float) -> tuple[NDArray[np.float64], float]:
+def _information(covariance: Array, shifts: Array, extra: float) -> tuple[Array, float]:
     """The information about values that carry noise of variance ``extra``, and an estimate of its relative error."""
     if not len(covariance):
         return np.zeros((shifts.shape[1], shifts.shape[1])), 0.0
@@ -169,7 +167,7 @@ def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], e
     factor = linalg.cho_factor(covariance / np.outer(spread, spread) + ridge * np.eye(len(covariance)))
     right = shifts / spread[:, None]
     solution = linalg.cho_solve(factor, right)
-    result: NDArray[np.float64] = right.T @ solution
+    result: Array = right.T @ solution
     # What the ridge took away, to first order; and all of it where an observation is smaller than the ridge.
     lost = extra * ridge * float((solution**2).sum(axis=0).max(initial=0.0))
     if lost > _ACCURACY:
@@ -183,7 +181,7 @@ def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], e
 
 
 @cache
-def _probes(columns: int) -> NDArray[np.float64]:
+def _probes(columns: int) -> Array:
     """Random signs: what is left of any column shows in one of these combinations of all."""
     signs = np.where(BitStream(Seed.public("probes", columns)).uniform(columns * _PROBES) < 0.5, -1.0, 1.0)
     return signs.reshape(columns, _PROBES)

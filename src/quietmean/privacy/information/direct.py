@@ -9,14 +9,14 @@ singular values of G separate that space from what rounding added to it, and bou
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 # Elimination makes matrices dense: beyond this many messages it takes too long.
 MOST_MESSAGES = 2500

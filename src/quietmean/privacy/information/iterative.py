@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError, NumericalError
 from quietmean.privacy.adversary import Adversary
@@ -23,7 +23,7 @@ from quietmean.privacy.information.view_map import Repairer, ViewMap
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 # Parties at a time: enough to use each matrix entry well, few enough for the processor's cache.
 _BLOCK = 16

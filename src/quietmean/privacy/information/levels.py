@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import without_private_noise
 from quietmean.privacy.information.solver import information_matrix
 from quietmean.transcript import Transcript
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

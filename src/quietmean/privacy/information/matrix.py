@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.lazy_scipy import linalg
 from quietmean.core.party import PartyId
 
@@ -19,7 +19,7 @@ _ROUNDING = 1e-14
 # The solver's error estimate is widened by this factor, and by this much relative, before it becomes the upper bound.
 _ERROR_FACTOR, _ERROR_FLOOR = 10.0, 1e-10
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_scipy import sparse
 from quietmean.privacy.information.scales import without_private_noise
 from quietmean.transcript import Transcript
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 # Row, column and weight of the entries of a sparse matrix.
 Entries = tuple[Ints, Ints, Array]
@@ -55,7 +53,7 @@ class RoundStructure:
     steps: tuple[MessageBatch, ...]
     own_noise: Ints
     own_size: Array
-    needed: NDArray[np.bool_]
+    needed: Mask
 
 
 def find_rounds(transcript: Transcript) -> RoundStructure | None:
@@ -102,7 +100,7 @@ def _value_rows(bare: Transcript) -> Ints | None:
     return rows if alone else None
 
 
-def _created(bare: Transcript, dependence: Entries, carries: NDArray[np.bool_]) -> Ints | None:
+def _created(bare: Transcript, dependence: Entries, carries: Mask) -> Ints | None:
     """The step in which each message comes about: the round in which all that goes into it is sent. Shape (M,)."""
     rows, columns, _ = dependence
     sent = bare.message_round[columns]
@@ -132,9 +130,7 @@ def _own_noise(bare: Transcript, created: Ints) -> tuple[Ints, Array, Entries] |
     return (own_noise, own_size, again) if single and (created[again[0]] == bare.message_round[again[1]]).all() else None
 
 
-def _steps(
-    created: Ints, carries: NDArray[np.bool_], dependence: Entries, reuse: Entries, values: Entries
-) -> tuple[MessageBatch, ...]:
+def _steps(created: Ints, carries: Mask, dependence: Entries, reuse: Entries, values: Entries) -> tuple[MessageBatch, ...]:
     steps = []
     row_of = np.zeros(created.size, dtype=np.int64)
     for number in np.unique(created[~carries]):

@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import NumericalError
 from quietmean.core.lazy_scipy import csgraph, sparse, sparse_linalg
 from quietmean.core.party import PartyId
@@ -30,7 +30,7 @@ from quietmean.privacy.information.round_structure import RoundStructure, find_r
 from quietmean.privacy.information.scales import extra_variance, without_private_noise
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9
@@ -190,7 +190,7 @@ def _solve(
     return changes.T @ changes / extra, gap
 
 
-def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _ingredients(transcript: Transcript, observed: Mask) -> Mask:
     """Which messages are observed or went into an observed one: the others reveal nothing, and rounding must not change that."""
     start = transcript.messages
     marked = sparse.vstack([transcript.dependence, sparse.csr_array(observed[None, :].astype(np.float64))], format="csr")

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import NumericalError
 from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
 
-Matrix = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+Matrix = Array
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Free variables of the repair count as noise with this multiple of the typical standard deviation: nearly free, yet regular.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, curator
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.noise import NoiseGroup
@@ -86,8 +86,8 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.from_lists([self.to_aggregator(parties)], parties)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-        counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
+        counted: Mask = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
         # Without the curator there is no result.
         counted &= trace.finished[self.aggregator]
@@ -107,13 +107,7 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
         return CentralDpParty(self.sigma, self.numbers(), self.aggregator, schedule, party, value, weight, noise)
 
     def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
         """The curator receives the values without noise, and releases the noisy sum of those that arrived and its own."""
         parties, curator = schedule.parties, np.array([self.aggregator])
@@ -126,7 +120,5 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
         releases = trace.finished & is_curator
         return Results(out.release(total, releases, 2), counted.numbers(weights), releases)
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         return self.grid_loss([self.sigma], 1)

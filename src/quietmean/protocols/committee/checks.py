@@ -15,8 +15,8 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.parameters import REPETITIONS
@@ -73,7 +73,7 @@ def _combined(challenge: Residues, terms: Wide, masks: Residues, prime: int) -> 
     return combined
 
 
-def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
+def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> Mask:
     """Which contributions' check ``numbers``, shape (|M|, n, 6 or 12), of these members are as they have to be; shape (n,).
 
     The first 6 lie on polynomials of degree < T, and the others on such of degree <= 2T - 2 that are 0 at the secret point.
@@ -85,7 +85,7 @@ def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> NDAr
     return right
 
 
-def proven(packing: Packing, members: Sequence[int], products: Residues) -> NDArray[np.bool_]:
+def proven(packing: Packing, members: Sequence[int], products: Residues) -> Mask:
     """Of which contributions the check numbers of products, shape (|M|, n, 6), show that all is as stated; shape (n,)."""
     wide = of_products(packing)
     flat = np.ascontiguousarray(products.reshape(len(members), -1)[: wide.threshold])
@@ -105,7 +105,7 @@ def of_products(packing: Packing) -> Packing:
     return Packing(packing.members, packing.secrets, 2 * packing.randoms, packing.prime)
 
 
-def _on_polynomials(packing: Packing, members: Sequence[int], numbers: Residues) -> NDArray[np.bool_]:
+def _on_polynomials(packing: Packing, members: Sequence[int], numbers: Residues) -> Mask:
     threshold = packing.threshold
     points = member_points(packing, members)
     matrix = lagrange(points[:threshold], points[threshold:], packing.prime)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.protocols.committee.checks import fitting
 from quietmean.protocols.committee.keys import DIGEST_BYTES
 from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of
@@ -118,7 +118,7 @@ def told_of(wanted: Entries, lists: Sequence[Entries]) -> Residues | None:
     return stated
 
 
-def places_of(wanted: Entries, entries: Entries) -> NDArray[np.int64]:
+def places_of(wanted: Entries, entries: Entries) -> Ints:
     """Where ``entries``, sorted by dealer, have the same header digest, dealer and weight; -1 where they have not. Shape (n,)."""
     if not len(entries):
         return np.full(len(wanted), -1, dtype=np.int64)
@@ -129,7 +129,7 @@ def places_of(wanted: Entries, entries: Entries) -> NDArray[np.int64]:
     return np.where(same, places, -1).astype(np.int64)
 
 
-def _marked(marks: bytes, count: int) -> NDArray[np.int64] | None:
+def _marked(marks: bytes, count: int) -> Ints | None:
     """The entries that are marked; None unless these are marks of ``count`` entries."""
     if len(marks) != -(-count // 8):
         return None

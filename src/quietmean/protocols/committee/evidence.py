@@ -28,7 +28,7 @@ from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.protocols.committee.voting import HeardVotes, Proposed
 from quietmean.protocols.content import ContentError
-from quietmean.protocols.packed_sharing.ballots import Mask
+from quietmean.protocols.packed_sharing.ballots import PartyMask
 from quietmean.protocols.packed_sharing.correction import agreeing_members
 from quietmean.protocols.packed_sharing.field import Residues
 
@@ -71,9 +71,9 @@ class Evidence:
             except ContentError:
                 continue
         proposals: list[Proposed] = []
-        echoes: dict[Proposed, Mask] = {}
-        locks: dict[Proposed, Mask] = {}
-        votes: dict[bytes, Mask] = {}
+        echoes: dict[Proposed, PartyMask] = {}
+        locks: dict[Proposed, PartyMask] = {}
+        votes: dict[bytes, PartyMask] = {}
         for sender, statement in statements.items():
             for raw in statement.lists:
                 state = self._with_list(state, raw)

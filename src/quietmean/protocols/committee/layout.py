@@ -12,15 +12,13 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import Units
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.packed_sharing.field import Residues, Wide
-
-Whole = NDArray[np.int64]
 
 # What float64 may be off of a whole number of steps; bounds that are none are rounded outwards.
 _SLACK = 1e-6
@@ -40,17 +38,17 @@ class Layout:
     """
 
     dimension: int
-    lows: Whole = field(repr=False)
-    spans: Whole = field(repr=False)
-    number: Whole = field(repr=False)
-    weights: Whole = field(repr=False)
-    starts: Whole = field(repr=False)
-    rows: Whole = field(repr=False)
-    columns: Whole = field(repr=False)
-    factors: Whole = field(repr=False)
+    lows: Ints = field(repr=False)
+    spans: Ints = field(repr=False)
+    number: Ints = field(repr=False)
+    weights: Ints = field(repr=False)
+    starts: Ints = field(repr=False)
+    rows: Ints = field(repr=False)
+    columns: Ints = field(repr=False)
+    factors: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, lows: Whole, highs: Whole, relations: tuple[WholeRelation, ...] = ()) -> Layout:
+    def of(cls, lows: Ints, highs: Ints, relations: tuple[WholeRelation, ...] = ()) -> Layout:
         """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold."""
         slack_lows = np.array([relation.low for relation in relations], dtype=np.int64)
         slack_highs = np.array([relation.high for relation in relations], dtype=np.int64)
@@ -123,7 +121,7 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=4096)
-def _weights(span: int) -> Whole:
+def _weights(span: int) -> Ints:
     """1, 2, 4, ... and a last one, of which the sums of subsets are all of 0..span."""
     count = span.bit_length()
     weights = np.int64(1) << np.arange(count, dtype=np.int64)
@@ -135,8 +133,8 @@ def _weights(span: int) -> Whole:
 class WholeRelation:
     """A relation in whole steps: the sum of ``coefficients`` times dealt numbers lies between ``low`` and ``high``."""
 
-    places: Whole
-    coefficients: Whole
+    places: Ints
+    coefficients: Ints
     low: int
     high: int
 
@@ -171,7 +169,7 @@ def layout_of(parameters: CommitteeParameters, statement: StatedValue, weight: f
     return Layout.of(lows, highs, relations)
 
 
-def _whole(relation: LinearRelation, scale: float, shift: float, lows: Whole, highs: Whole, prime: int) -> WholeRelation:
+def _whole(relation: LinearRelation, scale: float, shift: float, lows: Ints, highs: Ints, prime: int) -> WholeRelation:
     """``scale``: steps in what stands for one in a unit's value; ``shift``: what is added to each number."""
     places, coefficients = relation.places, relation.coefficients
     moved, spare = float(coefficients.sum()) * shift, _ROUNDED * int(np.abs(coefficients).sum())

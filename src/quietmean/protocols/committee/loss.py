@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.committee.accounting import charge
 from quietmean.protocols.committee.parameters import CommitteeParameters
-
-Array = NDArray[np.float64]
 
 
 class CommitteeLossConversion(LossConversion):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import PrivacyUnit
@@ -198,7 +198,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         )
 
     def batch(
-        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         """The sum that members open, published by the first contributor; nothing if fewer than the minimum contribute.
 
@@ -218,7 +218,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
             by[counted[0]] = True
         return Releases(vector, weight, by)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return trace.finished
 
     @property
@@ -234,7 +234,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def rounding_step(self) -> float:
         return self.step
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():
             return np.inf
@@ -255,9 +255,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return transcript
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.committee.loss import CommitteeLossConversion
 
         return CommitteeLossConversion(self.parameters(schedule.parties))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.protocols.committee.checks import by_degree, fitting
 from quietmean.protocols.committee.choice import OpeningChoice, make_choice, places_of
 from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chosen_of, keys_of
@@ -20,9 +20,8 @@ from quietmean.protocols.packed_sharing.ballots import mask_of
 from quietmean.protocols.packed_sharing.correction import agreeing_members
 from quietmean.protocols.packed_sharing.field import Residues
 
-Flags = NDArray[np.bool_]
 # Rows of members, which entries, and whose noise, as a mask.
-_Candidate = tuple[list[int], Flags, int]
+_Candidate = tuple[list[int], Mask, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class ListAgreement:
 
     lists: tuple[CheckList, ...]
     entries: Entries = field(repr=False)
-    agree: Flags = field(repr=False)
+    agree: Mask = field(repr=False)
 
 
 def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> ListAgreement:
@@ -57,7 +56,7 @@ def _all_entries(listed: Sequence[Entries]) -> Entries:
     return unique
 
 
-def _one_a_dealer(entries: Entries, lists: NDArray[np.int64]) -> NDArray[np.int64]:
+def _one_a_dealer(entries: Entries, lists: Ints) -> Ints:
     """Sorted by dealer: of each the entry that most lists have, of several the one with the smallest digest."""
     order = np.lexsort((entries["digest"], -lists, entries["dealer"]))
     dealers = entries["dealer"][order]
@@ -66,7 +65,7 @@ def _one_a_dealer(entries: Entries, lists: NDArray[np.int64]) -> NDArray[np.int6
     return order[first]
 
 
-def _agree(session: CommitteeSession, members: NDArray[np.int64], has: Flags, numbers: Residues) -> Flags:
+def _agree(session: CommitteeSession, members: Ints, has: Mask, numbers: Residues) -> Mask:
     parameters = session.parameters
     agree = np.zeros_like(has)
     if not has.shape[1]:
@@ -83,14 +82,7 @@ def _agree(session: CommitteeSession, members: NDArray[np.int64], has: Flags, nu
     return agree
 
 
-def _without_wrong(
-    session: CommitteeSession,
-    members: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    left: NDArray[np.int64],
-    numbers: Residues,
-    agree: Flags,
-) -> None:
+def _without_wrong(session: CommitteeSession, members: Ints, rows: Ints, left: Ints, numbers: Residues, agree: Mask) -> None:
     """Sets ``agree`` for entries ``left`` that fit without the numbers of some members: who lies does so for many entries."""
     parameters = session.parameters
     while len(left):
@@ -105,9 +97,7 @@ def _without_wrong(
             left = left[1:]
 
 
-def _trusted(
-    session: CommitteeSession, members: NDArray[np.int64], rows: NDArray[np.int64], stated: Residues
-) -> NDArray[np.int64]:
+def _trusted(session: CommitteeSession, members: Ints, rows: Ints, stated: Residues) -> Ints:
     """Those of ``rows`` whose check numbers of one entry, ``stated``, (rows, 6 or 12), agree; none where too many do not."""
     packing, named = session.parameters.packing, members[rows].tolist()
     trusted = set(named)
@@ -149,9 +139,7 @@ def _best(session: CommitteeSession, values: ListAgreement, noise: ListAgreement
     )
 
 
-def _for_members(
-    session: CommitteeSession, values: ListAgreement, noise: ListAgreement, rows: NDArray[np.int64]
-) -> _Candidate | None:
+def _for_members(session: CommitteeSession, values: ListAgreement, noise: ListAgreement, rows: Ints) -> _Candidate | None:
     """All members that agree on what these do, what that is, and whose noise, as a mask; None if it is too little."""
     parameters = session.parameters
     chosen, dealt = (np.asarray(one.agree[rows].all(axis=0), dtype=np.bool_) for one in (values, noise))
@@ -164,7 +152,7 @@ def _for_members(
     return np.nonzero(holds)[0].tolist(), chosen, mask_of(dealers)
 
 
-def _by_dropping(values: ListAgreement, noise: ListAgreement, need: int) -> NDArray[np.int64]:
+def _by_dropping(values: ListAgreement, noise: ListAgreement, need: int) -> Ints:
     """Drop the entry on which most members do not agree until ``need`` members agree on all others; noise comes last."""
     agree = np.concatenate([values.agree[:, np.argsort(values.agree.sum(axis=0), kind="stable")], noise.agree], axis=1)
     # How many entries have to go for each member.
@@ -172,7 +160,7 @@ def _by_dropping(values: ListAgreement, noise: ListAgreement, need: int) -> NDAr
     return np.sort(np.argsort(drops, kind="stable")[:need])
 
 
-def _by_adding(values: ListAgreement, noise: ListAgreement, need: int) -> NDArray[np.int64]:
+def _by_adding(values: ListAgreement, noise: ListAgreement, need: int) -> Ints:
     """Add members one by one, each time the one that leaves most common entries; a noise dealing counts more than all others."""
     agree = np.concatenate([values.agree, noise.agree], axis=1)
     weights = np.r_[np.ones(values.agree.shape[1]), np.full(noise.agree.shape[1], values.agree.shape[1] + 1.0)]

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.statement import StatedValue
 from quietmean.protocols.committee.admission import Vouching
@@ -121,7 +122,7 @@ class CommitteeSession:
         """How many contributors are admitted by vouchers at most."""
         return 0 if self.vouching is None else self.vouching.number
 
-    def require_admitted(self, dealers: NDArray[np.bytes_], weights: NDArray[np.float64]) -> None:
+    def require_admitted(self, dealers: NDArray[np.bytes_], weights: Array) -> None:
         """Raises :class:`ContentError` unless each dealer occurs once, in rising order, and may contribute with its weight.
 
         Who is not listed came by a voucher: not more than there are, and with the study's largest weight at most. Who is in the
@@ -139,7 +140,7 @@ class CommitteeSession:
             raise ContentError("a contributor that is not admitted, or with another weight")
 
     @cached_property
-    def _listed(self) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
+    def _listed(self) -> tuple[NDArray[np.bytes_], Array]:
         """Raw keys in rising order, shape (n,), and the largest weight of each."""
         pairs = sorted((raw_key(key), weight) for key, weight in self.contributors.items())
         keys = np.frombuffer(b"".join(key for key, _ in pairs), dtype=f"S{KEY_BYTES}")

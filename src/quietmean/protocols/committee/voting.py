@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from quietmean.protocols.committee.parameters import BALLOT_ROUNDS, CommitteeParameters, rounds_for
-from quietmean.protocols.packed_sharing.ballots import Mask, members_of
+from quietmean.protocols.packed_sharing.ballots import PartyMask, members_of
 
 # Rounds: noise, lists, the first proposal. In a usual run its echoes, locks, votes and sums follow.
 NOISE, LISTS, FIRST_PROPOSAL, FIRST_ECHOES = 1, 2, 3, 4
@@ -107,9 +107,9 @@ class HeardVotes:
     """
 
     proposals: tuple[Proposed, ...] = ()
-    echoes: Mapping[Proposed, Mask] = field(default_factory=dict)
-    locks: Mapping[Proposed, Mask] = field(default_factory=dict)
-    votes: Mapping[bytes, Mask] = field(default_factory=dict)
+    echoes: Mapping[Proposed, PartyMask] = field(default_factory=dict)
+    locks: Mapping[Proposed, PartyMask] = field(default_factory=dict)
+    votes: Mapping[bytes, PartyMask] = field(default_factory=dict)
 
 
 class Voter:
@@ -157,12 +157,12 @@ class Voter:
         """The state after a round that the member missed: it proposes, learns and votes nothing."""
         return replace(state, round=state.round + 1, proposal=None)
 
-    def _add_own(self, masks: dict[Proposed, Mask], signed: Iterable[Proposed]) -> None:
+    def _add_own(self, masks: dict[Proposed, PartyMask], signed: Iterable[Proposed]) -> None:
         for proposed in signed:
             masks[proposed] = masks.get(proposed, 0) | 1 << self._member
 
     def _echoed(
-        self, state: VotingState, proposals: tuple[Proposed, ...], echoes: Mapping[Proposed, Mask], valid: Validity
+        self, state: VotingState, proposals: tuple[Proposed, ...], echoes: Mapping[Proposed, PartyMask], valid: Validity
     ) -> tuple[Proposed, ...]:
         """One a ballot: the first valid proposal that no lock is against. What is not valid yet may be so in a later round."""
         echoed = state.echoed
@@ -173,7 +173,7 @@ class Voter:
                 echoed = (*echoed, (ballot, digest))
         return echoed
 
-    def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, Mask]) -> bool:
+    def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, PartyMask]) -> bool:
         """Not against a lock, unless the choice was certified between that lock's ballot and this one."""
         lock, locked = max(state.locked, default=(0, b""))
         if not lock or locked == digest:
@@ -181,7 +181,7 @@ class Voter:
         return any(lock < other < ballot and certified == digest for other, certified in self._certified(echoes))
 
     def _locked(
-        self, state: VotingState, echoed: tuple[Proposed, ...], echoes: Mapping[Proposed, Mask], valid: Validity
+        self, state: VotingState, echoed: tuple[Proposed, ...], echoes: Mapping[Proposed, PartyMask], valid: Validity
     ) -> tuple[Proposed, ...]:
         """On what is certified, as long as the next leader hears of it in time; never below another echo or lock."""
         locked = state.locked
@@ -192,12 +192,12 @@ class Voter:
                 locked = (*locked, (ballot, digest))
         return locked
 
-    def _certified(self, masks: Mapping[Proposed, Mask]) -> list[Proposed]:
+    def _certified(self, masks: Mapping[Proposed, PartyMask]) -> list[Proposed]:
         return [proposed for proposed, members in masks.items() if members.bit_count() >= self._rules.votes_needed]
 
     def _with_votes(
-        self, votes: dict[bytes, Mask], heard: Mapping[bytes, Mask], locks: Mapping[Proposed, Mask]
-    ) -> dict[bytes, Mask]:
+        self, votes: dict[bytes, PartyMask], heard: Mapping[bytes, PartyMask], locks: Mapping[Proposed, PartyMask]
+    ) -> dict[bytes, PartyMask]:
         """The first vote of each voter counts, and only one for a choice with q locks."""
         voted = 0
         for voters in votes.values():
@@ -209,12 +209,12 @@ class Voter:
                 voted |= voters
         return votes
 
-    def _vote(self, locks: Mapping[Proposed, Mask], valid: Validity) -> bytes:
+    def _vote(self, locks: Mapping[Proposed, PartyMask], valid: Validity) -> bytes:
         """For what q members are locked on in one ballot: never two choices."""
         return next((digest for _, digest in sorted(self._certified(locks), reverse=True) if valid(digest)), b"")
 
     def _proposal(
-        self, round_: int, echoes: Mapping[Proposed, Mask], valid: Validity, propose: Callable[[], bytes | None]
+        self, round_: int, echoes: Mapping[Proposed, PartyMask], valid: Validity, propose: Callable[[], bytes | None]
     ) -> Proposed | None:
         """What it proposes in the coming round, if it leads a ballot there: what is certified highest, else its own choice."""
         ballot = self._rules.leads(self._member, round_)
@@ -247,16 +247,16 @@ def _with_proposals(known: tuple[Proposed, ...], new: Iterable[Proposed]) -> tup
     return tuple(merged)
 
 
-def _merged(known: tuple[tuple[Proposed, bytes], ...], new: Mapping[Proposed, Mask]) -> dict[Proposed, Mask]:
+def _merged(known: tuple[tuple[Proposed, bytes], ...], new: Mapping[Proposed, PartyMask]) -> dict[Proposed, PartyMask]:
     merged = dict(_unpacked(known))
     for proposed, members in new.items():
         merged[proposed] = merged.get(proposed, 0) | members
     return merged
 
 
-def _packed(masks: Mapping[Key, Mask]) -> tuple[tuple[Key, bytes], ...]:
+def _packed(masks: Mapping[Key, PartyMask]) -> tuple[tuple[Key, bytes], ...]:
     return tuple((key, mask.to_bytes(8, "little")) for key, mask in masks.items())
 
 
-def _unpacked(packed: Iterable[tuple[Key, bytes]]) -> Iterable[tuple[Key, Mask]]:
+def _unpacked(packed: Iterable[tuple[Key, bytes]]) -> Iterable[tuple[Key, PartyMask]]:
     return ((key, int.from_bytes(mask, "little")) for key, mask in packed)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.graphs.undirected import Edges, is_bipartite
 from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges, Quantisation
-
-Array = NDArray[np.float64]
 
 # Beyond this many parties eigenvalues of the dense companion matrix take minutes: see :mod:`.rate`.
 _DENSE = 300

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters, DirectedEdges
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +20,9 @@ class Deliveries:
     """
 
     links: DirectedEdges
-    arrived: Flags
-    acknowledged: Flags
-    handed: Flags
+    arrived: Mask
+    acknowledged: Mask
+    handed: Mask
     all_or_none: bool = False
 
     @classmethod
@@ -36,7 +34,7 @@ class Deliveries:
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:
-        everything: Flags = np.ones((parameters.rounds, len(parameters.links)), dtype=np.bool_)
+        everything: Mask = np.ones((parameters.rounds, len(parameters.links)), dtype=np.bool_)
         return cls(parameters.links, everything, everything, everything)
 
     @property
@@ -44,27 +42,27 @@ class Deliveries:
         """Did everything arrive, and do all senders know?"""
         return bool(self.acknowledged.all())
 
-    def opened(self) -> Flags:
+    def opened(self) -> Mask:
         """Shape (2m,): does the sender use the link at first?
 
         It does if it received the other end's message and knows that its own arrived, of this link or of all its links.
         """
         return self._exchanged_first() & self.tells()[self.links.sender]
 
-    def tells(self) -> Flags:
+    def tells(self) -> Mask:
         """Shape (n,): may the party send what depends on its value, and has it a result?"""
         parties = len(self.links.first) - 1
         if not self.all_or_none:
             return np.ones(parties, dtype=np.bool_)
         unopened = np.bincount(self.links.sender[~self._exchanged_first()], minlength=parties)
-        tells: Flags = unopened == 0
+        tells: Mask = unopened == 0
         return tells
 
-    def _exchanged_first(self) -> Flags:
-        both: Flags = self.acknowledged[0] & self.arrived[0][self.links.reverse]
+    def _exchanged_first(self) -> Mask:
+        both: Mask = self.acknowledged[0] & self.arrived[0][self.links.reverse]
         return both
 
-    def exchanged(self, iteration: int, active: Flags) -> tuple[Flags, Flags]:
+    def exchanged(self, iteration: int, active: Mask) -> tuple[Mask, Mask]:
         """(delivered, received), both (2m,), if the links ``active`` (2m,) are used.
 
         For link (i, j): does i know that its message reached j, and did it receive the message of j? A party that does not use a
@@ -74,7 +72,7 @@ class Deliveries:
         return self.acknowledged[iteration] & both, self.arrived[iteration][self.links.reverse] & both
 
 
-def still_in_use(active: Flags, silent: NDArray[np.int64], lively: Flags, patience: int) -> tuple[Flags, NDArray[np.int64]]:
+def still_in_use(active: Mask, silent: Ints, lively: Mask, patience: int) -> tuple[Mask, Ints]:
     """The links in use after a round, and for how many rounds each has been silent; all arrays (2m,).
 
     ``lively``: links with a message in one direction or both in that round.
@@ -83,12 +81,12 @@ def still_in_use(active: Flags, silent: NDArray[np.int64], lively: Flags, patien
     return active & (silent < patience), silent
 
 
-def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Flags:
+def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
     """Shape (m,), in the order of ``parameters.edges``: the edges that both ends use after the last round."""
     links, deliveries = parameters.links, Deliveries.of(parameters, schedule, trace)
     active, silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
     for iteration in range(1, parameters.rounds):
         delivered, received = deliveries.exchanged(iteration, active)
         active, silent = still_in_use(active, silent, delivered | received, parameters.patience)
-    forward: Flags = (active & active[links.reverse])[links.sign > 0]
+    forward: Mask = (active & active[links.reverse])[links.sign > 0]
     return forward

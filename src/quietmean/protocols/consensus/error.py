@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
+from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
@@ -20,9 +20,7 @@ _COLUMNS, _MOST_STEPS = 256, 2e8
 _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
 
 
-def error_variance(
-    parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]
-) -> float:
+def error_variance(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
     """Per coordinate, the largest over the parties that finished; without the error of quantisation. Weights (n,).
 
     Infinite where none of these has a result. Exact for executions that take some seconds. For larger ones it is an estimate,
@@ -41,9 +39,9 @@ def error_variance(
     return float((squares[ended] / weight[ended] ** 2).max())
 
 
-def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Flags:
+def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
     """Shape (n,): who finished, and told of its value."""
-    ended: Flags = trace.finished & Deliveries.of(parameters, schedule, trace).tells()
+    ended: Mask = trace.finished & Deliveries.of(parameters, schedule, trace).tells()
     return ended
 
 
@@ -68,21 +66,14 @@ def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vect
 
 
 def _results(
-    parameters: ConsensusParameters,
-    schedule: Schedule,
-    trace: ExecutionTrace,
-    values: Vector,
-    weights: NDArray[np.float64],
-    z: Vector,
-) -> tuple[Vector, NDArray[np.float64]]:
+    parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, z: Vector
+) -> tuple[Vector, Array]:
     linear = replace(parameters.quantised(None), local_noise="none", sigma_local=0.0)
     run = follow(linear, Deliveries.of(linear, schedule, trace), trace.online, values, weights, z)
     return run.releases.vector, run.releases.weight
 
 
-def value_reach(
-    parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]
-) -> float:
+def value_reach(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
     """How far from the middle of the values' domain a result without noise may be, in half widths: the most over all results."""
     ended = _with_results(parameters, schedule, trace)
     if not ended.any():
@@ -95,7 +86,7 @@ def value_reach(
     return float((sizes[ended] / np.abs(total[ended])).max(initial=1.0))
 
 
-def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Array:
     """How much of each party's value is in the results, shape (n,): the mean over the parties that have one. Exact."""
     parties, links = parameters.parties, parameters.links
     parts, ended = np.zeros(parties), _with_results(parameters, schedule, trace)

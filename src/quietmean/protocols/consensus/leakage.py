@@ -14,15 +14,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs.undirected import components
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus.spec import ConsensusParameters
-
-Array = NDArray[np.float64]
 
 
 def honest_components(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> list[tuple[PartyId, ...]]:
@@ -31,7 +29,7 @@ def honest_components(parameters: ConsensusParameters, corrupt: Collection[Party
     return [tuple(honest[label[honest] == name].tolist()) for name in np.unique(label[honest])]
 
 
-def _honest_labels(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _honest_labels(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> tuple[Ints, Ints]:
     wrong = [party for party in corrupt if not 0 <= party < parameters.parties]
     if wrong:
         raise InputError(f"corrupt party {min(wrong)} does not exist: parties are numbered 0..{parameters.parties - 1}")

@@ -19,8 +19,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import survives
@@ -34,7 +34,6 @@ from quietmean.protocols.shared_noise import connectivity
 if TYPE_CHECKING:
     from quietmean.privacy.information import InformationMatrix
 
-Array = NDArray[np.float64]
 
 # The relative error that linear algebra may make.
 _MARGIN = 1e-9
@@ -49,9 +48,7 @@ _MOST_FLOWS = 20_000
 class ConsensusLossConversion(GridLossConversion):
     """The bound for whole numbers that are given away as above, or that of the own noise of each party."""
 
-    def __init__(
-        self, parameters: ConsensusParameters, used: NDArray[np.bool_], silent: frozenset[PartyId] = frozenset()
-    ) -> None:
+    def __init__(self, parameters: ConsensusParameters, used: Mask, silent: frozenset[PartyId] = frozenset()) -> None:
         """``used``, shape (m,): the edges of which z^(0) is not given away. ``silent``: parties that told nothing of a value."""
         deviations = self._deviations = parameters.deviations
         self._parties, self._silent = parameters.parties, silent
@@ -88,11 +85,11 @@ class ConsensusLossConversion(GridLossConversion):
             return np.where(view > 0, np.inf, 0.0)
         return np.minimum(super().mu_against_any(size, view, sensitivity), self._alone(sensitivity))
 
-    def _hidden(self, adversary: Adversary, honest: Sequence[PartyId]) -> NDArray[np.bool_]:
+    def _hidden(self, adversary: Adversary, honest: Sequence[PartyId]) -> Mask:
         """The edges between honest parties of which z^(0) is not known."""
         revealed = {party for party, round_ in adversary.observed if round_ <= 1}
         members = np.array(sorted(set(honest) - revealed), dtype=np.int64)
-        hidden: NDArray[np.bool_] = self._hiding & np.isin(self._edges, members).all(axis=1)
+        hidden: Mask = self._hiding & np.isin(self._edges, members).all(axis=1)
         return hidden
 
     def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
@@ -140,12 +137,12 @@ class ConsensusLossConversion(GridLossConversion):
             else np.where(nats > 0, np.inf, 0.0)
         )
 
-    def _information(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
+    def _information(self, honest: Sequence[PartyId], hiding: Mask) -> Array:
         """The diagonal of (sigma_local^2 I + L)^-1, shape (n_H,)."""
         information: Array = np.diag(np.linalg.inv(self._covariance(honest, hiding))).copy()
         return information
 
-    def _covariance(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
+    def _covariance(self, honest: Sequence[PartyId], hiding: Mask) -> Array:
         """sigma_local^2 I + L, shape (n_H, n_H)."""
         index_of = {party: row for row, party in enumerate(honest)}
         covariance = np.eye(len(honest)) * self._own**2
@@ -159,7 +156,7 @@ class ConsensusLossConversion(GridLossConversion):
         return sensitivity / self._own * math.sqrt(self.correction)
 
 
-def connected_without(size: int, edges: NDArray[np.int64], parties: int) -> float:
+def connected_without(size: int, edges: Ints, parties: int) -> float:
     """The second eigenvalue of the Laplacian of what is left of a graph, (m, 2), without any ``size`` parties, at least."""
     by_eigenvalue = connectivity(parties, edges, np.ones(parties, dtype=np.bool_)) - size
     if (size + 1) * parties > _MOST_FLOWS or not survives(edges, parties, size):

@@ -10,17 +10,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
+from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.local_noise import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
 from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges
 from quietmean.transcript.population import PopulationTerms, Reading, Receivers, Results, Rows
-
-Floats = NDArray[np.float64]
 
 # Called after each iteration t = 1, 2, ... with the estimates x^(t), a row for each party.
 Watch = Callable[[int, Rows], None]
@@ -31,7 +29,7 @@ def population(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: Floats,
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
@@ -70,9 +68,9 @@ class LinkVariables:
         self,
         parameters: ConsensusParameters,
         deliveries: Deliveries,
-        online: Flags,
+        online: Mask,
         values: Rows,
-        weights: Floats,
+        weights: Array,
         z: Rows,
         out: Reading,
         watch: Watch = _nobody,
@@ -114,10 +112,10 @@ class LinkVariables:
         links, used = self._links, np.nonzero(self.active)[0]
         return Flow((self._parameters.parties, len(links)), links.sender[used], used, links.sign[used])
 
-    def _estimate(self, iteration: int) -> tuple[Rows, Floats]:
+    def _estimate(self, iteration: int) -> tuple[Rows, Array]:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
         degree = np.bincount(self._links.sender[self.active], minlength=self._parameters.parties)
-        share: Floats = 1.0 / (1.0 + self._parameters.c * degree.astype(np.float64))
+        share: Array = 1.0 / (1.0 + self._parameters.c * degree.astype(np.float64))
         level = self._values if self._between is None else self._values - self._in_use @ self._start
         x = (level - self._in_use @ self._own) * share
         self._watch(iteration, x)
@@ -146,7 +144,7 @@ class LinkVariables:
             self.active = active
             self._in_use = self._sums()
 
-    def _unicast(self, iteration: int, x: Rows, delivered: Flags, received: Flags) -> tuple[Rows, Rows]:
+    def _unicast(self, iteration: int, x: Rows, delivered: Mask, received: Mask) -> tuple[Rows, Rows]:
         """Steps of z_{j|i} as i computes it, and of z_{i|j} as i decodes it from the message of j."""
         x = self._out.keep(x, self._everyone, iteration + 1)
         step = self._z_step(self._mine @ x, 1.0)
@@ -156,7 +154,7 @@ class LinkVariables:
         sent = self._out.send(sent, sends, iteration + 1, self._receivers(arrived), public=True, owner=self._links.sender)
         return sent - lag, self._back @ sent - lag_back
 
-    def _broadcast(self, iteration: int, x: Rows, delivered: Flags, received: Flags) -> tuple[Rows, Rows]:
+    def _broadcast(self, iteration: int, x: Rows, delivered: Mask, received: Mask) -> tuple[Rows, Rows]:
         links, (sends, arrived) = self._links, self._sending(iteration)
         broadcasts = np.zeros(self._parameters.parties, dtype=np.bool_)
         broadcasts[links.sender[sends]] = True
@@ -180,18 +178,18 @@ class LinkVariables:
         """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11); ``x`` is that of the end that changes it."""
         return (from_ - to + x * (2.0 * self._parameters.c * self._links.sign * end)) * (1.0 - self._parameters.theta)
 
-    def _quantised(self, iteration: int, target: Rows, rows: NDArray[np.int64], sends: Flags) -> Rows:
+    def _quantised(self, iteration: int, target: Rows, rows: Ints, sends: Mask) -> Rows:
         quantisers = self.quantisers
         if quantisers is None:
             return target
         return self._out.computed(target, lambda numbers: quantisers.sent(iteration, numbers, rows, sends))
 
-    def _sending(self, iteration: int) -> tuple[Flags, Flags]:
+    def _sending(self, iteration: int) -> tuple[Mask, Mask]:
         """The links over which a message is sent, and those over which it is accepted; both (2m,)."""
         sends = self.active & self._online[iteration + 1, self._links.sender]
         return sends, sends & self._deliveries.arrived[iteration] & self.active[self._links.reverse]
 
-    def _receivers(self, arrived: Flags) -> Receivers:
+    def _receivers(self, arrived: Mask) -> Receivers:
         link = np.nonzero(arrived)[0]
         return link, self._links.receiver[link]
 
@@ -203,5 +201,5 @@ def _flows(links: DirectedEdges, parties: int) -> tuple[Flow, Flow, Flow]:
     return mine, theirs, Flow.of((every.size, every.size), every, links.reverse)
 
 
-def _moved(before: Rows | float, now: Rows, mask: Flags) -> Rows:
+def _moved(before: Rows | float, now: Rows, mask: Mask) -> Rows:
     return now.at(mask) if not isinstance(before, Rows) else now.at(mask) + before.at(~mask)

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
@@ -113,12 +113,12 @@ class Consensus(ConsensusParameters, SelfCalibrating):
             "its error is larger than predicted, take more bits or a slower gamma",
         )
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         from quietmean.protocols.consensus.error import error_variance
 
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
 
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """Iterations that have not come to rest hold negative parts of some values."""
         from quietmean.protocols.consensus.error import value_reach
 
@@ -148,7 +148,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean.
 
         Where no edge is given up, what a party left on its edges stays in the mean: it counts in part (:meth:`parts`).
@@ -161,19 +161,17 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         group = components(self.edges[used & counting[self.edges].all(axis=1)], self.parties)
         sizes = np.bincount(group[trace.finished & counting], minlength=self.parties)
         # Where nobody has a result nobody is in it.
-        together: NDArray[np.bool_] = counting & (group == int(np.argmax(sizes))) & bool(sizes.any())
+        together: Mask = counting & (group == int(np.argmax(sizes))) & bool(sizes.any())
         return together
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         if not self.keeps_edges:
             return super().parts(schedule, trace)
         from quietmean.protocols.consensus.error import value_parts
 
         return value_parts(self, schedule, trace) * self.contributors(schedule, trace)
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         """On a grid the bound for whole numbers; without one, that of the view in real arithmetic."""
         if not self.step:
             return self.grid_loss([], 0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import Vector
 from quietmean.protocols.consensus.spec import Quantisation
 from quietmean.randomness import BitStream, Seed
 
-Indices = NDArray[np.int64]
+Indices = Ints
 
 # Bytes of a message besides its numbers: its header with the weight, and the answer; as measured between machines.
 FRAME_BYTES = 62
@@ -28,7 +28,7 @@ def dither(settings: Quantisation, iteration: int, first: int, count: int, dimen
     return numbers.reshape(count, 2 * blocks)[:, :dimension] - 0.5
 
 
-def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vector) -> tuple[Indices, NDArray[np.bool_]]:
+def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vector) -> tuple[Indices, Mask]:
     """Indices 0 .. 2^bits - 1 of ``vector`` under the dither ``shift``, any equal shapes, and which entries overloaded."""
     width, half = settings.width(iteration), 1 << (settings.bits - 1)
     scaled = vector / width
@@ -58,7 +58,7 @@ class Quantisers:
         self.overloads = np.zeros(iterations, dtype=np.int64)
         self.peaks = np.zeros(iterations)
 
-    def sent(self, iteration: int, target: Vector, rows: NDArray[np.int64], sends: NDArray[np.bool_]) -> Vector:
+    def sent(self, iteration: int, target: Vector, rows: Ints, sends: Mask) -> Vector:
         """The decoded ``target`` of every link, shape (2m, d).
 
         ``rows`` (2m,): the row of each link's dither; ``sends`` (2m,): the links over which a message is sent.

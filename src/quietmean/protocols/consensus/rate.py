@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, eigsh
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.graphs.undirected import Edges
 from quietmean.randomness import BitStream, Seed
-
-Array = NDArray[np.float64]
 
 # Largest roots that are looked for, and the size of the space in which they are.
 _ROOTS, _SPACE, _RESTARTS = 8, 80, 30
@@ -60,7 +59,7 @@ def _outermost(matrix: csr_array[np.float64], sign: float, count: int, degree: f
     return ordered
 
 
-def found_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
+def found_rate(degree: Ints, edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
     """An estimate: the largest root that Arnoldi iterations from several starts find, or the rate at which x shrinks in a run.
 
     ``degree`` has shape (n,), ``edges`` (m, 2). What is found are true roots, but a larger one may be missed, above all at
@@ -79,7 +78,7 @@ def found_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: flo
     return best if best >= measured * (1 - _MEASURED_ACCURACY) else measured
 
 
-def measured_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: float, c: float) -> float:
+def measured_rate(degree: Ints, edges: Edges, parties: int, theta: float, c: float) -> float:
     """The rate at which x shrinks over some hundred iterations from one start, accurate to some parts in a thousand.
 
     ``degree`` has shape (n,), ``edges`` (m, 2).

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
+from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.population import LinkVariables, noisy_values, perturbation
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.releases import Releases
@@ -33,9 +33,9 @@ class ConsensusRun:
     """
 
     releases: Releases
-    overloads: NDArray[np.int64]
-    active: Flags
-    peaks: NDArray[np.float64]
+    overloads: Ints
+    active: Mask
+    peaks: Array
 
 
 def run_consensus(
@@ -43,7 +43,7 @@ def run_consensus(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Vector,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationNoise,
     watch: Watch = _nobody,
     initial: Vector | None = None,
@@ -59,9 +59,9 @@ def run_consensus(
 def follow(
     parameters: ConsensusParameters,
     deliveries: Deliveries,
-    online: Flags,
+    online: Mask,
     values: Vector,
-    weights: NDArray[np.float64],
+    weights: Array,
     z: Vector,
     watch: Watch = _nobody,
 ) -> ConsensusRun:

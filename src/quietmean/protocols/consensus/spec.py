@@ -7,16 +7,14 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
 from quietmean.graphs.undirected import Edges, is_connected
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.graph_fields import GraphParameters, never_written
-
-Array = NDArray[np.float64]
 
 LOCAL_NOISE = ("none", "gaussian", "uniform", "laplace")
 # Which of its edges have to be open before a party sends anything that depends on its value.
@@ -284,12 +282,12 @@ class DirectedEdges:
     ``sigma`` the standard deviation of z^(0) that the sender holds.
     """
 
-    sender: NDArray[np.int64]
-    receiver: NDArray[np.int64]
+    sender: Ints
+    receiver: Ints
     sign: Array
-    reverse: NDArray[np.int64]
+    reverse: Ints
     sigma: Array
-    first: NDArray[np.int64]  # (n + 1,): the links of party i are first[i] .. first[i + 1] - 1
+    first: Ints  # (n + 1,): the links of party i are first[i] .. first[i + 1] - 1
 
     @classmethod
     def of(cls, edges: Edges, parties: int, sigma_z: Array) -> DirectedEdges:
@@ -308,13 +306,13 @@ class DirectedEdges:
         return len(self.sender)
 
     @property
-    def degree(self) -> NDArray[np.int64]:
+    def degree(self) -> Ints:
         """Shape (n,)."""
-        degree: NDArray[np.int64] = np.diff(self.first)
+        degree: Ints = np.diff(self.first)
         return degree
 
     @property
-    def slot(self) -> NDArray[np.int64]:
+    def slot(self) -> Ints:
         """Shape (2m,): the place of a link among those of its sender."""
-        slot: NDArray[np.int64] = np.arange(len(self)) - self.first[self.sender]
+        slot: Ints = np.arange(len(self)) - self.first[self.sender]
         return slot

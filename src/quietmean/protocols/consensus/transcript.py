@@ -11,8 +11,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
@@ -76,7 +76,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
     return builder.build()
 
 
-def _tree(first: NDArray[np.int64], receiver: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _tree(first: Ints, receiver: Ints) -> list[tuple[int, int]]:
     """(child, parent) of a spanning tree, breadth first from party 0."""
     seen, queue, tree = {0}, [0], []
     for parent in queue:

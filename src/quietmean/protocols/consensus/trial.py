@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.protocols.consensus.edges_in_use import Deliveries
@@ -58,7 +58,7 @@ def attempt(parameters: ConsensusParameters, settings: Quantisation, value_sd: f
     stream = BitStream(Seed.public("consensus trial"))
     values: Vector = stream.standard_normal((parameters.parties, dimension)) * value_sd
     z: Vector = stream.standard_normal((len(links), dimension)) * links.sigma[:, None]
-    present: NDArray[np.bool_] = np.ones((tried.rounds + 1, parameters.parties), dtype=np.bool_)
+    present: Mask = np.ones((tried.rounds + 1, parameters.parties), dtype=np.bool_)
     run = follow(tried, Deliveries.complete(tried), present, values, np.ones(parameters.parties), z)
     numbers = _END * dimension * (parameters.parties if parameters.broadcast else len(links))
     start, end = float(run.peaks[:before].max()), float(run.peaks[before:].max())

@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -99,9 +99,9 @@ def complete_bound(parameters: ConsensusParameters, sensitivity: float, size: in
     return CoalitionBound(mu, "the star of a party's neighbours, or the connectivity of the graph")
 
 
-def _shared(parameters: ConsensusParameters) -> NDArray[np.float64]:
+def _shared(parameters: ConsensusParameters) -> Array:
     """The weight of every edge in the Laplacian, (m,): s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0)."""
     variance = parameters.deviations**2
     total = variance.sum(axis=1)
-    weight: NDArray[np.float64] = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
+    weight: Array = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
     return weight

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.privacy import Adversary, GridLossConversion, LossConversion
@@ -16,10 +16,8 @@ from quietmean.protocols.cordp_dme.design import leakage
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 from quietmean.protocols.masking import MaskedMessages
 
-Array = NDArray[np.float64]
 
-
-def grid_bound(parameters: CordpDmeParameters, pairs: NDArray[np.int64], arrived: NDArray[np.bool_]) -> LossConversion:
+def grid_bound(parameters: CordpDmeParameters, pairs: Ints, arrived: Mask) -> LossConversion:
     """The bound for whole numbers along the shift that rounds every edge; without a grid that in real arithmetic."""
     own, pair = parameters.sigma_own, parameters.sigma_pair
     messages = MaskedMessages(own, pair, parameters.step, pairs, arrived, parameters.aggregator, parameters.partners is None)
@@ -27,7 +25,7 @@ def grid_bound(parameters: CordpDmeParameters, pairs: NDArray[np.int64], arrived
     return parameters.grid_loss([own, pair], draws, messages.rounding, messages.most_rounding())
 
 
-def masked_loss(parameters: CordpDmeParameters, schedule: Schedule, arrived: NDArray[np.bool_]) -> LossConversion:
+def masked_loss(parameters: CordpDmeParameters, schedule: Schedule, arrived: Mask) -> LossConversion:
     """The bound for whole numbers; without a grid that in real arithmetic.
 
     ``arrived`` (n,): the parties whose message reached the aggregator or was published.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.graphs import complete_pairs
 from quietmean.randomness import BitStream, Seed
 
-Pairs = NDArray[np.int64]
+Pairs = Ints
 
 # The list of all pairs takes 8 n^2 bytes, and every one of them is a noise term in the account.
 _MOST_COMPLETE = 20_000
@@ -44,7 +44,7 @@ def place_pairs(places: int, partners: int) -> Pairs:
     return pairs
 
 
-def _spectral_gap(places: int, steps: NDArray[np.int64]) -> int:
+def _spectral_gap(places: int, steps: Ints) -> int:
     """The least positive eigenvalue of the graph's Laplacian, in units of 2**-20: the same on every machine."""
     waves = np.arange(1, places)[:, None] * steps[None, :]
     return int(np.round((2 - 2 * np.cos(2 * np.pi * waves / places)).sum(axis=1).min() * 2**20))
@@ -56,7 +56,7 @@ def sparse_pairs(parties: int, partners: int, seed: Seed) -> Pairs:
     return _in_order(party_at[place_pairs(parties, partners)], parties)
 
 
-def _in_order(ends: NDArray[np.int64], parties: int) -> Pairs:
+def _in_order(ends: Ints, parties: int) -> Pairs:
     ends = np.sort(ends, axis=1)
     numbers = np.unique(ends[:, 0] * parties + ends[:, 1])
     return np.stack([numbers // parties, numbers % parties], axis=1).astype(np.int64)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols.cordp_dme.masks import pair_signs
@@ -17,7 +15,7 @@ def population(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import SHARED_KEYS, Assumption
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
@@ -162,7 +162,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         """Before the biased decoder shrinks the mean: the most that its error can be."""
         return _predicted(replace(self, decoder=MeanDecoder.UNBIASED), target)[0]
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """The error of the biased decoder: shrunk noise, plus the square of the largest bias in one coordinate."""
         if self.decoder == MeanDecoder.UNBIASED or self.radius is None:
             return None
@@ -177,20 +177,20 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
         return kept**2 * noise + ((1 - kept) * self.radius) ** 2
 
-    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():
             return math.inf
         return self._noise_of_sum(schedule, counted) / float(weights[counted].sum()) ** 2
 
-    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+    def own_release_variance(self, schedule: Schedule) -> Array | None:
         """Under what it shares with all partners; with a collector nobody sees a release alone."""
         if self.aggregator is not None:
             return None
-        variance: NDArray[np.float64] = self.sigma_own**2 + schedule.partner_counts * self.sigma_pair**2
+        variance: Array = self.sigma_own**2 + schedule.partner_counts * self.sigma_pair**2
         return variance
 
-    def _noise_of_sum(self, schedule: Schedule, counted: NDArray[np.bool_]) -> float:
+    def _noise_of_sum(self, schedule: Schedule, counted: Mask) -> float:
         # What two partners share cancels if both responded.
         cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
         return int(counted.sum()) * self.sigma_own**2 + cut * self.sigma_pair**2
@@ -221,10 +221,10 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         publishes = trace.online[1] & (schedule.out_degree[0] == 0)
         arrived = trace.delivered(schedule)[0] & publishes[schedule.neighbours[0]]
-        counted: NDArray[np.bool_] = publishes | arrived.any(axis=1)
+        counted: Mask = publishes | arrived.any(axis=1)
         return counted
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CordpDmeParty:
@@ -233,9 +233,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
 
     population = population
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.cordp_dme.loss import masked_loss
 
         return masked_loss(self, schedule, self.contributors(schedule, trace))

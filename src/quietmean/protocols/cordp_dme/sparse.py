@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs
 from quietmean.protocols.shared_noise import connected_information, connectivity, through_partner
-
-Array = NDArray[np.float64]
 
 # b / v is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it limits the
 # damage of unplanned dropouts.
@@ -92,7 +90,7 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
     )
 
 
-def sparse_leakage(own: float, pair: float, parties: int, pairs: NDArray[np.int64], coalition: frozenset[PartyId]) -> float:
+def sparse_leakage(own: float, pair: float, parties: int, pairs: Ints, coalition: frozenset[PartyId]) -> float:
     """max Lambda_ii over honest parties when all messages are public, for one coalition.
 
     ``own`` and ``pair`` are variances per coordinate, ``pairs`` has shape (M, 2).
@@ -108,7 +106,7 @@ class _Spectrum:
     squares: Array
 
     @classmethod
-    def of(cls, parties: int, pairs: NDArray[np.int64], coalition: tuple[PartyId, ...]) -> _Spectrum:
+    def of(cls, parties: int, pairs: Ints, coalition: tuple[PartyId, ...]) -> _Spectrum:
         honest = np.setdiff1d(np.arange(parties), coalition)
         laplacian = np.zeros((parties, parties))
         inside = pairs[~np.isin(pairs, coalition).any(axis=1)]

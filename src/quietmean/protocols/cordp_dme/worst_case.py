@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 from quietmean.protocols.shared_noise import connected_information, connectivity, mu_of, star_variance, through_partner
-
-Array = NDArray[np.float64]
 
 
 def worst_coalition(

@@ -11,21 +11,19 @@ import math
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa.outcome import PeerOutcome
 from quietmean.protocols.gopa.spec import GopaParameters
 
-Array = NDArray[np.float64]
-
 # Eigenvalues of a Laplacian below this share of the largest are zero: one for each connected component.
 _CONNECTED = 1e-10
 
 
-def laplacian(pairs: NDArray[np.int64], members: Collection[PartyId]) -> Array:
+def laplacian(pairs: Ints, members: Collection[PartyId]) -> Array:
     """The Laplacian of the graph of the pairs (M, 2) among ``members``, shape (m, m), in rising order of the members."""
     order = np.array(sorted(members), dtype=np.int64)
     inside = pairs[np.isin(pairs, order).all(axis=1)]
@@ -89,7 +87,7 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
     return {party: float(mu) for party, mu in zip(members, mu_of_members, strict=True)}
 
 
-def shared_pairs(execution: Execution) -> NDArray[np.int64]:
+def shared_pairs(execution: Execution) -> Ints:
     """The pairs, shape (M, 2), whose noise hides both ends of an execution of GOPA, as far as both published.
 
     Raises :class:`InputError` for an execution of another protocol.

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.protocols.gopa.spec import pair_chance
@@ -84,7 +84,7 @@ def _missing(parties: int, leaving: int, partners: int) -> int:
     """How many of a party's partners may be among ``leaving`` random parties: of no party more, but with a small chance."""
     counts = np.arange(min(leaving, partners) + 1)
 
-    def choices(of: int, some: NDArray[np.int64] | int) -> NDArray[np.float64]:
+    def choices(of: int, some: Ints | int) -> Array:
         # Impossible ones have no logarithm that is finite.
         return np.asarray(special.gammaln(of + 1) - special.gammaln(some + 1.0) - special.gammaln(of - some + 1.0))
 

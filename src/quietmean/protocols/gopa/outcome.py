@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
 from quietmean.protocols.gopa.spec import ANNOUNCE, EXCHANGE, PUBLISH, RELEASE, ROLL_BACK
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class PeerOutcome:
     ``published``, shape (n,): the parties that stayed and have as many such partners as they must have.
     """
 
-    pairs: NDArray[np.int64]
+    pairs: Ints
     sharing: Mask
     published: Mask
 

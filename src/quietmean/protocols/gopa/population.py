@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
@@ -17,7 +17,7 @@ def population(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
@@ -31,7 +31,7 @@ def _published(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
@@ -56,7 +56,7 @@ def _collected(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
@@ -78,7 +78,7 @@ def _collected(
     masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
 
-    def collected(rows: Rows, senders: NDArray[np.bool_], arrived: NDArray[np.bool_], round_: int) -> Rows:
+    def collected(rows: Rows, senders: Mask, arrived: Mask, round_: int) -> Rows:
         """The sum, in the aggregator's row, of the rows of ``senders`` that ``arrived`` there, and of its own."""
         who = np.nonzero(arrived & ~is_aggregator)[0]
         sent = out.send(rows, senders & ~is_aggregator, round_, (who, np.full(who.size, aggregator)))

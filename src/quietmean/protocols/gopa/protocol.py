@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
@@ -168,14 +168,14 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
-    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+    def own_release_variance(self, schedule: Schedule) -> Array | None:
         """With all partners there, who are no fewer than those that were; with a collector nobody sees a release alone."""
         if self.aggregator is not None:
             return None
-        variance: NDArray[np.float64] = self.sigma_star**2 + schedule.partner_counts * self.sigma_delta**2
+        variance: Array = self.sigma_star**2 + schedule.partner_counts * self.sigma_delta**2
         return variance
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         if self.aggregator is None:
             return PeerOutcome.of(self.least_partners, schedule, trace).published
         return GopaOutcome.of(self.aggregator, schedule, trace).arrived
@@ -235,9 +235,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
             "publishes nothing",
         )
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.gopa.loss import masked_loss
 
         return masked_loss(self, schedule, trace)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import PartyId
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, complete_pairs, make_schedule
@@ -88,17 +88,17 @@ def pair_chance(parties: int, partners: int) -> float:
     return 1.0 - max(0.0, 1.0 - partners / (parties - 1)) ** 2
 
 
-def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
+def draw_pairs(parties: int, partners: int, seed: Seed) -> Ints:
     """The pairs, shape (M, 2), smaller number first, in rising order: the union of all parties' random choices."""
     if partners >= parties - 1:
         return complete_pairs(parties)
     chosen = make_schedule("uniform", seed.derive("pairs"), parties, 1, partners).neighbours[0]
     ends = np.column_stack([np.repeat(np.arange(parties), partners), chosen.reshape(-1)])
-    pairs: NDArray[np.int64] = np.unique(np.sort(ends, axis=1), axis=0).astype(np.int64)
+    pairs: Ints = np.unique(np.sort(ends, axis=1), axis=0).astype(np.int64)
     return pairs
 
 
-def exchange_schedule(parties: int, pairs: NDArray[np.int64]) -> Schedule:
+def exchange_schedule(parties: int, pairs: Ints) -> Schedule:
     """Without a collector: in the first round every party sends to its partners, in the second it publishes."""
     partners = neighbour_table(pairs, parties)
     return Schedule(np.stack([partners, np.full_like(partners, NOBODY)]), pairs)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
 from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, GopaParameters
 from quietmean.protocols.shared_noise import connected_information, connectivity, mu_of, star_variance, through_partner
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _PROOF = "the star of a party's partners, or the connectivity of the graph of those that published"
 

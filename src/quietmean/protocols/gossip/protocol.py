@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
@@ -93,10 +91,10 @@ class Gossip(Mechanism):
     def check_values(self, values: Vector) -> None:
         check_room(self.mixing, values)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return contributing(self.mixing, schedule, trace)
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         return parts_released(self.mixing, schedule, trace)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
@@ -104,13 +102,7 @@ class Gossip(Mechanism):
         return PushSumParty(self.mixing, schedule, party, value, weight, noise)
 
     def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
         return population(self.mixing, schedule, trace, values, weights, noise, out)
 

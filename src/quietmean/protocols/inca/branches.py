@@ -19,14 +19,13 @@ import itertools
 from collections.abc import Collection, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from quietmean.core.arrays import Array
 from quietmean.core.party import PartyId
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.randomness import BitStream, Seed
 
-Array = NDArray[np.float64]
 Group = tuple[PartyId, ...]
 
 # The most ways of a matrix that fits into memory.

@@ -19,14 +19,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.randomness import BitStream, Seed
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 
 # Divisions that are tried where not every party can be a group of its own.
 _DIVISIONS = 3
@@ -190,7 +189,7 @@ def _groups_of_ways(shares: HiddenShares, party: PartyId, groups: list[list[Part
     return np.where((lowest == highest) & (lowest >= 0), lowest, -1)
 
 
-def _handed(shares: HiddenShares, party: PartyId, group: list[PartyId], inside: NDArray[np.bool_], ridge: float) -> Array:
+def _handed(shares: HiddenShares, party: PartyId, group: list[PartyId], inside: Mask, ridge: float) -> Array:
     """U_g (rounds online, columns), the best columns of a group."""
     own = np.nonzero(inside[shares.ways[party]])[0]
     ways = np.nonzero(inside)[0]

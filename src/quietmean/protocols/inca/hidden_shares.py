@@ -16,16 +16,15 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.rounding import inverse_product
 from quietmean.protocols.push_sum.rounds import forgotten
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 
 # Fills rows of a table of members.
 _NOBODY = -1

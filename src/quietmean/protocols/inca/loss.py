@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
@@ -14,7 +15,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import REAL_ARITHMETIC, Adversary, GridLossConversion, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.rounding import Array, rounding_information, widened
+from quietmean.protocols.push_sum.rounding import rounding_information, widened
 from quietmean.protocols.push_sum.whole_shift import whole_shift
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
@@ -128,10 +128,10 @@ class IncA(PushSumParameters, Mechanism):
     def check_values(self, values: Vector) -> None:
         check_room(self, values)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return contributing(self, schedule, trace)
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         return parts_released(self, schedule, trace)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
@@ -173,9 +173,7 @@ class IncA(PushSumParameters, Mechanism):
         # What rounding adds is proven for attendance that is not chosen from what was seen.
         return not self.grid
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         if not self.grid:
             return super().loss_conversion(schedule, trace, weights, delta)
         from quietmean.protocols.inca.loss import RoundedLossConversion, whole_loss

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.branches import branch_and_bound
@@ -30,8 +30,6 @@ from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.rounding import inverse_product
 from quietmean.protocols.push_sum.rounds import forgotten
-
-Array = NDArray[np.float64]
 
 PROOF = "the shares that hide each party, by groups of the others and by branch and bound"
 # The effort of trying sets of groups for all parties together, in the units of :func:`groups_bound`.
@@ -112,7 +110,7 @@ class Star:
                 ways[member] = ways.get(member, 0) | 1 << way
         return ways
 
-    def _usable(self, members: list[int], size: int) -> Iterator[NDArray[np.bool_]]:
+    def _usable(self, members: list[int], size: int) -> Iterator[Mask]:
         """Masks (sets, m) of the ways that each coalition leaves, in batches."""
         ways = self._ways_by_member()
         taken = sorted({_union(ways[member] for member in chosen) for chosen in itertools.combinations(members, size)})
@@ -213,7 +211,7 @@ def _union(masks: Iterable[int]) -> int:
     return union
 
 
-def _least(star: Star, usable: NDArray[np.bool_]) -> Array:
+def _least(star: Star, usable: Mask) -> Array:
     """The least squared norm over the usable ways, for each row of ``usable`` (sets, m)."""
     chosen = usable.astype(np.float64)
     scale = float(np.trace(star.quadratic)) / len(star.linear) or 1.0

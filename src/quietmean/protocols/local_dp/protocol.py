@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, Vector
@@ -84,7 +84,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
             np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
         )
 
-    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64]:
+    def own_release_variance(self, schedule: Schedule) -> Array:
         return np.full(schedule.parties, self.sigma**2)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
@@ -92,13 +92,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
         return LocalDpParty(self.sigma, self.numbers(), value, weight, noise)
 
     def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
         """Every party that stays releases its noisy value."""
         noisy = out.release(values + noise.normal(NoiseGroup.INDEPENDENT, 0, self.sigma), trace.finished, 2)

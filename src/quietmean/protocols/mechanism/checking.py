@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.mechanism.results import GivesResults
 
@@ -37,14 +35,14 @@ class CanBeChecked(GivesResults):
         """What nobody notices of a member that lies, whatever receivers look at, in sentences; by default nothing more."""
         return ()
 
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """How far from its middle a result without noise may be, in half widths of the domain: 1 for means of values.
 
         Parts of values that are negative take it beyond.
         """
         return 1.0
 
-    def own_release_variance(self, schedule: Schedule) -> NDArray[np.float64] | None:
+    def own_release_variance(self, schedule: Schedule) -> Array | None:
         """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.
 
         With what it shares with others, as a release is seen by itself. None where no release is of one party's value.

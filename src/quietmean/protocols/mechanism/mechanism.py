@@ -7,8 +7,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.numbers import REAL, Numbers
@@ -57,13 +57,7 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked
         """The party's state machine, bound to its value (d,), its public weight and its noise."""
 
     def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
         """All parties at once: the machines' linear computation, read with numbers or with symbols.
 
@@ -108,7 +102,7 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked
         return transcript if trace.seen is None else transcript.with_seen(trace.unused(schedule))
 
     def batch(
-        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         """The program with numbers, values (n, d), weights (n,): equal to the machines on the same noise, up to rounding.
 
@@ -120,9 +114,7 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked
         results = self.population(schedule, trace, reading.values, weights, terms, reading)
         return Releases(reading.vectors(results.rows), results.weight, results.by)
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         """The conversion of the view of the transcript into (epsilon, delta), by default in real arithmetic. Weights (n,)."""
         # Running parties do not need it.
         from quietmean.privacy import REAL_ARITHMETIC, WithoutNoise

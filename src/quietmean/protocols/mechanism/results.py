@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
@@ -22,11 +22,11 @@ class GivesResults:
     releases_are_public: ClassVar[bool] = True
     gaussian_noise: ClassVar[bool] = True
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The parties whose values are in the result, shape (n,), if only in part. By default, those that finished."""
         return trace.finished
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         """How much of each party's value is in the result, shape (n,), up to a common factor. By default all or nothing."""
         return self.contributors(schedule, trace).astype(np.float64)
 
@@ -37,7 +37,7 @@ class GivesResults:
         """
         return vector / weight
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """Variance per coordinate of the noise in the result, where it does not follow from the transcript; None elsewhere.
 
         Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
@@ -45,7 +45,7 @@ class GivesResults:
         """
         return None
 
-    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
+    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """The same of the sum over its weight, before :meth:`decode`; by default that of the result."""
         return self.error_variance(schedule, trace, weights)
 

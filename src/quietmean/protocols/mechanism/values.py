@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import Vector
 from quietmean.protocols.target import Target
@@ -41,7 +39,7 @@ class TakesValues:
         """Where a vector of that public weight is held as it is, for whoever clips or limits; a plan refuses any other domain."""
         return None
 
-    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
         return values
 

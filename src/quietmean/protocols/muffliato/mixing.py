@@ -7,13 +7,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import Flow, Schedule
 from quietmean.graphs.schedule import NOBODY
-
-Ints = NDArray[np.int64]
 
 
 class Exchanges(NamedTuple):
@@ -25,7 +23,7 @@ class Exchanges(NamedTuple):
 
     party: Ints
     other: Ints
-    weight: NDArray[np.float64]
+    weight: Array
     sent: Ints
     received: Ints
 
@@ -59,7 +57,7 @@ def shares(schedule: Schedule, round_: int, party: PartyId) -> dict[PartyId, flo
     return dict(zip(others[own].tolist(), weights[own].tolist(), strict=True))
 
 
-def gossip_flows(schedule: Schedule, delivered: NDArray[np.bool_], acknowledged: NDArray[np.bool_]) -> Iterator[Flow]:
+def gossip_flows(schedule: Schedule, delivered: Mask, acknowledged: Mask) -> Iterator[Flow]:
     """W of each round as it took place, shape (n, n): rows sum to 1; symmetric where all senders know what arrived.
 
     A party uses a message if it knows that its own reached the other party. ``delivered`` and ``acknowledged``, shape

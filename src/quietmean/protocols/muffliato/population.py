@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
@@ -19,7 +19,7 @@ def population(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: NDArray[np.float64],
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:

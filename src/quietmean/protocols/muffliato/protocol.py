@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
@@ -131,7 +131,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             few, many = (few, middle) if error(middle) <= accuracy else (middle, many)
         return many
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """Exact for the exchanges that took place: the largest over the parties that finished. Weights (n,)."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
@@ -143,7 +143,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             return np.inf
         return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
 
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """Momentum makes some parts negative."""
         sizes, total = np.zeros(len(weights)), np.zeros(len(weights))
         for own, shares in self._shares(schedule, trace):
@@ -152,18 +152,18 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         finished = trace.finished
         return float((sizes[finished] / np.abs(total[finished])).max(initial=1.0))
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
-        counted: NDArray[np.bool_] = self.parts(schedule, trace) != 0
+        counted: Mask = self.parts(schedule, trace) != 0
         return counted
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.float64]:
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         parts = np.zeros(schedule.parties)
         for own, shares in self._shares(schedule, trace):
             parts[own] = shares[trace.finished].sum(axis=0)
         return parts
 
-    def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[Ints, Array]]:
         """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""
         for first in range(0, schedule.parties, _COLUMNS):
             own = np.arange(first, min(first + _COLUMNS, schedule.parties))
@@ -194,9 +194,9 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     population = population
 
 
-def _probes(parties: int, seed: Seed) -> NDArray[np.float64]:
+def _probes(parties: int, seed: Seed) -> Array:
     """Rows whose inner products are 1 for the same party and else 0, or so on average: shape (n, n) or fewer columns."""
     if parties <= _PROBES:
         return np.eye(parties)
-    drawn: NDArray[np.float64] = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
+    drawn: Array = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
     return drawn

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, make_schedule
@@ -150,7 +151,7 @@ def spectral_gap(schedule: str, parties: int, out_degree: int) -> float:
     return 1.0 - _second(np.fft.fft(row / row.sum()).real[1:])
 
 
-def _second(eigenvalues: NDArray[np.float64]) -> float:
+def _second(eigenvalues: Array) -> float:
     return min(1.0 - 1e-12, float(np.abs(eigenvalues).max(initial=0.0)))
 
 

@@ -16,7 +16,7 @@ from quietmean.core.party import PartyId
 LEADERLESS = 1e-5
 LEAST_BALLOTS = 3
 # A set of parties: bit i stands for party i.
-Mask = int
+PartyMask = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class BallotRules:
         """Bytes of a set of parties."""
         return -(-self.parties // 8)
 
-    def pack(self, mask: Mask) -> bytes:
+    def pack(self, mask: PartyMask) -> bytes:
         """A set as canonical bytes: party i is bit i % 8 of byte i // 8."""
         return mask.to_bytes(self.set_bytes, "little")
 
@@ -78,15 +78,15 @@ class BallotProposal:
 
 
 # The voters of each proposal; no voter occurs twice.
-Votes = Mapping[BallotProposal, Mask]
+Votes = Mapping[BallotProposal, PartyMask]
 
 
-def unpack(packed: bytes) -> Mask:
+def unpack(packed: bytes) -> PartyMask:
     """The inverse of :meth:`BallotRules.pack`."""
     return int.from_bytes(packed, "little")
 
 
-def mask_of(parties: Iterable[PartyId]) -> Mask:
+def mask_of(parties: Iterable[PartyId]) -> PartyMask:
     """The set of these parties."""
     mask = 0
     for party in parties:
@@ -94,7 +94,7 @@ def mask_of(parties: Iterable[PartyId]) -> Mask:
     return mask
 
 
-def members_of(mask: Mask) -> tuple[PartyId, ...]:
+def members_of(mask: PartyMask) -> tuple[PartyId, ...]:
     """The parties of a set, in rising order."""
     return tuple(party for party in range(mask.bit_length()) if mask >> party & 1)
 
@@ -116,7 +116,7 @@ def is_valid(rules: BallotRules, proposal: BallotProposal) -> bool:
     return enough and 1 <= proposal.ballot <= rules.ballots
 
 
-def choose(rules: BallotRules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mask] | None:
+def choose(rules: BallotRules, holds: Mapping[PartyId, PartyMask]) -> tuple[PartyMask, PartyMask] | None:
     """(U, M) for the statuses ``holds``: the dealers whose shares each member that was heard holds; None if there are too few.
 
     Members that were not heard count among those that may be gone.
@@ -131,7 +131,7 @@ def choose(rules: BallotRules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mas
     return inputs, mask_of(member for member, held in holds.items() if held & inputs == inputs)
 
 
-def _by_dropping_dealers(rules: BallotRules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+def _by_dropping_dealers(rules: BallotRules, holds: Mapping[PartyId, PartyMask], need: int) -> PartyMask:
     """Drop the dealer that most members miss until ``need`` members hold all shares of the others."""
     missed = [sum(1 for held in holds.values() if not held >> dealer & 1) for dealer in range(rules.parties)]
     order = sorted(range(rules.parties), key=lambda dealer: (-missed[dealer], dealer))
@@ -143,7 +143,7 @@ def _by_dropping_dealers(rules: BallotRules, holds: Mapping[PartyId, Mask], need
     return inputs
 
 
-def _by_adding_members(rules: BallotRules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+def _by_adding_members(rules: BallotRules, holds: Mapping[PartyId, PartyMask], need: int) -> PartyMask:
     """Add ``need`` members one by one, each time the one that leaves most common dealers; ties to the smallest number."""
     common, left = (1 << rules.parties) - 1, dict(sorted(holds.items()))
     for _ in range(need):
@@ -157,7 +157,7 @@ def preferred(rules: BallotRules, proposals: Iterable[BallotProposal]) -> Ballot
     return min((proposal for proposal in proposals if is_valid(rules, proposal)), default=None)
 
 
-def with_votes(rules: BallotRules, votes: Votes, heard: Votes) -> dict[BallotProposal, Mask]:
+def with_votes(rules: BallotRules, votes: Votes, heard: Votes) -> dict[BallotProposal, PartyMask]:
     """``votes`` and those ``heard`` since. The first vote of each voter counts; votes for what is not valid are none."""
     merged, voted = dict(votes), 0
     for voters in votes.values():
@@ -177,6 +177,6 @@ def decided(rules: BallotRules, votes: Votes) -> bytes | None:
     return next((inputs for inputs, count in tally.items() if count >= rules.votes_needed), None)
 
 
-def proves_unpublished(rules: BallotRules, abstained: Mask) -> bool:
+def proves_unpublished(rules: BallotRules, abstained: PartyMask) -> bool:
     """Whether nobody can have published: more than m - q + c_m members said, after their last vote, that they never voted."""
     return abstained.bit_count() > rules.parties - rules.votes_needed + rules.colluding

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import Units
 from quietmean.protocols.packed_sharing.field import Residues, lagrange, null_vector, powers, product, uniform
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, member_points, open_sums
@@ -98,7 +98,7 @@ def agreeing_members(packing: Packing, members: Sequence[int], words: Residues, 
     return None
 
 
-def _trusted(packing: Packing, points: NDArray[np.int64], word: Residues, corrected: int) -> list[int]:
+def _trusted(packing: Packing, points: Ints, word: Residues, corrected: int) -> list[int]:
     """The places of a word (k,) that are right if at most ``corrected`` are wrong: Berlekamp and Welch's.
 
     Polynomials Q of degree < T + e and E of degree <= e with Q(x) = y E(x) at all points: Q = P E, and E is 0 at every wrong one.
@@ -114,7 +114,7 @@ def _trusted(packing: Packing, points: NDArray[np.int64], word: Residues, correc
     return np.nonzero(value)[0].tolist()
 
 
-def _missed(packing: Packing, members: Sequence[int], words: Residues, basis: Sequence[int]) -> NDArray[np.bool_]:
+def _missed(packing: Packing, members: Sequence[int], words: Residues, basis: Sequence[int]) -> Mask:
     """The places, (k,), whose ``words``, (k, 3), are off the polynomials through the T places ``basis``."""
     points = member_points(packing, members)
     others = np.array(sorted(set(range(len(members))) - set(basis)), dtype=np.int64)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.randomness import BitStream
 
 Residues = NDArray[np.uint32]
 Wide = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 # Terms in one exact sum: 2^7 products of 15 and 30 bits stay below 2^52, so that what is added to them fits besides.
 _TERMS = 128
@@ -60,7 +60,7 @@ def inverses(values: Wide, prime: int) -> Wide:
     return inverse
 
 
-def lagrange(nodes: NDArray[np.int64], points: NDArray[np.int64], prime: int) -> Residues:
+def lagrange(nodes: Ints, points: Ints, prime: int) -> Residues:
     """The matrix, shape (points, nodes), that takes the values of a polynomial at ``nodes`` to those at ``points``.
 
     For degrees below the number of nodes. All nodes are different, and no point is one of them; all lie in 0..p-1.
@@ -82,7 +82,7 @@ def _row_products(matrix: Wide, modulus: np.uint64) -> Wide:
     return products
 
 
-def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
+def powers(points: Ints, count: int, prime: int) -> Residues:
     """The Vandermonde matrix, shape (points, count): x^0..x^(count - 1)."""
     modulus, at = np.uint64(prime), (points % prime).astype(np.uint64)
     table = np.ones((len(points), count), dtype=np.uint64)
@@ -91,7 +91,7 @@ def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
     return table.astype(np.uint32)
 
 
-def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int64]:
+def centred(residues: NDArray[np.unsignedinteger], prime: int) -> Ints:
     """The numbers between -p/2 and p/2 that residues of any shape stand for."""
     numbers = residues.astype(np.int64)
     np.subtract(numbers, prime, out=numbers, where=residues > prime // 2)
@@ -115,7 +115,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
     # Blocks stay in the cache.
     for begin in range(0, right.shape[1], _COLUMNS):
         right_words = _centred_words(right[:, begin : begin + _COLUMNS], prime).astype(np.float64)
-        total: Floats | float = 0.0
+        total: Array | float = 0.0
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
             part = lower[:, terms] @ right_words[terms] + total
@@ -127,7 +127,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
     return result
 
 
-def _reduced(numbers: Floats, prime: int) -> Floats:
+def _reduced(numbers: Array, prime: int) -> Array:
     """The same modulo ``prime``, between -p/2 and p/2 up to one; whole numbers below 2^53 in, exact, in place."""
     multiples = numbers * (1.0 / prime)
     np.rint(multiples, out=multiples)

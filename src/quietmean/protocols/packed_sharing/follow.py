@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, unpack
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, PartyMask, unpack
 from quietmean.protocols.packed_sharing.member import (
     DEALING,
     FIRST_PROPOSAL,
@@ -20,15 +20,13 @@ from quietmean.protocols.packed_sharing.member import (
 )
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 
-Flags = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, eq=False)
 class FollowedOutcome:
     """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it."""
 
-    inputs: Flags
-    concluded: Flags
+    inputs: Mask
+    concluded: Mask
 
 
 def follow(rules: BallotRules, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
@@ -46,7 +44,7 @@ class _Run:
         leaders = leaders_of(schedule)
         self._members = [CommitteeMember(rules, leaders, party) for party in range(rules.parties)]
         self._states = [member.start() for member in self._members]
-        self._done: Mask = 0
+        self._done: PartyMask = 0
         self._sums = [0] * rules.parties
 
     def outcome(self) -> FollowedOutcome:
@@ -82,7 +80,7 @@ class _Run:
             self._sums[party] |= arrived & round_contents.publishers
             self._conclude(party, round_, waited)
 
-    def _reached(self, round_: int, party: PartyId, done: Mask) -> bool:
+    def _reached(self, round_: int, party: PartyId, done: PartyMask) -> bool:
         """Whether what ``party`` sends in a round arrives anywhere; who is done refuses it."""
         awaiting = (arrived for other, arrived in enumerate(self._arrived[round_ - 1]) if not done >> other & 1)
         return any(arrived >> party & 1 for arrived in awaiting)
@@ -109,9 +107,9 @@ class _RoundStatements:
     def __init__(self, rules: BallotRules, round_: int, states: list[MemberState]) -> None:
         self._round = round_
         self._states = states
-        self._votes: dict[BallotProposal, Mask] = {}
-        self._reporting: Mask = 0
-        self.publishers: Mask = 0
+        self._votes: dict[BallotProposal, PartyMask] = {}
+        self._reporting: PartyMask = 0
+        self.publishers: PartyMask = 0
         for party, state in enumerate(states):
             if round_ >= FIRST_VOTES and state.vote is not None:
                 self._votes[state.vote] = self._votes.get(state.vote, 0) | 1 << party
@@ -120,11 +118,11 @@ class _RoundStatements:
             if not state.decided and round_ != FIRST_PROPOSAL:
                 self._reporting |= 1 << party
 
-    def to(self, member: CommitteeMember, arrived: Mask, reached: bool) -> Heard:
+    def to(self, member: CommitteeMember, arrived: PartyMask, reached: bool) -> Heard:
         votes = {proposal: arrived & voters for proposal, voters in self._votes.items() if arrived & voters}
         leader = member.leader(self._round)
         proposal = self._states[leader].proposal if leader is not None and arrived >> leader & 1 else None
-        holds: dict[PartyId, Mask] = {}
+        holds: dict[PartyId, PartyMask] = {}
         if member.leads(self._round + 1):
             # Only the next leader uses what the others hold.
             reporting = arrived & self._reporting
@@ -136,7 +134,7 @@ def _holds_all(state: MemberState, inputs: bytes) -> bool:
     return not unpack(inputs) & ~unpack(state.holds)
 
 
-def _arrivals(schedule: Schedule, trace: ExecutionTrace) -> list[list[Mask]]:
+def _arrivals(schedule: Schedule, trace: ExecutionTrace) -> list[list[PartyMask]]:
     """For each round and receiver, the senders whose message would arrive."""
     delivered, parties = trace.delivered(schedule), schedule.parties
     arrivals = []

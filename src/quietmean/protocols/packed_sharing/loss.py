@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
@@ -14,9 +14,6 @@ from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.packed_sharing.accounting import charge, unknown_noises
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class PackedLossConversion(LossConversion):

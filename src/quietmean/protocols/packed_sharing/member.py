@@ -9,7 +9,7 @@ from quietmean.core.party import PartyId
 from quietmean.protocols.packed_sharing.ballots import (
     BallotProposal,
     BallotRules,
-    Mask,
+    PartyMask,
     Votes,
     choose,
     decided,
@@ -47,7 +47,7 @@ class Heard:
     ``reached``: whether the own proposal, if there was one, is known to have reached anybody.
     """
 
-    holds: Mapping[PartyId, Mask] = field(default_factory=dict)
+    holds: Mapping[PartyId, PartyMask] = field(default_factory=dict)
     votes: Votes = field(default_factory=dict)
     proposal: BallotProposal | None = None
     reached: bool = False
@@ -70,7 +70,7 @@ class CommitteeMember:
         """It holds its own share."""
         return MemberState(DEALING, self._rules.pack(1 << self._number), self._rules.pack(0))
 
-    def after_dealing(self, state: MemberState, dealers: Mask) -> MemberState:
+    def after_dealing(self, state: MemberState, dealers: PartyMask) -> MemberState:
         """The end of round 1, in which the shares of these dealers arrived."""
         return replace(state, round=STATUS, holds=self._rules.pack(unpack(state.holds) | dealers))
 
@@ -127,7 +127,7 @@ class CommitteeMember:
         proposals = [proposal for proposal in (own, heard.proposal) if proposal is not None]
         return preferred(self._rules, [*proposals, *votes])
 
-    def _proposal(self, round_: int, own: Mask, heard: Heard) -> BallotProposal | None:
+    def _proposal(self, round_: int, own: PartyMask, heard: Heard) -> BallotProposal | None:
         """What it proposes in the coming round, if it leads a ballot there and heard of enough members what they hold."""
         ballot, holds = self.leads(round_), {**heard.holds, self._number: own}
         if not ballot or len(holds) < self._rules.votes_needed:
@@ -135,7 +135,7 @@ class CommitteeMember:
         chosen = choose(self._rules, holds)
         return None if chosen is None else BallotProposal(ballot, *map(self._rules.pack, chosen))
 
-    def _abstaining(self, state: MemberState, vote: BallotProposal | None, heard: Heard) -> Mask:
+    def _abstaining(self, state: MemberState, vote: BallotProposal | None, heard: Heard) -> PartyMask:
         """Once no vote is cast any more: who has none."""
         if state.round <= self._rules.last_voting_round:
             return 0

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.protocols.content import ContentError
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, Mask, unpack
+from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, PartyMask, unpack
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
@@ -39,7 +39,7 @@ class MemberStatement:
     ``share``: its sum over that set, as bytes; None if it lacks a share.
     """
 
-    holds: Mask | None = None
+    holds: PartyMask | None = None
     vote: BallotProposal | None = None
     proposal: BallotProposal | None = None
     decided: bytes = b""
@@ -154,7 +154,7 @@ class Codec:
             raise ContentError(f"ballot {ballot}, there are {self.rules.ballots}")
         return BallotProposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
 
-    def _set(self, reader: _Reader) -> Mask:
+    def _set(self, reader: _Reader) -> PartyMask:
         mask = unpack(reader.take(self.rules.set_bytes))
         if mask >> self.rules.parties:
             raise ContentError("a set with parties that do not exist")

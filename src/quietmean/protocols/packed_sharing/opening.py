@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.party import PartyId, Vector
 from quietmean.protocols.opening import Sent
 from quietmean.protocols.packed_sharing.member import DEALING, FIRST_VOTES
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, expand, open_sums
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
-
-Mask = NDArray[np.bool_]
 
 _SLACK = 1e-12
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.party import Units
 from quietmean.protocols.packed_sharing.field import centred, lagrange, powers, product, uniform
 from quietmean.randomness import BitStream, Seed
@@ -134,7 +135,7 @@ def open_sums(packing: Packing, sums: Mapping[int, Elements], size: int) -> Unit
     return centred(values_at(packing, sums, secret_points(packing)).reshape(-1)[:size], packing.prime)
 
 
-def values_at(packing: Packing, sums: Mapping[int, Elements], points: NDArray[np.int64]) -> Elements:
+def values_at(packing: Packing, sums: Mapping[int, Elements], points: Ints) -> Elements:
     """The polynomials through the first T of ``sums`` at other ``points``, shape (points, blocks).
 
     Raises ValueError for fewer.
@@ -146,11 +147,11 @@ def values_at(packing: Packing, sums: Mapping[int, Elements], points: NDArray[np
     return product(matrix, np.array([sums[member] for member in members], dtype=np.uint32), packing.prime)
 
 
-def member_points(packing: Packing, members: Sequence[int]) -> NDArray[np.int64]:
+def member_points(packing: Packing, members: Sequence[int]) -> Ints:
     """Where these members hold the values of polynomials, shape (members,)."""
     return np.array(members, dtype=np.int64) + packing.secrets + 1
 
 
-def secret_points(packing: Packing) -> NDArray[np.int64]:
+def secret_points(packing: Packing) -> Ints:
     """Where polynomials take the values of the secrets, shape (l,)."""
     return np.arange(1, packing.secrets + 1)

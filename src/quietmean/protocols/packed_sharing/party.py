@@ -21,7 +21,7 @@ from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import (
     BallotProposal,
     BallotRules,
-    Mask,
+    PartyMask,
     mask_of,
     members_of,
     unpack,
@@ -184,7 +184,7 @@ class PackedSharingParty:
 
     def _heard(self, round_: int, statements: Mapping[PartyId, MemberStatement], *, reached: bool) -> Heard:
         holds = {sender: statement.holds for sender, statement in statements.items() if statement.holds is not None}
-        votes: dict[BallotProposal, Mask] = {}
+        votes: dict[BallotProposal, PartyMask] = {}
         for sender, statement in statements.items():
             if statement.vote is not None:
                 votes[statement.vote] = votes.get(statement.vote, 0) | 1 << sender

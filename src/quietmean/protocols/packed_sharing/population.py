@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PopulationNoise, Units, Vector
 from quietmean.protocols.packed_sharing.encoding import decode_sum, rounded
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
 from quietmean.randomness import Seed
 
-Mask = NDArray[np.bool_]
-
 
 def opened_sum(
-    parameters: PackedSharingParameters, inputs: Mask, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+    parameters: PackedSharingParameters, inputs: Mask, values: Vector, weights: Array, noise: PopulationNoise
 ) -> tuple[Vector, float]:
     """The decoded sum of the ``inputs``, (n,), shape (d,), and their total weight: what T members' sums open, exactly.
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
@@ -126,7 +126,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))
 
-    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Values with as many coordinates as the plan has: some left out, or all repeated."""
         return values[:, np.arange(self.dimension) % values.shape[1]]
 
@@ -162,7 +162,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         stated[list(self.inputs)] = True
         return replace(replayed, inputs=stated)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return self.outcome(schedule, trace).inputs
 
     @property
@@ -185,19 +185,14 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     def rounding_step(self) -> float:
         return self.step
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():
             return np.inf
         return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
 
     def batch(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         outcome = self.outcome(schedule, trace)
         vector, weight = np.zeros_like(values), np.zeros(len(values))
@@ -220,9 +215,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         # Only one sum becomes public: shares and votes that arrived and were not used disclose nothing more.
         return transcript
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.packed_sharing.loss import PackedLossConversion
 
         return PackedLossConversion(self, self.contributors(schedule, trace))

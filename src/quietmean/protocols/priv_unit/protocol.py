@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
@@ -76,7 +76,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         """The unit ball; what lies inside of it is scaled to its surface."""
         return InputDomain.ball(target.dimension, _DIAMETER / 2)
 
-    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
         length = np.linalg.norm(values, axis=1)
         first = np.eye(1, values.shape[1])
@@ -112,12 +112,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         )
 
     def batch(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         reports = [
             private_report(self, value, float(weight), noise.party(party)).vector

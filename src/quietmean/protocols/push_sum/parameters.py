@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.grid import check_step
 from quietmean.core.numbers import Numbers, rounded_numbers, whole_numbers
@@ -35,8 +35,8 @@ class Injection:
     """
 
     name: str
-    portion: NDArray[np.float64]
-    noise: NDArray[np.float64]
+    portion: Array
+    noise: Array
 
     @property
     def rounds(self) -> int:
@@ -70,7 +70,7 @@ class Injection:
         return tuple(_terms(row) for row in self.noise)
 
     @cached_property
-    def portion_before(self) -> NDArray[np.float64]:
+    def portion_before(self) -> Array:
         """Entry r, shape (T + 2,): the portion of the value that was injected in the first r online rounds."""
         return np.concatenate([[0.0], np.cumsum(self.portion)])
 
@@ -99,7 +99,7 @@ class Injection:
         return cls("plain", np.eye(rounds + 1)[0], np.zeros((rounds + 1, 0)))
 
     @classmethod
-    def general(cls, portion: NDArray[np.float64], noise: NDArray[np.float64]) -> Injection:
+    def general(cls, portion: Array, noise: Array) -> Injection:
         """Any valid (c, Z): ``portion`` is c, shape (T + 1,), ``noise`` is Z, shape (T + 1, T).
 
         Raises :class:`InputError` with the violated condition for an invalid one.
@@ -145,7 +145,7 @@ class Injection:
         return self.name
 
 
-def _terms(row: NDArray[np.float64]) -> Terms:
+def _terms(row: Array) -> Terms:
     return tuple((int(index) + 1, float(row[index])) for index in np.nonzero(row)[0])
 
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.push_sum.parameters import GUARD_TERM, PushSumParameters
 from quietmean.transcript.numbers import NoTerms, NumericReading
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Results, Rows
 
-Floats = NDArray[np.float64]
 # Parties whose values are followed at once.
 _COLUMNS = 1024
 
@@ -24,7 +23,7 @@ def population(
     schedule: Schedule,
     trace: ExecutionTrace,
     values: Rows,
-    weights: Floats,
+    weights: Array,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
@@ -64,7 +63,7 @@ def population(
     return Results(held, weight, trace.finished)
 
 
-def parts_released(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> Floats:
+def parts_released(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> Array:
     """How much of each party's value those who finished hold, shape (n,)."""
     parties, parts = schedule.parties, np.zeros(schedule.parties)
     for first in range(0, parties, _COLUMNS):
@@ -76,7 +75,7 @@ def parts_released(parameters: PushSumParameters, schedule: Schedule, trace: Exe
     return parts
 
 
-def contributing(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+def contributing(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
     """The parties of whose values a part is in the result, shape (n,): also who left and had sent some of it to one that stayed,
     at once or through others."""
     delivered, online = trace.delivered(schedule), trace.online
@@ -84,7 +83,7 @@ def contributing(parameters: PushSumParameters, schedule: Schedule, trace: Execu
     injects = online & (parameters.injections.portion[np.minimum(before, schedule.rounds)] != 0)
     # Whether something of what a party holds after a round ends up in the result: of what it held earlier, more does.
     arrives = trace.finished.copy()
-    counted: NDArray[np.bool_] = injects[-1] & arrives
+    counted: Mask = injects[-1] & arrives
     for round_ in range(schedule.rounds, 0, -1):
         arrives |= (delivered[round_ - 1] & arrives[schedule.neighbours[round_ - 1]]).any(axis=1)
         counted |= injects[round_ - 1] & arrives

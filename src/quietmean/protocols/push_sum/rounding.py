@@ -22,15 +22,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.rounds import next_online
 from quietmean.protocols.push_sum.whole_shift import whole_shift
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _RANK_TOLERANCE = 1e-9
 
 

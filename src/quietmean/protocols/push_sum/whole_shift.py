@@ -20,11 +20,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

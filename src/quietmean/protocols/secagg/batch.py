@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, encode, wrap
 from quietmean.protocols.secagg.spec import SecAggParameters
 
-Mask = NDArray[np.bool_]
 INPUT_ROUND = 5
 
 
@@ -65,7 +64,7 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
     return SecAggOutcome(arrived, arrived, handed)
 
 
-def _share_holders(schedule: Schedule) -> NDArray[np.int64]:
+def _share_holders(schedule: Schedule) -> Ints:
     """(n, n): 1 where one party holds a share of the other, and on the diagonal."""
     holders = np.eye(schedule.parties, dtype=np.int64)
     low, high = schedule.pairs.T
@@ -90,11 +89,7 @@ def _exchanges(parameters: SecAggParameters, schedule: Schedule, trace: Executio
 
 
 def release(
-    parameters: SecAggParameters,
-    counted: list[PartyId],
-    values: Vector,
-    weights: NDArray[np.float64],
-    noise: PopulationNoise,
+    parameters: SecAggParameters, counted: list[PartyId], values: Vector, weights: Array, noise: PopulationNoise
 ) -> tuple[Vector, float]:
     """The ideal functionality: the decoded sum of the counted parties' inputs, shape (d,), and their total weight.
 

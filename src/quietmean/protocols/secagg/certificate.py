@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
@@ -26,9 +26,6 @@ from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.worst_case import least_unknown, least_unknown_of_each
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 # Larger epsilons are meaningless and not searched.
 _LARGEST_EPSILON = 500.0
@@ -143,7 +140,7 @@ class DiscreteLossConversion(LossConversion):
             return 0.0
         return discrete_delta(mu, self._eta, epsilon, beta=self._beta, sampled=self._sampler)
 
-    def unknown_noise(self, adversary: Adversary) -> NDArray[np.int64]:
+    def unknown_noise(self, adversary: Adversary) -> Ints:
         """For each party how many parties' noise hides it in what the adversary sees, shape (n,); 0: nothing of it is seen.
 
         An aggregator among the corrupt sees the masked inputs. It can unmask those of whose secrets the corrupt hold enough

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Vector
@@ -67,7 +67,7 @@ def wrap(words: Words, bits: int) -> Words:
     return words
 
 
-def _to_ring(integers: NDArray[np.int64], bits: int) -> Words:
+def _to_ring(integers: Ints, bits: int) -> Words:
     wrapped = integers & ((1 << bits) - 1)
     return wrapped.astype(np.uint16) if bits <= 16 else wrapped.astype(np.uint32)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
@@ -102,18 +102,18 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         star = [inward if round_ % 2 else outward for round_ in range(1, ROUNDS + 1)]
         return Schedule.from_lists(star, parties, self._pairs(parties, seed))
 
-    def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
+    def _pairs(self, parties: int, seed: Seed) -> Ints:
         """The pairs that share a mask, shape (M, 2): all pairs."""
         return complete_pairs(parties)
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return follow(self, schedule, trace).counted
 
     @property
     def rounding_step(self) -> float:
         return self.granularity
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():
             return np.inf
@@ -173,9 +173,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def check_weight(self, weight: float) -> None:
         check_weight(weight, self.largest_weight)
 
-    def loss_conversion(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
-    ) -> LossConversion:
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
         graph = self.graph_failure(schedule.parties)
@@ -205,12 +203,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return CoalitionBound(np.where(unknown > 0, hidden, 0.0), proof, chance)
 
     def batch(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         vector, weight = np.zeros_like(values), np.zeros(len(values))

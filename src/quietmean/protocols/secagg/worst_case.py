@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.graphs import Schedule
 from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.neighbourhood import assess
@@ -33,7 +33,7 @@ def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int
 
 def least_unknown_of_each(
     parameters: SecAggParameters, schedule: Schedule, outcome: SecAggOutcome, size: int
-) -> tuple[NDArray[np.int64], float]:
+) -> tuple[Ints, float]:
     """:func:`least_unknown` of each party after a run, shape (n,): 0 for those of whom no coalition sees anything.
 
     An input that was handed over and is in no sum shows itself only to those who hold enough shares of both its secrets.

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
 from quietmean.protocols import literature
@@ -61,7 +61,7 @@ class SecAggPlus(SecAgg):
         # A graph that fails with a larger probability is not relied on.
         return _graph_failure(self.neighbours, parties)
 
-    def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
+    def _pairs(self, parties: int, seed: Seed) -> Ints:
         """The pairs that share a mask, shape (M, 2): parties at most degree / 2 places apart on a random ring."""
         degree = self.neighbours
         if degree == parties - 1:

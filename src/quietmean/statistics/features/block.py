@@ -7,8 +7,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import (
@@ -26,8 +26,6 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
 from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
-
-Array = NDArray[np.float64]
 
 # The indicator of presence, up to which it costs nothing: sqrt(4 - 1.139) = 1.691 alone, sqrt(2 - 1.139) = 0.928 in groups.
 WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9

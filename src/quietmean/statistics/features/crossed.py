@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Column
 from quietmean.statistics.statistic import Records
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

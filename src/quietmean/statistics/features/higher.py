@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.features.vertices import Vertex
-
-Array = NDArray[np.float64]
 
 # Weights by the powers of both columns, beside moments whose weights are all 1,
 EVEN = {(3, 0): 0.4, (2, 1): 0.29, (1, 2): 0.29, (0, 3): 0.4, (4, 0): 1.4, (3, 1): 1.17, (2, 2): 1.12, (1, 3): 1.17, (0, 4): 1.4}

@@ -9,8 +9,8 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
@@ -19,8 +19,6 @@ from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
 from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.features.vertices import Edge, Vertex
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
-
-Array = NDArray[np.float64]
 
 # Up to this many vertices all cuts are tried; beyond, the largest eigenvalue of the Laplacian bounds them.
 _EXACT_CUTS = 16
@@ -224,7 +222,7 @@ class Moments(Feature):
         roots = tuple(math.sqrt(square) for square in higher.values())
         return cls(tuple(edges.values()), weights, by, higher=tuple(higher), higher_weights=roots, proven=proven)
 
-    def places_of(self, part: Any) -> NDArray[np.int64]:
+    def places_of(self, part: Any) -> Ints:
         own = np.array([0, *(self._places[place] for place in part._places)])
         return np.concatenate([own + group * self.block for group in range(self.groups)])
 

@@ -7,16 +7,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.lazy_scipy import linalg
 from quietmean.core.mixtures import Prefixes, prefix_diameter, prefix_root
 from quietmean.statistics.features.table import Axis, CellIndicators
 from quietmean.statistics.statistic import Feature, Records
-
-Array = NDArray[np.float64]
 
 # Rounding by half a step changes a cell of the mixture by a step at most, for the inverse of the root has absolute sum 2.
 _MIXING = 2.0

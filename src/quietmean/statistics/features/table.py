@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Simplex
@@ -18,8 +18,6 @@ from quietmean.core.readable import day_text
 from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import LINEAR, MISSING, Column
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
-
-Array = NDArray[np.float64]
 
 BELOW, ABOVE = "below", "above"
 _MOST_CELLS = 4096
@@ -107,7 +105,7 @@ class Axis:
         return math.ceil(a), math.floor(b) if last else math.ceil(b) - 1
 
     @cached_property
-    def single(self) -> NDArray[np.bool_]:
+    def single(self) -> Mask:
         """Which cells hold one value only, (cells,): of whole numbers, one a bin."""
         single = np.zeros(len(self.labels), dtype=np.bool_)
         if self.edges and self.column.whole:
@@ -124,7 +122,7 @@ class Axis:
         near = (math.floor(edge) + shift for edge in self.edges for shift in (-0.5, 0.0, 0.5, 1.0, 1.5))
         return tuple(sorted({*self.edges, *near}))
 
-    def place(self, records: Records) -> NDArray[np.int64]:
+    def place(self, records: Records) -> Ints:
         """The cell of each record, shape (rows,)."""
         if not self.edges:
             levels = records[self.column.name]
@@ -203,7 +201,7 @@ class CellIndicators(Feature):
     def domain(self) -> InputDomain:
         return InputDomain((Simplex(size=self.size, scale=1.0),))
 
-    def place(self, records: Records) -> NDArray[np.int64]:
+    def place(self, records: Records) -> Ints:
         """The cell of each record, shape (rows,)."""
         places = np.ravel_multi_index([axis.place(records) for axis in self.axes], self.shape)
         return np.asarray(places, dtype=np.int64)

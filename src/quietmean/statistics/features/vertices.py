@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Column
 from quietmean.statistics.statistic import Records, raw
 
-Array = NDArray[np.float64]
 # Two vertices of the graph, in their order; both the same for a square, and None for the vertex of a 1.
 Edge = tuple["Vertex | None", "Vertex"]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.paired_columns import NOTHING, OfPair, Pair, about_spread, clearance
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.statistic import Array, Released
+from quietmean.statistics.statistic import Released
 
 BIAS, SD, LOWER, UPPER = "bias", "sd", "lower-limit", "upper-limit"
 _SPREAD = (SD, LOWER, UPPER)

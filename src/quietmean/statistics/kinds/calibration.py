@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
@@ -26,8 +26,6 @@ from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS
-
-Array = NDArray[np.float64]
 
 BRIER, LARGE, INTERCEPT, SLOPE = "brier", "in-the-large", "intercept", "slope"
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 50.0

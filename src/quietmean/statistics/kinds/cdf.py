@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
@@ -50,7 +50,7 @@ class CumulativeDistribution(Statistic):
             for edge in self._shown(table).tolist()
         )
 
-    def _shown(self, table: PrefixTable) -> NDArray[np.int64]:
+    def _shown(self, table: PrefixTable) -> Ints:
         shown = np.arange(len(table.axis.edges))
         if self.edges is None and len(shown) > _MOST_EDGES:
             shown = np.unique(np.rint(np.linspace(0, shown[-1], _MOST_EDGES)).astype(np.int64))

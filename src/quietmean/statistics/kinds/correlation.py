@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -24,8 +23,6 @@ from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments, moments_of
 from quietmean.statistics.robust import PairMoments, Sampling, of_correlation
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 # Noise deviations that both variances must have.
 _LEAST_VARIANCE = 4.0

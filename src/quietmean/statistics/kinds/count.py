@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.estimates import Estimates
@@ -13,7 +14,7 @@ from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import few
 from quietmean.statistics.kinds.sum import COUNTED
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
@@ -17,7 +18,7 @@ from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.

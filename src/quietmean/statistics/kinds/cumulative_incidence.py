@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
@@ -24,8 +24,6 @@ from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 from quietmean.statistics.timed import ALL, USUAL_BINS, cells_by_arm, horizon_field, time_axis, timed_table
-
-Array = NDArray[np.float64]
 
 # Counts below this are rounding of zero.
 _LEAST = 1e-9

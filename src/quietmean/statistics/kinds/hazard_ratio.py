@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
@@ -21,8 +21,6 @@ from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed
-
-Array = NDArray[np.float64]
 
 # An arm with fewer noise deviations of events has no hazard.
 _LEAST_EVENTS = 3.0

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 
 _USUAL_BINS = 10
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import fisher, t_quantile
 from quietmean.statistics.paired_columns import NOTHING, OfPair, Pair, about_spread, clearance
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.statistic import Array, Released
+from quietmean.statistics.statistic import Released
 
 AGREEMENT, CONSISTENCY, CONCORDANCE = "agreement", "consistency", "concordance"
 TERMS = (AGREEMENT, CONSISTENCY, CONCORDANCE)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import NOTHING, CellCounts, Function, OfCells
 from quietmean.statistics.columns import Column, Columns
@@ -19,7 +20,6 @@ from quietmean.statistics.rows import Row, assembled, multinomial
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
 
-Array = NDArray[np.float64]
 KAPPA, AGREEMENT = "kappa", "agreement"
 NONE, LINEAR, QUADRATIC = "none", "linear", "quadratic"
 # Noise deviations that disagreement by chance must have to be divided by.

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
@@ -18,7 +18,6 @@ from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
-Array = NDArray[np.float64]
 TEST = "kruskal-wallis"
 _METHOD = "Kruskal-Wallis test"
 _USUAL_BINS = 64
@@ -82,7 +81,7 @@ class KruskalWallis(Statistic):
         )
 
 
-def _compared(counts: Array, noise: Array, single: NDArray[np.bool_], names: list[str]) -> tuple[list[Row], HypothesisTest]:
+def _compared(counts: Array, noise: Array, single: Mask, names: list[str]) -> tuple[list[Row], HypothesisTest]:
     """From the counts of groups in cells, (groups, cells), and the covariance of their noise."""
     groups, cells = counts.shape
     sizes, together = counts.sum(axis=1), counts.sum(axis=0)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.around import Around
@@ -26,8 +26,6 @@ from quietmean.statistics.products import CentredMoments, moments_of, moved_prod
 from quietmean.statistics.robust import PairMoments, of_line
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
-
-Array = NDArray[np.float64]
 
 INTERCEPT = "(Intercept)"
 # Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
@@ -22,8 +22,6 @@ from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
-
-Array = NDArray[np.float64]
 
 AUC = "auc"
 REASON = (

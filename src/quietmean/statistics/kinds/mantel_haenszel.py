@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Column, Columns
@@ -20,7 +21,6 @@ from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
 
-Array = NDArray[np.float64]
 ODDS, RISK, DIFFERENCE, TEST = "odds-ratio", "risk-ratio", "risk-difference", "mantel-haenszel"
 # Noise deviations that the sums above and below a ratio must have.
 _LEAST_SUM = 3.0

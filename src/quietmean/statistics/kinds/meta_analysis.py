@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, parameters_of, require_known
 from quietmean.randomness import BitStream, Seed
@@ -26,7 +26,6 @@ from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, sprea
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
 
-Array = NDArray[np.float64]
 FIXED, RANDOM = "fixed", "random"
 # The level at which Cochran's test says that sites differ.
 _DIFFERENT, _ROUNDING = 0.05, 1e-12

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
@@ -20,8 +20,6 @@ from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Released
-
-Array = NDArray[np.float64]
 
 # Noise deviations of an entry, times the square root of the number of columns, that eigenvalues must be apart; and of a variance.
 _LEAST_GAP, _LEAST_VARIANCE, _NO_GAP = 4.0, 4.0, 1e-12

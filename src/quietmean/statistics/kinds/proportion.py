@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
@@ -19,8 +19,6 @@ from quietmean.statistics.flags_and_tests import WHOLE, Flag
 from quietmean.statistics.intervals import few, wilson
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
-
-Array = NDArray[np.float64]
 
 # Value, error of the noise and of the population, Wilson's interval, and flags.
 PartOf = tuple[float, float, float, tuple[float, float], list[Flag]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
@@ -21,7 +22,7 @@ from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_f
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, nothing_present
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released, Statistic
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
 USUAL_BINS = 1024

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
@@ -19,7 +20,7 @@ from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
 
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.bins import PROBABILITIES
@@ -21,8 +21,6 @@ from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
-
-Array = NDArray[np.float64]
 
 AUC = "auc"
 KINDS = ("sensitivity", "specificity", "ppv", "npv")
@@ -87,7 +85,7 @@ def score_table(score: str, outcome: str, edges: tuple[float, ...] | None, bins:
     return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, scale=LOG_ODDS if by_odds else LINEAR), Axis(by))
 
 
-def thresholds(axis: Axis) -> NDArray[np.int64]:
+def thresholds(axis: Axis) -> Ints:
     """The places of the edges that are told: all inner ones if few, those of usual probabilities, or some."""
     inner, edges = np.arange(1, len(axis.edges) - 1), np.array(axis.edges)
     if len(inner) <= _MOST_THRESHOLDS:
@@ -121,7 +119,7 @@ def _written(axis: Axis, index: int) -> str:
     return f"{math.ceil(edge) if axis.column.whole else edge:g}"
 
 
-def _at(sums: Released, table: PrefixTable, places: NDArray[np.int64], edge: str, flags: list[Flag], parties: bool) -> list[Row]:
+def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list[Flag], parties: bool) -> list[Row]:
     """At one threshold, from the places of four sums: without the outcome below and above, with it below and above."""
     low_no, high_no, low_yes, high_yes = np.eye(len(sums.quantities))[places]
     pairs = (

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import Summary, summary
@@ -18,8 +17,6 @@ from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
-
-Array = NDArray[np.float64]
 
 FIXED, RANDOM = "fixed", "random"
 _ROUNDING = 1e-12

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import NOTHING, CellCounts
@@ -22,7 +23,6 @@ from quietmean.statistics.rows import Row, assembled, multinomial
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
 
-Array = NDArray[np.float64]
 TEST = "spearman"
 _USUAL_BINS = 10
 _LIMITS = (-1.0, 1.0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
@@ -26,7 +27,7 @@ from quietmean.statistics.kinds.proportion import part_of
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
 
 ALL, SMD, SIZE = "all", "smd", "n"

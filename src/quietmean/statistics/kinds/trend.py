@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import NOTHING, OfCells
@@ -56,7 +57,7 @@ class Trend(OfCells):
         if ratio is not None:
             made.happen(self.column, math.log(ratio) * self._scores(made.columns)[made.values[self.by].astype(np.int64)])
 
-    def _scores(self, columns: Columns) -> NDArray[np.float64]:
+    def _scores(self, columns: Columns) -> Array:
         return (
             np.arange(len(columns.category(self.by).categories), dtype=np.float64)
             if self.scores is None

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.cells import STRANGE, plain, plain_name
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
@@ -65,7 +65,7 @@ class ColumnReader:
         if self.location.mapping.of(self.column.name).factor != 1 and kind_of(self.column) != "numbers":
             raise InputError(f"column {self.column.name!r} has a factor in the site's mapping, and no numbers: leave it out")
 
-    def values(self, table: Table) -> NDArray[np.float64]:
+    def values(self, table: Table) -> Array:
         """The values of a piece, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
         cells, numerals = table.column(self.column.name), Numerals.of(self.location, table.delimiter)
         values, strange = understood(cells, self.column, numerals, self.location)
@@ -91,9 +91,7 @@ class ColumnReader:
             )
 
 
-def understood(
-    cells: Cells, column: Column, numerals: Numerals, location: Location
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
     """The values of the cells of a column, each (rows,), and which of them are not understood.
 
     NaN, or -1 for levels, where a cell holds no value; strange is one that holds none of the usual spellings or declared codes of
@@ -123,9 +121,7 @@ def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
     return Cells([text(cell) for cell in cells.values], cells.codes)
 
 
-def _understood(
-    cells: Cells, column: Column, numerals: Numerals, location: Location
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
     """The same of cells with the study's codes, in the unit of the site."""
     if column.numeric and not column.since:
         if isinstance(cells.values, Texts):
@@ -164,7 +160,7 @@ def kind_of(column: Column) -> str:
     return "truth" if column.boolean else "levels"
 
 
-def _strange(cells: Sequence[Any], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
+def _strange(cells: Sequence[Any], values: Array, column: Column) -> Mask:
     """Which cells without a value hold none of the usual spellings or declared codes of missing."""
     codes = {plain_name(code) for code in column.missing_codes}
 
@@ -204,7 +200,7 @@ def _text_of_number(number: float | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _numbers(cells: Sequence[Any], numerals: Numerals) -> NDArray[np.float64]:
+def _numbers(cells: Sequence[Any], numerals: Numerals) -> Array:
     @cache
     def of_text(text: str) -> float:
         number = numerals.value(text.strip())
@@ -228,12 +224,12 @@ def _float(number: Any) -> float:
         return math.nan
 
 
-def days_in(cells: Iterable[Any], location: Location) -> NDArray[np.float64]:
+def days_in(cells: Iterable[Any], location: Location) -> Array:
     """Dates as days since 1970-01-01; NaN for what is none. Times of the day are left out."""
     return _days(list(cells), _EPOCH, location)
 
 
-def _days(cells: Sequence[Any], column: Column, location: Location) -> NDArray[np.float64]:
+def _days(cells: Sequence[Any], column: Column, location: Location) -> Array:
     """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
     order, start = stated_order(location), days_of(datetime.date.fromisoformat(column.since))
 
@@ -261,7 +257,7 @@ def _days_between(day: datetime.date, start: float) -> float:
         return math.nan
 
 
-def _coded(cells: Sequence[Any], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
+def _coded(cells: Sequence[Any], values: Array, column: Column) -> Mask:
     """Which ``values`` are a code for missing, as the same number or day, or as one of these ``cells`` spells it, if given."""
     texts = {plain_name(code) for code in column.missing_codes}
     named = np.zeros(len(values), dtype=bool)
@@ -274,7 +270,7 @@ def _coded(cells: Sequence[Any], values: NDArray[np.float64], column: Column) ->
     return named | np.isin(values, [float(code) for code in texts if is_number(code)])
 
 
-def _levels(cells: Sequence[Any], column: Column) -> NDArray[np.float64]:
+def _levels(cells: Sequence[Any], column: Column) -> Array:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
         places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
@@ -28,7 +28,7 @@ MOST_GROUPS = 2**20
 NOTHING, NOT_A_NUMBER = -1, -2
 
 # A row of each group, piece by piece, and how many rows it has.
-Counted: TypeAlias = Iterator[tuple[Table, NDArray[np.int64]]]
+Counted: TypeAlias = Iterator[tuple[Table, Ints]]
 
 
 class CountingEngine(ABC):
@@ -56,7 +56,7 @@ class GroupedRows(Groups):
         self._engine, self.columns, self.source = engine, columns, source
 
     # No row is seen: nothing recognises the people of such a table, and their account is asked for.
-    in_order: tuple[NDArray[np.float64], ...] = ()
+    in_order: tuple[Array, ...] = ()
     persons = None
 
     def wipe(self) -> None:
@@ -72,7 +72,7 @@ class GroupedRows(Groups):
     def __len__(self) -> int:
         return self._count
 
-    def counted(self, question: Question) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]] | None:
+    def counted(self, question: Question) -> Iterator[tuple[Array, Ints]] | None:
         columns = Columns([column for column in self.columns if column.name in question.columns])
         read = [column.name for column in columns if not column.origin]
         mapping = self._engine.location.mapping
@@ -81,13 +81,13 @@ class GroupedRows(Groups):
         grouped = self._engine.groups(read, cuts, MOST_GROUPS)
         return None if grouped is None else self._read(grouped, columns)
 
-    def rows(self) -> Iterator[NDArray[np.float64]]:
+    def rows(self) -> Iterator[Array]:
         declared = Declared(self.columns, self._engine.location)
         for table in self._engine.pieces([column.name for column in self.columns if not column.origin]):
             if table.height:
                 yield declared.records(table)
 
-    def _read(self, grouped: Counted, columns: Columns) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    def _read(self, grouped: Counted, columns: Columns) -> Iterator[tuple[Array, Ints]]:
         places = [index for index, column in enumerate(self.columns) if column.name in columns.names]
         declared = Declared(columns, self._engine.location)
         for table, counts in grouped:

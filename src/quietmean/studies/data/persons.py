@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.cells import plain_name
 from quietmean.core.domain import FIRST_ROW, LAST_ROW
 from quietmean.core.errors import InputError
@@ -41,11 +42,11 @@ class KnownNumbers:
     """
 
     # Rising, the last one above all.
-    _numbers: NDArray[np.float64] = field(default_factory=lambda: np.array([np.inf]), repr=False)
+    _numbers: Array = field(default_factory=lambda: np.array([np.inf]), repr=False)
     _words: Identities = field(default_factory=lambda: np.zeros((1, 2), dtype=np.uint64), repr=False)
-    _waiting: list[tuple[NDArray[np.float64], Identities]] = field(default_factory=list, repr=False)
+    _waiting: list[tuple[Array, Identities]] = field(default_factory=list, repr=False)
 
-    def identities(self, numbers: NDArray[np.float64]) -> Identities:
+    def identities(self, numbers: Array) -> Identities:
         """Of persons with these identifiers, (numbers, 2)."""
         places = np.searchsorted(self._numbers, numbers)
         words = self._words[places]
@@ -93,7 +94,7 @@ class PersonReader:
         self.lines += [table.lines[int(row)] for row in nobody[: MOST_NAMED - len(self.lines)]]
         return np.asarray(words)
 
-    def _words(self, cells: Sequence[Any] | NDArray[np.float64]) -> Identities:
+    def _words(self, cells: Sequence[Any] | Array) -> Identities:
         """Of distinct cells."""
         if not isinstance(cells, np.ndarray):
             return identities_of(map(text_of_cell, cells))
@@ -102,7 +103,7 @@ class PersonReader:
         words[~whole] = identities_of(map(text_of_cell, cells[~whole].tolist()))
         return words
 
-    def days(self, table: Table) -> NDArray[np.float64]:
+    def days(self, table: Table) -> Array:
         """Of each row, (rows,): since 1970, NaN where none is known. Raises :class:`InputError` without that column."""
         name = self.location.mapping.date
         if not name:
@@ -168,7 +169,7 @@ def _in_words(digests: Iterable[bytes]) -> Identities:
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64)
 
 
-def is_whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+def is_whole(numbers: Array) -> Mask:
     """Which are whole numbers that a float has exactly, as their texts have them."""
     return np.asarray((np.abs(numbers) < _EXACT) & (numbers == np.trunc(numbers)))
 

@@ -12,6 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
+
 _LF, _CR, _QUOTE, _ASCII = ord("\n"), ord("\r"), ord('"'), 128
 
 
@@ -23,7 +25,7 @@ class PlainRecords:
     """
 
     block: bytes = field(repr=False)
-    plain: NDArray[np.bool_] = field(repr=False)
+    plain: Mask = field(repr=False)
     others: list[bytes] = field(repr=False)
 
     @classmethod
@@ -71,7 +73,7 @@ def _is_utf_8(block: bytes) -> bool:
 
 
 def _strike_out(
-    plain: NDArray[np.bool_], around: NDArray[np.intp], raw: NDArray[np.uint8], marks: NDArray[np.intp], ends: NDArray[np.intp]
+    plain: Mask, around: NDArray[np.intp], raw: NDArray[np.uint8], marks: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> None:
     """Records with quotation marks that are not in pairs around whole cells are not plain."""
     counts = np.diff(np.searchsorted(around, ends), prepend=0)

@@ -9,6 +9,7 @@ import numpy as np
 import polars
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
 from quietmean.studies.data.numerals import LONGEST
@@ -45,7 +46,7 @@ class PolarsTexts(Texts):
     def before(self, others: Sequence[PolarsTexts]) -> PolarsTexts:
         return PolarsTexts(polars.concat([self._series, *(other._series for other in others)]))
 
-    def numbers(self, mark: str) -> NDArray[np.float64]:
+    def numbers(self, mark: str) -> Array:
         texts = self._series
         if mark == ",":
             # With a point in it, it may be something else.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.persons import PersonRows
@@ -35,7 +36,7 @@ def _ignore(sentence: str) -> None:
     """Where no owner of data is to be told."""
 
 
-def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> NDArray[np.float64]:
+def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> Array:
     """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
 
     ``source``: a path, perhaps with settings (:class:`Location`), a data frame, or an array that has these columns already.
@@ -52,7 +53,7 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> NDAr
     return records
 
 
-def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iterator[NDArray[np.float64]]:
+def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iterator[Array]:
     """The same, one piece of rows after the other: of a source of any size little is in memory at a time.
 
     ``tell`` is called after the last one, and what has no rows is refused then.
@@ -90,7 +91,7 @@ def _named(columns: Columns) -> list[str]:
     return [column.name for column in columns if not column.origin]
 
 
-def _checked(array: NDArray[Any], columns: int) -> NDArray[np.float64]:
+def _checked(array: NDArray[Any], columns: int) -> Array:
     if array.ndim != 2 or array.shape[1] != columns or not len(array) or array.dtype.kind not in "biuf":
         raise InputError(f"the array must hold numbers in {columns} columns, as declared, and a row at least: give such a one")
     return array.astype(np.float64)
@@ -104,11 +105,11 @@ class Declared:
         self._readers = {column.name: ColumnReader(column, location) for column in columns if not column.origin}
         self._rows = 0
 
-    def records(self, table: Table) -> NDArray[np.float64]:
+    def records(self, table: Table) -> Array:
         """The columns of a piece, (rows, columns). Raises :class:`InputError` without a column of it."""
         for name in self._readers:
             require_column(table, name)
-        by_column: dict[str, NDArray[np.float64]] = {}
+        by_column: dict[str, Array] = {}
         for column in self._columns:
             if column.origin:
                 by_column[column.name] = _transformed(column, self._columns, by_column)
@@ -118,11 +119,9 @@ class Declared:
         self._rows += table.height
         return np.column_stack(list(by_column.values()))
 
-    def all_records(
-        self, pieces: Pieces, tell: Tell, seen: Callable[[Table], None] = lambda table: None
-    ) -> tuple[NDArray[np.float64], Table]:
+    def all_records(self, pieces: Pieces, tell: Tell, seen: Callable[[Table], None] = lambda table: None) -> tuple[Array, Table]:
         """Those of all pieces, (rows, columns), and the last piece; ``seen`` gets each. Raises :class:`InputError`."""
-        records, cells = list[NDArray[np.float64]](), 0
+        records, cells = list[Array](), 0
         for table in pieces:
             if table.height:
                 records.append(self.records(table))
@@ -141,7 +140,7 @@ class Declared:
             reader.tell(table.place, table.word, tell)
 
 
-def values_of(table: Table, columns: Columns, location: Location) -> NDArray[np.float64]:
+def values_of(table: Table, columns: Columns, location: Location) -> Array:
     """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it, or a row."""
     declared = Declared(columns, location)
     records = declared.records(table)
@@ -189,7 +188,7 @@ def read_at(location: Location, wanted: Collection[str], tell: Tell = _ignore, b
         yield replace(piece, called=called)
 
 
-def _transformed(column: Column, columns: Columns, by_column: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+def _transformed(column: Column, columns: Columns, by_column: dict[str, Array]) -> Array:
     """The values of a transform, (rows,), from those of the columns before it; what is no level of these is missing."""
     transform = Transform(column.origin)
     sources = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, joined
@@ -61,7 +61,7 @@ class Records:
     def __len__(self) -> int:
         return self._units
 
-    def __iter__(self) -> Iterator[NDArray[np.float64] | Grouped]:
+    def __iter__(self) -> Iterator[Array | Grouped]:
         return iter(self.in_order) if self._of_person is None else self._grouped(self._of_person)
 
     @property
@@ -77,7 +77,7 @@ class Records:
         """All rows in the order of the source, whatever the unit is."""
         return RowsInOrder(self)
 
-    def rows(self) -> Iterator[NDArray[np.float64]]:
+    def rows(self) -> Iterator[Array]:
         return (piece.values for piece in self._pieces())
 
     @property
@@ -137,5 +137,5 @@ class RowsInOrder:
 
     _records: Records
 
-    def __iter__(self) -> Iterator[NDArray[np.float64]]:
+    def __iter__(self) -> Iterator[Array]:
         return self._records.rows()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, Persons, joined
@@ -121,7 +122,7 @@ class _Whose:
         self._persons = persons
         self._reader = PersonReader(location_of(source))
         self._identities: list[Identities] = []
-        self._days: list[NDArray[np.float64]] = []
+        self._days: list[Array] = []
         if persons is not None:
             require_persons(location_of(source), persons.rows)
 
@@ -161,7 +162,7 @@ class _Whose:
                 "be, so that as much noise is added as that needs"
             )
 
-    def part(self, values: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64] | Grouped:
+    def part(self, values: Array, rows: NDArray[np.intp]) -> Array | Grouped:
         if self._persons is None:
             return values[rows]
         identities, days = np.vstack(self._identities), np.concatenate(self._days)

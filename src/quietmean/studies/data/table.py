@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
@@ -27,7 +28,7 @@ class Texts(ABC, Sequence[str | None]):
     """The cells of a column of texts, as a library holds them: what is not plainly a number is handed over once."""
 
     @abstractmethod
-    def numbers(self, mark: str) -> NDArray[np.float64]:
+    def numbers(self, mark: str) -> Array:
         """The values of those that are plainly numbers, with no ``mark`` but the decimal one, (rows,); NaN for any other."""
 
     @abstractmethod
@@ -46,7 +47,7 @@ class Cells:
     ``codes``: where ``values`` are the distinct ones, which of them stands in each row, (rows,).
     """
 
-    values: Sequence[Any] | NDArray[np.float64] = field(repr=False)
+    values: Sequence[Any] | Array = field(repr=False)
     codes: NDArray[np.integer[Any]] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import ProtocolFailure
@@ -21,7 +20,6 @@ from quietmean.statistics import Answer, Encoded, Workload
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 
-Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, assumptions_json, for_unit
 from quietmean.core.bounds import APriori
@@ -28,8 +27,6 @@ from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 from quietmean.statistics.flags_and_tests import Flag, in_part, known
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

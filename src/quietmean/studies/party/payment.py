@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -48,7 +46,7 @@ class Payer:
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
-    def of(self, records: Iterable[NDArray[np.float64]], people: People | None = None) -> Payer:
+    def of(self, records: Iterable[Array], people: People | None = None) -> Payer:
         """For a study of these records, pieces of shape (records, columns), and of these people."""
         return replace(self, inputs=Inputs(records), people=people)
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
 from quietmean.core.site_options import SiteOptions
@@ -38,7 +35,6 @@ from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, exe
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
-Array = NDArray[np.float64]
 Charged = TypeVar("Charged")
 
 
