@@ -54,7 +54,7 @@ ASKED = {
     "correlation": ["correlation(age, bmi)"],
     "covariance": ["covariance(age, bmi)"],
     "linear-regression": ["linear-regression(bmi ~ age + sex)", "linear-regression(age ~ bmi)"],
-    "survival": ["survival(age, smoker, by=sex, bins=4)"],
+    "survival": ["survival(age, smoker, by=sex, bins=4)", "survival(age, smoker, by=sex, bins=3, strata=race)"],
     "table-1": ["table-1(age, race, by=sex)", "table-1(bmi, smoker)"],
     "rates": ["rates(smoker, age, by=sex)", "rates(smoker, chance, by=race)"],
     "logistic-regression": ["logistic-regression(smoker ~ age + bmi)"],

@@ -60,6 +60,7 @@ MENU = [
     "linear-regression(bmi ~ smoker)",
     "linear-regression(glu ~ bmi + race)",
     "survival(age, smoker, by=sex, bins=4)",
+    "survival(age, smoker, by=sex, bins=3, strata=race)",
     "table-1(by=sex)",
     "table-1(age, glu, by=race)",
     "table-1(age, race, smoker)",

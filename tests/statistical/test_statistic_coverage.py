@@ -170,6 +170,7 @@ NOTHING = {
     "chi-squared": ("crosstab(arm, three)", "chi-squared", 1000),
     "log-rank": (f"survival({SURVIVAL})", "log-rank", 2000),
     "log-rank of three": ("survival(time, died, by=three, horizon=9, bins=18)", "log-rank", 3000),
+    "stratified log-rank": (f"survival({SURVIVAL}, strata=three)", "log-rank", 5000),
     "wald": (f"hazard-ratio({SURVIVAL})", "wald", 2000),
     "mann-whitney": ("mann-whitney(z, by=arm, bins=16)", "mann-whitney", 1000),
     "Q": ("site-effects(z, by=three)", "Q", 1000),

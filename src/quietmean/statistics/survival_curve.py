@@ -208,8 +208,13 @@ class Curve:
 
     def joined(self, bins: TimeBins, join: Array) -> Curve:
         """The same curve in other bins; ``join``: the matrix that makes their counts from these."""
-        counts, own = join @ self.counts, len(bins)
-        return Curve(bins, counts[:own], counts[own:-1], float(counts[-1]), join @ self.noise @ join.T)
+        return self.of_counts(bins, join @ self.counts, join @ self.noise @ join.T)
+
+    @classmethod
+    def of_counts(cls, bins: TimeBins, counts: Array, noise: Array) -> Curve:
+        """From events, censored and after, (2 bins + 1,), and the covariance of their noise."""
+        own = len(bins)
+        return cls(bins, counts[:own], counts[own:-1], float(counts[-1]), noise)
 
     def halved(self) -> Curve:
         """The same in half as many bins."""
@@ -226,6 +231,8 @@ def up_to(bins: TimeBins, count: int) -> tuple[TimeBins, Array]:
 
 def in_half_as_many(bins: TimeBins) -> tuple[TimeBins, Array]:
     """Half as many bins, and the matrix that makes their counts."""
+    if not len(bins):
+        return bins, np.eye(1)
     places = bins.halves()
     fewer = int(places[-1]) + 1
     by_bin = np.zeros((fewer, len(bins)))

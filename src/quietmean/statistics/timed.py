@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 USUAL_BINS = 12
 
-# The only arm of records that no column divides.
+# The only arm, and the only stratum, of records that no column divides.
 ALL = "all"
 
 
@@ -89,6 +89,10 @@ class Timed(Statistic, ABC):
         """The levels that divide the records."""
         return [ALL] if self.by is None else list(columns.category(self.by).categories)
 
+    def strata_of(self, columns: Columns) -> list[str]:
+        """The levels within which arms are compared."""
+        return [ALL]
+
     def table(self, columns: Columns) -> CellIndicators:
         """Arms, then times, then events."""
         event = boolean_column(columns, self.event, "whether the event happened")
@@ -98,7 +102,7 @@ class Timed(Statistic, ABC):
         return time_axis(self.text, columns, self.time, self.horizon, self.bins, self.edges)
 
     def curves(self, released: Released, columns: Columns) -> Curves:
-        table, arms = self.table(columns), len(self.arms(columns))
+        table, arms, strata = self.table(columns), len(self.arms(columns)), len(self.strata_of(columns))
         bins = TimeBins.of(*self._axis(columns))
         count = len(bins)
         # Events and censored by bin, and who is still observed after the last.
@@ -106,15 +110,15 @@ class Timed(Statistic, ABC):
         join[: 2 * count, : 2 * count] = np.eye(2 * count)
         join[-1, 2 * count :] = 1.0
         # Levels of the event are no and yes.
-        cells = cells_by_arm(table, arms, (1, 0))
+        cells = cells_by_arm(table, arms, (1, 0), strata)
         counts = released.mean(table) * released.weight
-        every = np.kron(np.eye(arms), join)
+        every = np.kron(np.eye(strata * arms), join)
         noise = every @ released.covariance(table)[np.ix_(cells.ravel(), cells.ravel())] @ every.T * released.weight**2
         size, each = len(join), []
-        for arm in range(arms):
-            own, block = join @ counts[cells[arm]], slice(arm * size, (arm + 1) * size)
-            each.append(Curve(bins, own[:count], own[count:-1], float(own[-1]), noise[block, block]))
-        return Curves(each, noise)
+        for place, own_cells in enumerate(cells):
+            block = slice(place * size, (place + 1) * size)
+            each.append(Curve.of_counts(bins, join @ counts[own_cells], noise[block, block]))
+        return Curves([each[start : start + arms] for start in range(0, strata * arms, arms)], noise)
 
 
 def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> CellIndicators:
@@ -122,14 +126,15 @@ def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> 
     return CellIndicators((*(() if by is None else (Axis(columns.category(by)),)), time, Axis(event)))
 
 
-def cells_by_arm(table: CellIndicators, arms: int, causes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, that of time 0 first, then for each cause
-    what is after the last.
+def cells_by_arm(table: CellIndicators, arms: int, causes: tuple[int, ...], strata: int = 1) -> NDArray[np.int64]:
+    """The cells of each arm, stratum after stratum, (strata arms, (bins + 1) len(causes)): for each cause all bins, that of
+    time 0 first, then for each cause what is after the last.
 
     ``causes`` are places of levels of the last axis; what is missing is left out.
     """
     cells = np.arange(table.size).reshape(table.shape)
-    by_arm = cells[:arms] if len(table.axes) == 3 else cells[None]
+    inside = (slice(0, strata), slice(0, arms))[4 - len(table.axes) :]
+    by_arm = cells[inside].reshape(-1, *table.shape[-2:])
     # What is up to the first edge, 0, comes first.
     last = table.shape[-2] - 2
     return np.hstack([*(by_arm[:, :last, cause] for cause in causes), by_arm[:, last, :][:, list(causes)]])

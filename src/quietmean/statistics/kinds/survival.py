@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.comparison import LOG_RANK_TEST, Curves, extent, log_rank, too_few_bins
+from quietmean.statistics.comparison import LOG_RANK_TEST, STRATIFIED_TEST, Curves, extent, log_rank, too_few_bins
 from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, known
 from quietmean.statistics.intervals import CHI_SQUARED
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.known_levels import LEFT_OUT
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.survival_curve import Curve
@@ -48,6 +52,23 @@ class Survival(Timed):
     summary = "Kaplan-Meier curves with the log-rank test"
     one_row = True
 
+    strata: str | None = parameter(None, help="the column within whose levels the log-rank test compares arms")
+
+    def strata_of(self, columns: Columns) -> list[str]:
+        """The levels within which arms are compared."""
+        return super().strata_of(columns) if self.strata is None else list(columns.category(self.strata).categories)
+
+    def table(self, columns: Columns) -> CellIndicators:
+        """Strata, where there are any, then arms, then times, then events. Raises :class:`InputError` for strata without arms."""
+        table = super().table(columns)
+        if self.strata is None:
+            return table
+        if self.by is None:
+            raise InputError(f"{self.text} compares arms within strata: name the column whose levels are arms, as in by=arm")
+        if self.strata in (self.by, self.event):
+            raise InputError(f"{self.text} has the column {self.strata!r} twice: name another one for the strata")
+        return CellIndicators((Axis(columns.category(self.strata)), *table.axes))
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)
         parties = columns.unit == PrivacyUnit.PARTY
@@ -61,7 +82,7 @@ class Survival(Timed):
             rows += quantiles
             flags += _not_reached([row for row, curve in zip(quantiles, curves.each, strict=True) if curve.usable], name, level)
         last = f"{curves.bins.times[-1]:g}"
-        tests, why = ({}, []) if len(arms) < 2 or parties else _compared(curves)
+        tests, why = ({}, []) if len(arms) < 2 or parties else self._tested(curves, columns)
         if tests:
             summary[_LOG_RANK] = _about_test(arms, curves)
         return assembled(
@@ -74,6 +95,24 @@ class Survival(Timed):
             reason=PARTIES_DIFFER if parties else "",
             method="Kaplan-Meier of bins (a, b], with what they leave open; Greenwood with the noise, log-log ends",
         )
+
+    def _tested(self, curves: Curves, columns: Columns) -> tuple[dict[str, HypothesisTest], list[Flag]]:
+        """The log-rank test, or why there is none; and which strata are not in it."""
+        name = LOG_RANK_TEST if self.strata is None else STRATIFIED_TEST
+        unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan, name, CHI_SQUARED)}
+        if curves.coarse:
+            return unknown, [Flag("few-bins", too_few_bins(f"the {name}"))]
+        used, text = curves.compared(), "an arm has too few at risk for the noise from the start"
+        test = log_rank(used)
+        if test is None:
+            where = "" if self.strata is None else ", in each stratum"
+            return unknown, [Flag("few-at-risk", f"log-rank: {text}{where}")]
+        left_out = [
+            Flag.shared(LEFT_OUT, f"{self.strata} {level}", f"{text}: left out of the {name}")
+            for level, arms in zip(self.strata_of(columns), used.strata, strict=True)
+            if not len(arms[0].bins)
+        ]
+        return {_LOG_RANK: replace(test, method=name)}, left_out
 
 
 def _curve(curve: Curve, arm: str) -> list[Row]:
@@ -101,21 +140,10 @@ def _not_reached(rows: list[Row], name: str, level: float) -> list[Flag]:
     return [Flag("not-reached", text, tuple(f"{name} {arm}" for arm in arms))]
 
 
-def _compared(curves: Curves) -> tuple[dict[str, HypothesisTest], list[Flag]]:
-    """The log-rank test, or why there is none."""
-    unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan, LOG_RANK_TEST, CHI_SQUARED)}
-    if curves.coarse:
-        return unknown, [Flag("few-bins", too_few_bins("the log-rank test"))]
-    test = log_rank(curves.compared())
-    if test is None:
-        return unknown, [Flag("few-at-risk", "log-rank: an arm has too few at risk for the noise from the start", (_LOG_RANK,))]
-    return {_LOG_RANK: test}, []
-
-
 def _about_test(arms: list[str], curves: Curves) -> dict[str, Any]:
     """What the log-rank test compares, and how far its statistic is from that of half as many bins."""
     used = curves.compared()
-    if curves.coarse or not len(used.bins):
+    if curves.coarse or log_rank(used) is None:
         return extent(arms, curves, used)
 
     def statistic(some: Curves) -> Array | None:
