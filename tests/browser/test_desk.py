@@ -103,7 +103,7 @@ def test_a_study_from_the_signature_to_the_result(browser: Any, sites: dict[str,
     assert "approvers" in refused.communicate(timeout=120)[1]
     assert refused.returncode == 2
     for name, page in pages.items():
-        page.click("text=Decide")
+        page.click('a:text-is("Decide")')
         page.fill("#words", words)
         page.fill("#account", "wards")
         page.fill("#passphrase", "open sesame")
@@ -188,7 +188,7 @@ def test_without_scripts(browser: Any, sites: dict[str, Site]) -> None:
     page.goto(address)
     page.fill("#token", token)
     page.click("button")
-    page.click("text=Decide")
+    page.click('a:text-is("Decide")')
     assert "Compare these words" in page.inner_text("main")
     page.click("body > header button")
     assert "You have left" in page.inner_text("main")
