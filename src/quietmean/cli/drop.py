@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import note, out, progress, warn
+from quietmean.cli.console import note, progress, warn
 from quietmean.core.errors import InputError
 
 
@@ -71,13 +69,12 @@ def command(
     import asyncio
 
     from quietmean.cli.identity import load_identity
-    from quietmean.cli.serving import on_loopback, require_both, serve
+    from quietmean.cli.serving import on_loopback, require_both, serve, shown_entrance, tell_listening
     from quietmean.core.extras import import_extra
 
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
-    from quietmean.node.net import format_address
     from quietmean.node.relay import outer_tls, parse_entrance
     from quietmean.studies.agreement.committee_session import session_of
     from quietmean.studies.agreement.distrust import Distrusted
@@ -106,14 +103,9 @@ def command(
     box = DropBox.open(folder, session)
 
     def ready() -> None:
-        where = format_address((host or "0.0.0.0", port))  # noqa: S104
-        if json:
-            about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
-            sys.stdout.write(dumps(about) + "\n")
-        else:
-            what = f"{len(box)} contributions in {folder}"
-            out.print(f"drop: listening on {where}, with {what}; receipts are by {identity.public_key}", markup=False)
-        sys.stdout.flush()
+        where, what = shown_entrance(host, port), f"{len(box)} contributions in {folder}"
+        about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
+        tell_listening(json, about, f"drop: listening on {where}, with {what}; receipts are by {identity.public_key}")
 
     try:
         drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +34,8 @@ def command(
     """
     import asyncio
 
-    from quietmean.cli.serving import serve
-    from quietmean.node.net import format_address, runtime_folder
+    from quietmean.cli.serving import serve, shown_entrance, tell_listening
+    from quietmean.node.net import runtime_folder
     from quietmean.node.port import PortServer
     from quietmean.node.relay import open_entrance, parse_entrance
 
@@ -46,12 +44,9 @@ def command(
     server = PortServer(open_entrance((host, port)), folder)
 
     def ready() -> None:
-        shown = format_address((host or "0.0.0.0", port))  # noqa: S104
-        if json:
-            sys.stdout.write(dumps({"listening": shown, "runtime_dir": str(folder)}) + "\n")
-        else:
-            out.print(f"port: listening on {shown}; studies take part with --listen-through {folder}", markup=False)
-        sys.stdout.flush()
+        shown = shown_entrance(host, port)
+        about = {"listening": shown, "runtime_dir": str(folder)}
+        tell_listening(json, about, f"port: listening on {shown}; studies take part with --listen-through {folder}")
 
     asyncio.run(serve(server, ready))
     counts = server.counts

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import note, out, warn
+from quietmean.cli.console import note, warn
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def command(
     """
     import asyncio
 
-    from quietmean.cli.serving import on_loopback, require_both, serve
+    from quietmean.cli.serving import on_loopback, require_both, serve, shown_entrance, tell_listening
     from quietmean.node.net import RelayAddress, format_address
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
@@ -105,14 +103,10 @@ def command(
         warn("it has a certificate, and parties here speak no TLS to a loopback address: leave --certificate out")
 
     def ready() -> None:
-        shown = format_address((host or "0.0.0.0", port))  # noqa: S104
-        if json:
-            about = {"listening": shown, "tls": tls is not None, "connections": limits.connections, "pairs": limits.pairs}
-            sys.stdout.write(dumps({**about, "anybody": admission.anybody}) + "\n")
-        else:
-            where = format_address(RelayAddress((name or [host or "HOST"])[0], port))
-            out.print(f"relay: listening on {shown}; the address of its parties is {where}", markup=False)
-        sys.stdout.flush()
+        shown, where = shown_entrance(host, port), format_address(RelayAddress((name or [host or "HOST"])[0], port))
+        about = {"listening": shown, "tls": tls is not None, "connections": limits.connections, "pairs": limits.pairs}
+        about["anybody"] = admission.anybody
+        tell_listening(json, about, f"relay: listening on {shown}; the address of its parties is {where}")
 
     asyncio.run(serve(server, ready))
     counts = server.exchange.counts

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
+from json import dumps
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from quietmean.cli.console import out
 from quietmean.core.errors import InputError
 from quietmean.core.few_lines import keep_logs_short
 
@@ -26,6 +29,22 @@ async def serve(server: PageServer, ready: Callable[[], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await server.run(stop, ready)
+
+
+def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
+    """On standard output, at once: who started it waits for that."""
+    if json:
+        sys.stdout.write(f"{dumps(about)}\n")
+    else:
+        out.print(sentence, markup=False)
+    sys.stdout.flush()
+
+
+def shown_entrance(host: str, port: int) -> str:
+    """The address; an empty ``host`` stands for all of this machine."""
+    from quietmean.node.net import format_address
+
+    return format_address((host or "0.0.0.0", port))  # noqa: S104
 
 
 def require_both(certificate: Path | None, private_key: Path | None) -> None:

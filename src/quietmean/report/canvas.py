@@ -13,7 +13,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.readable import day_text
-from quietmean.report.style import RULE, house_style
+from quietmean.report.style import RULE, figure_with_axes, house_style
 from quietmean.statistics import Estimates
 
 if TYPE_CHECKING:
@@ -71,12 +71,8 @@ def canvas(
     tall: float, *, left: float = LEFT, right: float = RIGHT, bottom: float = BOTTOM, top: float = TOP
 ) -> Iterator[tuple[Figure, Axes]]:
     """A figure as wide as all, with axes that are so tall."""
-    from matplotlib.figure import Figure as NewFigure
-
-    height = top + tall + bottom
     with house_style(), _larger_print():
-        figure = NewFigure(figsize=(WIDE, height))
-        yield figure, figure.add_axes((left / WIDE, bottom / height, 1 - (left + right) / WIDE, tall / height))
+        yield figure_with_axes(WIDE, tall, left=left, right=right, top=top, bottom=bottom)
 
 
 def _larger_print() -> Any:

@@ -12,7 +12,18 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.report.epsilons import bar_label, name_bars, names_height
 from quietmean.report.explain import EpsilonAtSize
-from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
+from quietmean.report.style import (
+    COALITION,
+    ESTIMATE,
+    MUTED,
+    OVER,
+    PAPER,
+    RULE,
+    WIDTH,
+    figure_with_axes,
+    house_style,
+    level_lines,
+)
 from quietmean.report.words import listed, rounded_up, short
 
 if TYPE_CHECKING:
@@ -172,10 +183,7 @@ def _grid(axes: Axes) -> None:
         axes.tick_params(which="minor", length=0)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
-    axes.yaxis.grid(visible=True, color=RULE, linewidth=0.5)
-    axes.tick_params(length=0)
+    level_lines(axes)
 
 
 def _left_of(smallest: float) -> float:
@@ -185,13 +193,8 @@ def _left_of(smallest: float) -> float:
 
 
 def _canvas(tall: float, head: float, below: float = _BOTTOM, left: float = _LEFT) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure as NewFigure
-
-    height = head + tall + below
     with house_style():
-        figure = NewFigure(figsize=(WIDTH, height))
-        axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + _RIGHT) / WIDTH, tall / height))
-    return figure, axes
+        return figure_with_axes(WIDTH, tall, left=left, right=_RIGHT, top=head, bottom=below)
 
 
 def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str:

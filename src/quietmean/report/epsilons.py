@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.readable import plain
 from quietmean.report.data import StudyReport
-from quietmean.report.style import ESTIMATE, INK, MUTED, NARROW, OVER, PAPER, RULE, WIDTH, house_style
+from quietmean.report.style import ESTIMATE, INK, MUTED, NARROW, OVER, PAPER, WIDTH, figure_with_axes, house_style, level_lines
 from quietmean.report.words import rounded_up, short
 
 if TYPE_CHECKING:
@@ -39,18 +39,13 @@ def party_epsilons(report: StudyReport) -> Array:
 
 def epsilons_figure(report: StudyReport) -> Figure:
     """Bars from the party with the largest epsilon to the one with the smallest, and the target."""
-    from matplotlib.figure import Figure as NewFigure
-
     epsilons = party_epsilons(report)
     order = np.argsort(-epsilons, kind="stable")
     named = len(order) <= MOST_NAMES
     labels = [short(report.party_names[party], 16) for party in order] if named else []
     bottom = 0.12 + names_height(labels)
-    height = _TOP + _HEIGHT + bottom
     with house_style():
-        figure = NewFigure(figsize=(WIDTH, height))
-        box = (_LEFT / WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / WIDTH, _HEIGHT / height)
-        axes = figure.add_axes(box)
+        figure, axes = figure_with_axes(WIDTH, _HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=bottom)
         _bars(axes, epsilons[order], report.target_epsilon)
         _target(axes, report.target_epsilon)
         _frame(axes, labels)
@@ -186,11 +181,8 @@ def _target(axes: Axes, target: float) -> None:
 def _frame(axes: Axes, labels: list[str]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
-    axes.yaxis.grid(visible=True, color=RULE, linewidth=0.5)
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.tick_params(length=0)
+    level_lines(axes)
     axes.set_ylabel("epsilon")
     name_bars(axes, labels)
     if not labels:

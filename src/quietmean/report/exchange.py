@@ -13,7 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
-from quietmean.report.style import COALITION, INK, MUTED, QUIET, RULE, WIDTH, house_style
+from quietmean.report.style import COALITION, INK, MUTED, QUIET, RULE, WIDTH, figure_with_axes, house_style
 from quietmean.report.traffic import MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import short
 
@@ -40,17 +40,13 @@ def exchange_figure(
 
     What members of ``coalition`` send and receive is in a strong colour, all else grey. ``names``: one per party.
     """
-    from matplotlib.figure import Figure as NewFigure
-
     shown = shown_parties(execution, coalition)
     names = names or [f"party {party}" for party in range(execution.parties)]
     pitch = 0.27 if len(shown) <= 25 else 0.19 if len(shown) <= 40 else 0.165
     top = 1.0 if title else 0.62
-    height = top + pitch * len(shown) + _BOTTOM
     with house_style():
-        figure = NewFigure(figsize=(WIDTH, height))
-        box = (_LEFT / WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / WIDTH, pitch * len(shown) / height)
-        axes = figure.add_axes(box)
+        figure, axes = figure_with_axes(WIDTH, pitch * len(shown), left=_LEFT, right=_RIGHT, top=top, bottom=_BOTTOM)
+        height = float(figure.get_figheight())
         diagram = _Diagram(axes, execution, frozenset(coalition), {party: row for row, party in enumerate(shown)})
         diagram.draw([short(names[party], 18) for party in shown])
         diagram.legend(figure, 1 - (top - 0.36) / height)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish, and greys. Each has one meaning throughout a report.
@@ -69,6 +70,23 @@ def house_style() -> Iterator[None]:
             }
         )
         yield
+
+
+def figure_with_axes(width: float, tall: float, *, left: float, right: float, top: float, bottom: float) -> tuple[Figure, Axes]:
+    """A figure that is ``width`` inches wide, with axes that are so ``tall`` and these margins around them, in inches too."""
+    from matplotlib.figure import Figure as NewFigure
+
+    height = top + tall + bottom
+    figure = NewFigure(figsize=(width, height))
+    return figure, figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, tall / height))
+
+
+def level_lines(axes: Axes) -> None:
+    """Lines across the axes at the ticks of the upright one, behind all else, instead of that axis."""
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
+    axes.yaxis.grid(visible=True, color=RULE, linewidth=0.5)
+    axes.tick_params(length=0)
 
 
 def inline_svg(figure: Figure, prefix: str, label: str) -> str:
