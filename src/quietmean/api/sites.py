@@ -138,7 +138,7 @@ class Site:
         if self._sealed is None:
             return
         sealed = self._sealed.asked
-        own, other = (one.model_copy(update={"links": None}).tables() for one in (asked, sealed))
+        own, other = (terms.model_copy(update={"links": None}).tables() for terms in (asked, sealed))
         if own != other:
             fields = {**_flat(own), **_flat(other)}
             differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))

@@ -39,7 +39,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what
 
     from quietmean.statistics.tidy import terms_of
 
-    has_truth = any("true_value" in one for one in documents)
+    has_truth = any("true_value" in statistic for statistic in documents)
     table = Table("column", box=None, pad_edge=False)
     heads = [what, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
     for head in heads:
@@ -55,7 +55,7 @@ def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     from quietmean.statistics.printed import together
     from quietmean.statistics.tidy import terms_of
 
-    has_truth = any("true_value" in one for one in documents)
+    has_truth = any("true_value" in statistic for statistic in documents)
     rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if has_truth else [])]]
     for document in documents:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))

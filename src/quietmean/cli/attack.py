@@ -71,7 +71,7 @@ def command(
             adversary,
             trials=trials,
             seed=seed,
-            delta=next(one for one in (delta, hinted, DELTA) if one is not None),
+            delta=next(stated for stated in (delta, hinted, DELTA) if stated is not None),
         )
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})

@@ -196,7 +196,10 @@ def gate_sentence(gate: dict[str, Any]) -> str:
 
 def without_noise(document: Mapping[str, Any]) -> str | None:
     """What a result says of its privacy if it has none; None if it has some."""
-    return next((str(one["text"]) for one in document["certificate"]["assumptions"] if one["key"] == Key.NO_NOISE), None)
+    return next(
+        (str(held["text"]) for held in document["certificate"]["assumptions"] if held["key"] == Key.NO_NOISE),
+        None,
+    )
 
 
 def print_influence(certificate: Mapping[str, Any]) -> None:

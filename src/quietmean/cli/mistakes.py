@@ -57,7 +57,10 @@ def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
     if not any(_FRACTION.fullmatch(token.partition("=")[2] or token) for token in tokens):
         return
     whole_numbers = {
-        name: one for one in _arguments(app, tokens) for name in one.names if _kinds(one.hint) & {int, float} == {int}
+        name: argument
+        for argument in _arguments(app, tokens)
+        for name in argument.names
+        if _kinds(argument.hint) & {int, float} == {int}
     }
     for name, value in _given(tokens):
         if name in whole_numbers and _FRACTION.fullmatch(value):
@@ -83,14 +86,14 @@ def _kinds(hint: Any) -> set[Any]:
     """The types that a value may be of; those inside a list or a tuple, too."""
     inside = get_args(hint)
     if get_origin(hint) in (Union, UnionType, list, tuple):
-        return {kind for one in inside for kind in _kinds(one)}
+        return {kind for inner in inside for kind in _kinds(inner)}
     return {hint}
 
 
 def _unknown_option(error: UnknownOptionError, command: str | None, listed: str) -> str:
     name = str(error.token.keyword or error.token.value)
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
-    names = [one for argument in error.argument_collection or () for one in argument.names if not one.startswith("--empty-")]
+    names = [name for argument in error.argument_collection or () for name in argument.names if not name.startswith("--empty-")]
     near = "" if instead else _near(name, names)
     return f"{name} is no option of {command or 'quietmean'}{near}{instead}: {listed}"
 
@@ -147,6 +150,6 @@ def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[s
 def _near(name: str, known: Iterable[str]) -> str:
     """A name that begins as this one does, or is nearly the same."""
     names = list(known)
-    begun = [one for one in names if one.startswith(name) and len(name.lstrip("-")) > 1]
+    begun = [longer for longer in names if longer.startswith(name) and len(name.lstrip("-")) > 1]
     matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(name, names, n=1, cutoff=0.6)])
     return f" (Did you mean {' or '.join(matches)}?)" if matches else ""

@@ -147,7 +147,7 @@ def command(
     if not (column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     listed = None if dictionary is None else _listed(dictionary, column or ())
-    by_hand = [one for one in column or () if listed is None or one not in listed.columns]
+    by_hand = [named for named in column or () if listed is None or named not in listed.columns]
     given = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
     given = committee.study_fields(given)
     if listed is not None:
@@ -209,7 +209,7 @@ def _ask_column() -> dict[str, Any]:
     if kind == "yes-no":
         return {"boolean": True}
     if kind == "levels":
-        return {"levels": _ask("  levels, separated by commas", lambda text: [one.strip() for one in text.split(",")], [])}
+        return {"levels": _ask("  levels, separated by commas", lambda text: [level.strip() for level in text.split(",")], [])}
     bounds = {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
     return bounds | {"missing": INDICATOR}
 

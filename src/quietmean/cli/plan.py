@@ -282,7 +282,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     ways = []
     if not asked["protocols"] and server == Server.NONE:
         shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in asked["committee"].items()})
-        ways = [one.to_json() for one in compare_ways(candidates, shape.chosen or USUAL, domain)]
+        ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
     document = {

@@ -47,6 +47,6 @@ def _code() -> str:
     """Changes with any file of this package, and of what brings protocols to it."""
     package = Path(__file__).parent.parent
     others = [kind for kind in registry().values() if not kind.__module__.startswith(f"{package.name}.")]
-    files = [*sorted(package.rglob("*.py")), *(one for kind in others for one in sources(kind))]
+    files = [*sorted(package.rglob("*.py")), *(file for kind in others for file in sources(kind))]
     state = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(state).encode()).hexdigest()

@@ -124,7 +124,7 @@ def plan_study(
         plan_file.write_json(plan.to_json())
     if json:
         moved = {"influence": None if influence is None else influence.to_json()}
-        print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]} | moved)
+        print_json(_document(plan) | {"expected": expected, "needed": [remedy.to_json() for remedy in needed]} | moved)
         return
     if first := plan.above_target or plan.nats_kept:
         out.print(first, markup=False)
@@ -143,7 +143,7 @@ def plan_study(
             out.print(f"admits: {words.admits}", markup=False)
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
-    for sentence in [*sentences, *(one.sentence for one in needed)]:
+    for sentence in [*sentences, *(remedy.sentence for remedy in needed)]:
         out.print(sentence, markup=False)
     if influence is not None:
         out.print(f"one party can move {'; '.join(influence.sentences())}", markup=False)

@@ -75,7 +75,7 @@ def command(
         made = registrar.make(registrar.number - others if number is None else number, weight)
     else:
         made = registrar.certify(_keys_in(own_keys), weight)
-    count = len({one.key for one in there.values()} | {one.key for one in made.vouchers.values()})
+    count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in made.vouchers.values()})
     if count > registrar.number:
         raise InputError(
             f"that would be {count} vouchers with those in {place}, and the study has {registrar.number}: members take no more"

@@ -200,6 +200,6 @@ STANDING = (PASSIVE, CHANNELS, LOGS, SILENT, ATTENDANCE, PUBLIC, BOUNDS, PERSON,
 
 def with_own(*own: Assumption) -> tuple[Assumption, ...]:
     """:data:`STANDING` with those of a protocol: one with a known key takes its place, others come after the first."""
-    own_by_key = {one.key: one for one in own}
-    standing = [own_by_key.pop(one.key, one) for one in STANDING]
+    own_by_key = {assumption.key: assumption for assumption in own}
+    standing = [own_by_key.pop(assumption.key, assumption) for assumption in STANDING]
     return (*standing[:1], *own_by_key.values(), *standing[1:])

@@ -40,5 +40,5 @@ def keep_logs_short(*names: str) -> None:
     """From now on what these loggers say passes :class:`FewLines`."""
     for name in names:
         logger = logging.getLogger(name)
-        if not any(isinstance(one, FewLines) for one in logger.filters):
+        if not any(isinstance(attached, FewLines) for attached in logger.filters):
             logger.addFilter(FewLines())

@@ -144,7 +144,7 @@ class Ball(Configured):
 
 
 Part = Box | Ball | Simplex | Prefixes | Blocks | Products | Sums
-_KINDS: dict[str, type[Part]] = {one.kind: one for one in (Box, Ball, Simplex, Prefixes, Blocks, Products, Sums)}
+_KINDS: dict[str, type[Part]] = {part.kind: part for part in (Box, Ball, Simplex, Prefixes, Blocks, Products, Sums)}
 
 
 @python_class

@@ -53,7 +53,7 @@ def described(schema: Schema, text: str) -> Schema:
 
 def declared_fields(kind: type[Configured]) -> dict[str, Schema]:
     """The schemas of all declared fields of a type, by their names in JSON."""
-    return {one.key: described(_of(one), one.help) for one in parameters_of(kind).values()}
+    return {parameter.key: described(_of(parameter), parameter.help) for parameter in parameters_of(kind).values()}
 
 
 def _of(parameter: Parameter) -> Schema:

@@ -161,7 +161,7 @@ class Prefixes(Mixture):
     def _through(self, vector: Vector, coefficients: Array) -> Array:
         """Each group's cells through the Toeplitz matrix of these coefficients."""
         by_group = vector.reshape(self.groups, self.cells)
-        return np.concatenate([np.convolve(one, coefficients)[: self.cells] for one in by_group])
+        return np.concatenate([np.convolve(group, coefficients)[: self.cells] for group in by_group])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

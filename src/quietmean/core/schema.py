@@ -282,7 +282,7 @@ class Configured:
 
     def __new__(cls, *arguments: Any, **fields_: Any) -> Self:
         """Raises :class:`InputError` for a keyword that is no field, with the nearest one that is."""
-        field_names = [one.name for one in fields(cls) if one.init]
+        field_names = [own_field.name for own_field in fields(cls) if own_field.init]
         for name in fields_:
             if name not in field_names:
                 raise InputError(
@@ -296,9 +296,9 @@ class Configured:
 
     def __repr__(self) -> str:
         changed = (
-            f"{one.name}={_brief(getattr(self, one.name))}"
-            for one in fields(self)
-            if getattr(self, one.name) is not OPEN and not _same(getattr(self, one.name), one.default)
+            f"{own_field.name}={_brief(getattr(self, own_field.name))}"
+            for own_field in fields(self)
+            if getattr(self, own_field.name) is not OPEN and not _same(getattr(self, own_field.name), own_field.default)
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -379,7 +379,7 @@ def _brief(value: Any) -> str:
 
 def require_known(what: str, raw: Any, known: Iterable[str]) -> str:
     """``raw`` as a text, if it is one of ``known``. Raises :class:`InputError` with all of them and the nearest."""
-    choices = [str(one) for one in known]
+    choices = [str(choice) for choice in known]
     if raw not in choices:
         shown, near = (str(raw), nearest(raw, choices)) if isinstance(raw, str) else (raw, "")
         raise InputError(f"{what} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")

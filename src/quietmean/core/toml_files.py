@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest
-
-Place = tuple[int | str, ...]
 
 
 def read_tables(path: Path, what: str) -> dict[str, Any]:
@@ -50,19 +49,12 @@ _MUST_BE = {
 _TIMES = (("start_by",), ("deadlines", "first"), ("committee", "contribute_by"))
 
 
-def fault(
-    place: Place,
-    kind: str,
-    message: str,
-    root: type[BaseModel],
-    tables: Mapping[str, type[BaseModel]] = {},
-    context: Mapping[str, Any] = {},
-) -> str:
+def fault(detail: ErrorDetails, root: type[BaseModel], tables: Mapping[str, type[BaseModel]] = {}) -> str:
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known.
 
-    ``place``, ``kind``, ``message``, ``context``: as pydantic has them. ``root``: the model of the file, ``tables``: those of its
-    tables.
+    ``root``: the model of the file, ``tables``: those of its tables.
     """
+    place, kind, context = detail["loc"], detail["type"], detail.get("ctx", {})
     text = ".".join(map(str, place))
     if kind == "missing":
         return f"{text} is missing"
@@ -75,7 +67,7 @@ def fault(
             return f"{text} must be {words} {context[bound]:g}"
     if kind != "extra_forbidden":
         must = _MUST_BE.get(kind.split("_")[0])
-        return f"{text}: {message.lower()}" if must is None else f"{text} must be {must}"
+        return f"{text}: {detail['msg'].lower()}" if must is None else f"{text} must be {must}"
     table = tables.get(str(place[0]), root) if len(place) > 1 else root
     field_names = [field.alias or name for name, field in table.model_fields.items()]
     return f"{text} is unknown{nearest(str(place[-1]), field_names)}"

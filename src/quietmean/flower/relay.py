@@ -78,7 +78,7 @@ class Relay:
     def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ClientAnswer]) -> ClientsMean:
         """What most say: those that lie are fewer."""
         refusals, self._refusals = self._refusals, []
-        votes = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
+        votes = Counter((end.mean, end.weight) for end in ended.values() if end.mean)
         (mean, weight), count = votes.most_common(1)[0] if votes else ((b"", 0.0), 0)
         colluding, parties = self._agreement.terms.colluding, self._agreement.parties
         decoded = np.frombuffer(mean, dtype="<f8").astype(np.float64) if len(mean) % 8 == 0 else np.empty(0)

@@ -35,7 +35,7 @@ def site_options(path: Path) -> SiteOptions:
     try:
         stated = _SiteFile.model_validate(raw)
     except ValidationError as error:
-        faults = (fault(one["loc"], one["type"], one["msg"], _SiteFile, {}, one.get("ctx", {})) for one in error.errors())
+        faults = (fault(detail, _SiteFile) for detail in error.errors())
         raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}): mend these fields") from None
 
     def here(value: Any) -> Any:

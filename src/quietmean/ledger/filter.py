@@ -95,7 +95,7 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
     if entry.settled and certified == entry.certified:
         return entry, None
     fresh = replace(entry, certified=certified, charged=charged, status=SPENT, settled_at=stamp, note=note)
-    after = replace(account, entries=tuple(fresh if one.study == entry.study else one for one in account.entries))
+    after = replace(account, entries=tuple(fresh if other.study == entry.study else other for other in account.entries))
     reason = None
     if certified.exceeds(entry.reserved):
         reason = f"study {entry.name!r} cost {_columns(certified)} where {_columns(entry.reserved)} was reserved as a bound"
@@ -116,7 +116,7 @@ def for_relation(account: Account, relation: Neighbouring) -> Account:
 
     What was charged under add-remove costs twice as much under replacement. An account whose charges cannot be doubled stays.
     """
-    charges = [charge for one in account.entries for charge in (one.reserved, one.charged, one.certified) if charge is not None]
+    charges = [charge for old in account.entries for charge in (old.reserved, old.charged, old.certified) if charge is not None]
     doubled = account.relation == Neighbouring.ADD_REMOVE and relation == Neighbouring.REPLACEMENT
     if not doubled or any(charge.beta for charge in charges):
         return account

@@ -18,7 +18,7 @@ def sketches_of(database: LedgerDatabase, account: str) -> tuple[Sketch, ...]:
 
 def remember(database: LedgerDatabase, account: str, sketch: Sketch) -> None:
     """The account is about these people, too."""
-    known = [one for one in sketches_of(database, account) if one.comparable(sketch)]
+    known = [old for old in sketches_of(database, account) if old.comparable(sketch)]
     joined = known[0].joined(sketch) if known else sketch
     members = joined.members.astype("<u8").tobytes()
     database.change(
@@ -35,4 +35,4 @@ def remember(database: LedgerDatabase, account: str, sketch: Sketch) -> None:
 def accounts_with(database: LedgerDatabase, sketch: Sketch) -> tuple[str, ...]:
     """Those with people of the sketch."""
     names = [name for (name,) in database.rows("SELECT name FROM account ORDER BY name")]
-    return tuple(name for name in names if any(one.overlaps(sketch) for one in sketches_of(database, name)))
+    return tuple(name for name in names if any(old.overlaps(sketch) for old in sketches_of(database, name)))

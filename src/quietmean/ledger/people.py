@@ -49,7 +49,7 @@ class Sketch:
         words = np.ascontiguousarray(identities, dtype="<u8").tobytes()
         inputs = (words[start : start + 16] for start in range(0, len(words), 16))
         label = _LABELS[kind]
-        digests = b"".join(hmac.digest(key, label + one, hashlib.sha256)[:_BYTES] for one in inputs)
+        digests = b"".join(hmac.digest(key, label + identity, hashlib.sha256)[:_BYTES] for identity in inputs)
         members = np.unique(np.frombuffer(digests, dtype="<u8").astype(np.uint64))
         return cls(kind, name_of_key(key), 0, members, len(identities))._thinned()
 

@@ -32,7 +32,7 @@ def commitment_hash(study: str, party: PartyId, opening: Opening) -> bytes:
 def public_seed(study: str, openings: Mapping[PartyId, Opening]) -> Seed:
     """The public seed of a study of these parties."""
     ordered = (openings[party] for party in sorted(openings))
-    labels = [label for one in ordered for label in (one.nonce, f"{one.weight!r}", one.exchange)]
+    labels = [label for commitment in ordered for label in (commitment.nonce, f"{commitment.weight!r}", commitment.exchange)]
     return Seed.public("schedule", study, *labels)
 
 

@@ -120,9 +120,9 @@ def rehearse(
         counted=tuple(sorted(numbers[key] for _, key, _ in checked.counted)),
         left_out=tuple((numbers[key], why) for key, why in done.left_out),
         contribution_bytes=max(map(len, files), default=0),
-        member_bytes=max(one.bytes for one in sent_by_members),
-        messages=len(files) + sum(one.messages for one in sent_by_members),
-        bytes_sent=sum(map(len, files)) + sum(one.bytes for one in sent_by_members),
+        member_bytes=max(sent.bytes for sent in sent_by_members),
+        messages=len(files) + sum(sent.messages for sent in sent_by_members),
+        bytes_sent=sum(map(len, files)) + sum(sent.bytes for sent in sent_by_members),
         seconds=(contributed - began, taken - contributed, time.perf_counter() - taken),
     )
 

@@ -84,7 +84,7 @@ def choose_from(
 
 def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
     """Those that promise the target beforehand. Raises :class:`InputError` if there are none."""
-    kept = [one for one in ranked if one.plan.above_target is None]
+    kept = [candidate for candidate in ranked if candidate.plan.above_target is None]
     if not kept:
         first = ranked[0].plan
         raise InputError(

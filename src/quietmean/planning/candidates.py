@@ -174,7 +174,7 @@ def rank(
     or twenty seconds; ``left_out`` says which.
     """
     chosen = general_protocols(server) if protocols is None else protocols
-    values = [configure(one) if isinstance(one, str) else one for one in chosen]
+    values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
     if not values:
         raise InputError("no protocol is left to choose from: name one with --protocol")
     if not (no_privacy and any(not protocol.is_private for protocol in values)):

@@ -252,7 +252,7 @@ class Plan:
         refuse_unknown("a plan", raw, fields)
         target = Target.parse(raw["target"])
         kind = get_protocol(required_field(raw, "protocol", str))
-        refuse_unknown(f"protocol {kind.name}", raw["parameters"], [one.key for one in parameters_of(kind).values()])
+        refuse_unknown(f"protocol {kind.name}", raw["parameters"], [parameter.key for parameter in parameters_of(kind).values()])
         protocol = kind.parse(raw["parameters"], target.parties)
         dissemination = ResultBroadcast.parse(raw["dissemination"])
         domain = InputDomain.parse(raw["domain"]) if "domain" in raw else None

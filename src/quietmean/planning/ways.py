@@ -59,8 +59,8 @@ def _way(name: str, planned: Callable[[], _Planned]) -> Way:
 
 
 def _equals(ranking: Ranking, target: Target) -> _Planned:
-    usual = next((one for one in ranking if one.plan.protocol.name == PREFERRED), None)
-    candidate = usual or next((one for one in ranking if not one.plan.protocol.by_file), None)
+    usual = next((other for other in ranking if other.plan.protocol.name == PREFERRED), None)
+    candidate = usual or next((other for other in ranking if not other.plan.protocol.by_file), None)
     if candidate is None:
         raise InputError("no protocol among equals keeps this target")
     steps = f"online together for {candidate.rounds} rounds"
@@ -80,7 +80,7 @@ def _by_file(ranking: Ranking, target: Target) -> _Planned:
         shared = candidate.plan.protocol.name == "cordp-dme"
         return candidate.plan.protocol.by_file and not (shared and target.responding == target.parties)
 
-    candidate = next((one for one in ranking if stands_alone(one)), None)
+    candidate = next((other for other in ranking if stands_alone(other)), None)
     if candidate is None:
         raise InputError("no protocol by file keeps this target")
     alone = candidate.plan.protocol.name == "local-dp"

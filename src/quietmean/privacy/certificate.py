@@ -62,8 +62,8 @@ class CertificateTerms:
     def assumptions(self, colluding: Assumption) -> tuple[Assumption, ...]:
         """All that a certificate takes for granted if who colludes is as stated: the one list that is shown anywhere."""
         # A protocol in which parties have different roles says itself who may collude.
-        own = tuple(one for one in self.protocol if one.key == Key.COLLUDING)
-        others = tuple(one for one in self.protocol if one.key != Key.COLLUDING)
+        own = tuple(assumption for assumption in self.protocol if assumption.key == Key.COLLUDING)
+        others = tuple(assumption for assumption in self.protocol if assumption.key != Key.COLLUDING)
         return *(own or (colluding,)), *others, neighbours(self.sensitivity, self.relation), *self.conversion.notes
 
     @property

@@ -159,9 +159,9 @@ NOTHING: Final = Charge(0.0)
 def compose(charges: Iterable[Charge]) -> Charge:
     """Several studies about the same unit together: mu by squares, beta and tv by sums. Exact arithmetic, rounded up."""
     listed = list(charges)
-    beta = min(Fraction(1), exact_sum(one.beta for one in listed))
-    tv = min(Fraction(1), exact_sum(one.tv for one in listed))
-    return Charge(compose_mu(one.mu for one in listed), _up(beta), _up(tv))
+    beta = min(Fraction(1), exact_sum(charge.beta for charge in listed))
+    tv = min(Fraction(1), exact_sum(charge.tv for charge in listed))
+    return Charge(compose_mu(charge.mu for charge in listed), _up(beta), _up(tv))
 
 
 def additive_delta(charges: Iterable[Charge], epsilon: float) -> Fraction:
@@ -169,7 +169,7 @@ def additive_delta(charges: Iterable[Charge], epsilon: float) -> Fraction:
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
     listed = list(charges)
-    beta, tv = exact_sum(one.beta for one in listed), exact_sum(one.tv for one in listed)
+    beta, tv = exact_sum(charge.beta for charge in listed), exact_sum(charge.tv for charge in listed)
     if not tv:
         return min(Fraction(1), beta)
     if epsilon > _LARGEST_EXPONENT:

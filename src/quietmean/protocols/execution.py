@@ -333,7 +333,7 @@ class Execution:
         parties = required_field(raw, "parties", int)
         if parties < 1:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
-        own = [one.key for one in parameters_of(kind).values()]
+        own = [parameter.key for parameter in parameters_of(kind).values()]
         refuse_unknown("an execution", raw, [*_ENTRIES, *own, *RECEIPT_ENTRIES])
         # The file may be a stranger's: sizes that it only claims are refused before anything of that size is allocated.
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])

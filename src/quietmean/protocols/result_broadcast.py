@@ -152,13 +152,13 @@ class Broadcast:
         own = [Message(self._party, (), 1, state.vector, state.weight)] if state.heard else []
         # In the order of the senders, so that parties with the same releases have the same total to the last bit.
         messages = sorted([*received, *own], key=lambda message: message.sender)
-        impossible = tuple(one.sender for one in messages if self._is_impossible(one))
+        impossible = tuple(message.sender for message in messages if self._is_impossible(message))
         vector, weight = _zeros(self._dimension), 0.0
         for message in messages:
             if message.sender not in impossible:
                 vector, weight = vector + message.vector, weight + message.weight
         heard = tuple(message.sender for message in messages if message.sender not in impossible)
-        digests = tuple((one.sender, release_digest(one.vector, one.weight)) for one in messages)
+        digests = tuple((message.sender, release_digest(message.vector, message.weight)) for message in messages)
         return Step(BroadcastState(2, vector, weight, heard, impossible, digests), release=Release(vector, weight))
 
     def _is_impossible(self, message: Message) -> bool:

@@ -148,7 +148,7 @@ class Target:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Target:
         """The inverse of :meth:`describe`. Raises :class:`InputError` for a missing, wrong or unknown field."""
-        refuse_unknown("target", raw, [one.name for one in fields(cls)])
+        refuse_unknown("target", raw, [field.name for field in fields(cls)])
         return cls(
             parties=required_field(raw, "parties", int),
             epsilon=math.inf if "nats" in raw and "epsilon" not in raw else required_field(raw, "epsilon", float),

@@ -43,7 +43,7 @@ def layered_gaussian(seed: Seed, scale: float, count: int) -> Ints:
     layers = _layers(scale)
     tables = [cumulative_table(layer, _TAIL) for layer in layers]
     seeds = [seed.derive("layer", number) for number in range(len(layers))]
-    streams = [BitStream(one.derive("high")) for one in seeds]
+    streams = [BitStream(party_seed.derive("high")) for party_seed in seeds]
     values = np.zeros(count, dtype=np.int64)
     # Blocks stay in the cache.
     for begin in range(0, count, _BLOCK):

@@ -147,7 +147,7 @@ def _site_effects(summary: Mapping[str, Any]) -> Facts:
 def _pca(summary: Mapping[str, Any]) -> Facts:
     facts: Facts = []
     lists = [summary.get(name) for name in ("proportion", "cumulative", "noise_turns_by_degrees")]
-    parts, sums, turns = ([_number(value) for value in one] if isinstance(one, Sequence) else [] for one in lists)
+    parts, sums, turns = ([_number(value) for value in numbers] if isinstance(numbers, Sequence) else [] for numbers in lists)
     for component, part in enumerate(parts):
         if not math.isfinite(part):
             continue

@@ -102,10 +102,10 @@ class OfficerPage:
     def _how_sure(self) -> glance.Glance:
         """The first numbers, or, where they are many terms of statistics, in how many the noise is the smaller error."""
         released = self.stated.released
-        smaller = [one.smaller for one in released if one.smaller is not None]
-        if smaller and any(one.term for one in released):
+        smaller = [number.smaller for number in released if number.smaller is not None]
+        if smaller and any(row.term for row in released):
             return glance.many_estimates(smaller, "Each has its ± below, and both intervals in the report.")
-        names, values, errors = ([getattr(one, key) for one in released] for key in ("name", "estimate", "error"))
+        names, values, errors = ([getattr(number, key) for number in released] for key in ("name", "estimate", "error"))
         return glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else "")
 
     @property
@@ -253,14 +253,14 @@ class OfficerPage:
         # Statistics of one number share a table with their neighbours.
         by_statistic = itertools.groupby(listed, key=lambda one: one.statistic if one.term else "")
         tables = [
-            {"name": name, "rows": [[one.term or one.statistic, *one.texts] for one in each]} for name, each in by_statistic
+            {"name": name, "rows": [[row.term or row.statistic, *row.texts] for row in each]} for name, each in by_statistic
         ]
         count = len(self.stated.released)
         heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
         note = "Each with noise for privacy, whose standard error stands beside it."
         if not count:
             note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."
-        if any(not math.isfinite(one.estimate) for one in listed):
+        if any(not math.isfinite(number.estimate) for number in listed):
             note += " Of what the noise hides nothing is known, or only that it is below a number."
         if count > _MOST_RELEASED:
             note += f" The first {_MOST_RELEASED} are shown; the report has all."

@@ -182,7 +182,7 @@ def _flagged(report: StudyReport) -> list[str]:
     """What is flagged in answers that have no section of their own: of all of them once, and else with the name."""
     documents = [answer.to_json() for answer in report.answers]
     of_all = notes_of_all(documents)
-    own = [(one["name"], note) for one in documents for note in notes_of(one["flagged"]) if note not in of_all]
+    own = [(document["name"], note) for document in documents for note in notes_of(document["flagged"]) if note not in of_all]
     return [*of_all, *(note if len(documents) == 1 else f"{name}: {note}" for name, note in own)]
 
 
@@ -408,4 +408,4 @@ def _messages(report: StudyReport) -> str:
 
 
 def _assumptions(report: StudyReport) -> list[dict[str, str]]:
-    return [one.to_json() for one in for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)]
+    return [assumption.to_json() for assumption in for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)]

@@ -88,7 +88,7 @@ def _bars(answer: Answer) -> tuple[Figure, str] | None:
         places = np.arange(len(estimates.terms), dtype=np.float64)
         pale = [term in _SEPARATE for term in estimates.terms]
         heights = np.where(is_known, np.maximum(np.nan_to_num(estimates.value), 0.0), 0.0)
-        colours = [QUIET if one else ESTIMATE for one in pale]
+        colours = [QUIET if is_pale else ESTIMATE for is_pale in pale]
         axes.bar(places, heights, width=0.86, color=colours, alpha=_DARK, linewidth=0)
         for position, noise, both in zip(places.tolist(), estimates.of_noise, wider_ends(estimates), strict=True):
             _upright(axes, position, np.maximum(both, 0.0), 1.1)
@@ -108,7 +108,9 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
     days = [_day(term) for term in estimates.terms]
     dated = all(day is not None for day in days)
     places = (
-        [float(day) for day in days if day is not None] if dated else [float(one) for one in estimates.terms if _is_number(one)]
+        [float(day) for day in days if day is not None]
+        if dated
+        else [float(term) for term in estimates.terms if _is_number(term)]
     )
     if len(places) < 2 or len(places) != len(estimates.terms) or not (np.diff(places) > 0).all() or not _shown(answer).any():
         return None

@@ -105,7 +105,7 @@ def message_table(
     senders, receivers = traffic.table[:, 1], traffic.table[:, 2]
 
     def each(places: Ints, chosen: Mask) -> list[int]:
-        return [int(one) for one in np.bincount(places[chosen], minlength=execution.parties)]
+        return [int(count) for count in np.bincount(places[chosen], minlength=execution.parties)]
 
     held = traffic.received | traffic.sent
     columns = [each(senders, traffic.delivered), each(senders, ~traffic.delivered), each(receivers, traffic.delivered)]

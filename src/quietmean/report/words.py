@@ -129,7 +129,7 @@ def named(text: str, names: Sequence[str]) -> str:
         return text
 
     def name(matched: re.Match[str]) -> str:
-        parties = [int(one) for one in re.findall(r"\d+", matched[0])]
+        parties = [int(number) for number in re.findall(r"\d+", matched[0])]
         return listed([names[party] for party in parties]) if max(parties) < len(names) else matched[0]
 
     return re.sub(r"\bparty \d+\b|\bparties \d+(?:, \d+)*(?:,? and \d+)?\b", name, text)

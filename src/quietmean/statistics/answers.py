@@ -62,7 +62,7 @@ def column_means(answers: Sequence[Answer]) -> dict[str, Estimates]:
 def combined(answers: Sequence[Answer]) -> Estimates:
     """All terms of all answers in one table. Means are named by their columns where nothing else was asked for."""
     means = column_means(answers)
-    terms = tuple(means) if len(means) == len(answers) else tuple(label for one in answers for label in one.labels)
+    terms = tuple(means) if len(means) == len(answers) else tuple(label for answer in answers for label in answer.labels)
     estimates = [answer.estimates for answer in answers]
     parts = [(estimate.value, estimate.standard_error, estimate.low, estimate.high) for estimate in estimates]
     value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

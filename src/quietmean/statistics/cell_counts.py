@@ -122,9 +122,9 @@ class OfCells(Statistic, ABC):
     def _alike(self, columns: Columns, first: str, second: str) -> tuple[Column, Column]:
         """Two columns whose levels mean the same in the same order: those of one name, or as many with no name in common."""
         pair = columns.category(first), columns.category(second)
-        levels = [one.categories for one in pair]
+        levels = [column.categories for column in pair]
         if levels[0] != levels[1] and (len(levels[0]) != len(levels[1]) or set(levels[0]) & set(levels[1])):
-            texts = " and ".join(f"{one.name} has {', '.join(one.categories)}" for one in pair)
+            texts = " and ".join(f"{column.name} has {', '.join(column.categories)}" for column in pair)
             raise InputError(f"{self.text} compares the levels of two columns, but {texts}: declare the same levels in one order")
         return pair
 

@@ -290,7 +290,7 @@ class Columns:
         if not self._all:
             raise InputError("no column is named: give at least one --column")
         if len(self._all) != len(declared):
-            raise InputError(f"a column is named twice in {', '.join(one.name for one in declared)}: name each once")
+            raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}: name each once")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ def restricted_mean(curve: Curve, term: str) -> Row:
     value, weights = float(smooth(curve.survival)[0]), slopes_of(smooth, curve.survival)[0]
     low, high = curve.limits
     below, above = value - _area(bins, low, bins.first), _area(bins, high, bins.last) - value
-    noise, sampling = (_variance(weights, one) for one in (curve.noise_covariance, curve.sampling_covariance))
+    noise, sampling = (_variance(weights, covariance) for covariance in (curve.noise_covariance, curve.sampling_covariance))
     return Row.normal(term, value, noise, sampling, limits).widened(max(below, 0.0), max(above, 0.0))
 
 

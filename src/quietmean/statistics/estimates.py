@@ -141,13 +141,13 @@ class Estimates(TableFile):
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             sampling = np.sqrt(np.maximum(self.population**2 - self.standard_error**2, 0.0))
             ratio = np.where(self.population > 0, sampling / self.population, 1.0)
-        return np.array([math.erf(Z * one / math.sqrt(2)) if math.isfinite(one) else math.nan for one in ratio])
+        return np.array([math.erf(Z * share / math.sqrt(2)) if math.isfinite(share) else math.nan for share in ratio])
 
     def by_term(self, values: Array | None) -> Any:
         """Plain JSON data of ``values``, shape (terms,) or (terms, 2): one, or an object by term; null for what is not known."""
         if values is None:
             return None
-        return self._nested([known(one) for one in values.tolist()])
+        return self._nested([known(number) for number in values.tolist()])
 
     def _nested(self, values: Sequence[Any]) -> Any:
         """One of each term: one, or an object by term, or these by group."""

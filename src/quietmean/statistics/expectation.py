@@ -215,7 +215,7 @@ class Expectation:
         count = studies or (self.studies if len(spreads) == 1 else min(self.studies, _WITHOUT_GUESS))
         by_spread = [self.drawn(statistic, spread, studies=count) for spread in spreads]
         middle = by_spread[len(by_spread) // 2]
-        populations = [_middle(one.population) for one in by_spread]
+        populations = [_middle(expected.population) for expected in by_spread]
         power = middle.power
         hopeless = self._is_hopeless(statistic)
         factors = (1.0, 1.0)
@@ -228,9 +228,9 @@ class Expectation:
             statistic,
             self.workload.budget_part(statistic),
             middle.term,
-            _range([_middle(one.noise) for one in by_spread]),
+            _range([_middle(expected.noise) for expected in by_spread]),
             None if np.isnan(populations).all() else _range(populations),
-            _range([_middle(one.ratio) for one in by_spread]),
+            _range([_middle(expected.ratio) for expected in by_spread]),
             float(middle.flagged.mean()),
             None if math.isnan(power) else power,
             hopeless,

@@ -72,7 +72,7 @@ def _one(flags: list[Flag]) -> Flag:
 
 def in_part(parts: Collection[float], parties: int) -> Flag:
     """A flag of an answer in which some of the ``parties`` count in part; ``parts``: how far each of these counts, in 0..1."""
-    lowest, highest = (percent_text(one) for one in (min(parts), max(parts)))
+    lowest, highest = (percent_text(part) for part in (min(parts), max(parts)))
     by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
     who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
     text = (
@@ -107,7 +107,7 @@ class HypothesisTest:
         """From what :meth:`to_json` gives, and a receipt holds; of receipts of before without a name."""
         return cls(
             number_of(raw["statistic"]),
-            tuple(number_of(one) for one in raw["df"]),
+            tuple(number_of(degree) for degree in raw["df"]),
             number_of(raw["p_value"]),
             *(str(raw.get(name, "")) for name in ("method", "symbol", "about")),
         )
@@ -127,7 +127,7 @@ def known(value: float | Sequence[float]) -> Any:
     """A number for JSON, or null for NaN; of a pair, null if an end is NaN."""
     if isinstance(value, int | float):
         return None if math.isnan(value) else float(value)
-    return None if any(math.isnan(one) for one in value) else [float(one) for one in value]
+    return None if any(math.isnan(number) for number in value) else [float(number) for number in value]
 
 
 def number_of(raw: Any) -> float:

@@ -74,7 +74,7 @@ class _Seen(Mapping[str, Array]):
 
     def __init__(self, records: Mapping[str, Array], columns: Columns) -> None:
         self._records, self.names = records, set[str]()
-        self._names = {key(one.name): one.name for one in columns for key in (str, raw, presence_of)}
+        self._names = {key(column.name): column.name for column in columns for key in (str, raw, presence_of)}
 
     def __getitem__(self, key: str) -> Array:
         self.names.add(self._names[key])

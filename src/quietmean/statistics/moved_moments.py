@@ -109,7 +109,7 @@ class MovedMoments:
             return 2.0
         value = _inside(float(covariance[i, j]) / math.sqrt(float(covariance[i, i] * covariance[j, j])))
         farthest = [_inside(end / math.sqrt(size)) for end in across for size in (u * v, most_u * most_v)]
-        return max(abs(one - value) for one in farthest)
+        return max(abs(end - value) for end in farthest)
 
     def least_squares(self, floor: float) -> tuple[Array, float] | None:
         """How far slopes on all columns but the last, and the intercept, of the last one move, all scaled.

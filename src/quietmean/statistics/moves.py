@@ -100,7 +100,7 @@ def _made_up(workload: Workload) -> dict[str, Estimates]:
             else (order % len(column.categories)).astype(np.float64)
         )
     mean = workload.of_records(np.column_stack(columns)).mean(axis=0)
-    return {one.statistic.text: one.estimates for one in workload.decode(mean, 0.0, float(_MADE_UP))}
+    return {answer.statistic.text: answer.estimates for answer in workload.decode(mean, 0.0, float(_MADE_UP))}
 
 
 def _moved(around: Around, reading: TermReading) -> float:

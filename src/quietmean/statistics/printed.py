@@ -102,7 +102,7 @@ def _length(term: Term, error: float) -> str:
 def error_of_digits(term: Term) -> float:
     """The standard error that says how many digits there are; 0 where none is known."""
     widths = (_quarter(ends) for ends in (term.population, term.noise))
-    return next((one for one in (term.error, term.noise_error, *widths) if _usable(one)), 0.0)
+    return next((width for width in (term.error, term.noise_error, *widths) if _usable(width)), 0.0)
 
 
 def _quarter(ends: Interval) -> float:

@@ -93,7 +93,7 @@ class Pooled:
         random = float(looser @ means / looser.sum())
         scale = max(float(looser @ (means - random) ** 2) / (len(means) - 1), 1.0)
         statistic = float(weights @ (means - fixed) ** 2)
-        total = [float(1 / one.sum()) for one in (weights, looser)]
+        total = [float(1 / parts.sum()) for parts in (weights, looser)]
         return cls(len(means), fixed, total[0], random, scale * total[1], statistic, between)
 
     @property

@@ -82,7 +82,7 @@ def _parts(text: str) -> list[str]:
 
 def _data(kind: type[Statistic], key: str, text: str) -> Any:
     """JSON data for a field. An unknown field is kept as text and reported later, together with the known fields."""
-    return next((one.data(text) for one in parameters_of(kind).values() if one.key == key), text)
+    return next((parameter.data(text) for parameter in parameters_of(kind).values() if parameter.key == key), text)
 
 
 install(StatisticReader(read_text, parse_statistic))

@@ -308,7 +308,7 @@ class Statistic(Configured, ABC):
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
         """From the entries of a study file besides ``kind``. Raises :class:`InputError` for unknown and missing ones."""
-        keys = [one.key for one in parameters_of(cls).values()]
+        keys = [field.key for field in parameters_of(cls).values()]
         for name in raw:
             if name not in keys:
                 raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}: it has {', '.join(keys)}")
@@ -408,7 +408,7 @@ def require_records(statistic: Statistic, columns: Columns) -> None:
 def _brief(value: Any) -> str:
     """A field as short as it can be read back from."""
     if isinstance(value, list):
-        return " ".join(_brief(one) for one in value)
+        return " ".join(_brief(item) for item in value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -77,7 +77,7 @@ class Table1Text:
         decimals = self._decimals(terms[0])
         cells = {group: _mean(values[group, terms[0]], values[group, terms[1]], decimals, column.since) for group in self.groups}
         lines = [self._line(f"{name}, mean (SD)", terms, cells)]
-        quantiles = [f"{name} {one}" for one in (MEDIAN, *QUARTILES)]
+        quantiles = [f"{name} {quantile}" for quantile in (MEDIAN, *QUARTILES)]
         if any((group, quantiles[0]) in values for group in self.groups):
             decimals = self._decimals(quantiles[0])
             cells = {group: _median([values[group, term] for term in quantiles], decimals, column.since) for group in self.groups}

@@ -143,7 +143,7 @@ def _readable(document: Mapping[str, Any], name: str) -> str:
     """The name of a term without a colon between levels: a cell of two columns "none, yes", an arm's event "none, relapse 5"."""
     kind, summary = document.get("kind"), document.get("summary", {})
     first = summary.get({_CELLS: "rows", _CAUSES: "at_risk"}.get(str(kind), ""), ())
-    level = max((one for one in first if name.startswith(f"{one}:")), key=len, default=None)
+    level = max((level_name for level_name in first if name.startswith(f"{level_name}:")), key=len, default=None)
     return name if level is None else f"{level}, {name[len(level) + 1 :]}"
 
 

@@ -42,7 +42,7 @@ class TidyTests(TableFile):
 
 
 def _test_row(statistic: str, name: str, test: HypothesisTest) -> dict[str, Any]:
-    degrees = [known_number(one) for one in (*test.degrees, math.nan, math.nan)[:2]]
+    degrees = [known_number(raw) for raw in (*test.degrees, math.nan, math.nan)[:2]]
     numbers = (known_number(test.statistic), *degrees, known_number(test.p_value))
     return dict(zip(TEST_COLUMNS, (statistic, name, test.about or None, *numbers, test.method or name), strict=True))
 

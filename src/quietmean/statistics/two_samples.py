@@ -56,7 +56,7 @@ class TwoSamples:
     @property
     def known(self) -> bool:
         """Has each sample more than the noise?"""
-        errors = np.sqrt([spread(one, self.noise) for one in self._sums])
+        errors = np.sqrt([spread(weights, self.noise) for weights in self._sums])
         return bool((self.sizes > np.maximum(_LEAST_SAMPLE * errors, 0.0)).all())
 
     @cached_property

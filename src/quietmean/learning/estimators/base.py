@@ -240,7 +240,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         Raises :class:`InvalidInput` for headings that cannot stand in a formula.
         """
         named = site_of(self.site).members is not None and hasattr(self, "feature_names_in_")
-        names = [str(one) for one in self.feature_names_in_] if named else [f"x{number}" for number in range(columns)]
+        names = [str(name) for name in self.feature_names_in_] if named else [f"x{number}" for number in range(columns)]
         wrong = [name for name in names if not name.isidentifier() or name == OUTCOME]
         if wrong:
             raise InvalidInput(
@@ -329,6 +329,6 @@ def _listed(X: Any, supervised: bool) -> list[tuple[Any, Any]] | None:
     if not isinstance(X, list | tuple) or not X:
         return None
     if supervised:
-        pairs = all(isinstance(one, list | tuple) and len(one) == 2 and _is_table(one[0]) for one in X)
-        return [(one[0], one[1]) for one in X] if pairs else None
-    return [(one, None) for one in X] if all(map(_is_table, X)) else None
+        pairs = all(isinstance(table, list | tuple) and len(table) == 2 and _is_table(table[0]) for table in X)
+        return [(table[0], table[1]) for table in X] if pairs else None
+    return [(table, None) for table in X] if all(map(_is_table, X)) else None

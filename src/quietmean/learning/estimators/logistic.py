@@ -217,7 +217,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     def _round(self, rows: list[Array], outcomes: list[Array], limits: Array) -> None:
         averaging = self._session()
         half, centre = _scales(limits)
-        scaled = [(one - centre) / half for one in filled(rows, limits)]
+        scaled = [(rows_of_party - centre) / half for rows_of_party in filled(rows, limits)]
         # A row with a missing value has no target, and with it no gradient.
         labelled = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
         held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, labelled, strict=True)]
@@ -259,7 +259,7 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
             "classes is not given: name the public labels, for example classes=[0, 1]; they are not read from data"
         )
     listed = np.asarray(given)
-    if listed.dtype.kind == "U" and not all(isinstance(one, str) for one in given):  # type: ignore[union-attr]
+    if listed.dtype.kind == "U" and not all(isinstance(label, str) for label in given):  # type: ignore[union-attr]
         raise InvalidInput("classes are texts and numbers: give all as texts, or all as numbers")
     classes: NDArray[Any] = np.unique(listed)
     if listed.ndim != 1 or len(classes) != len(listed) or len(classes) < 2:

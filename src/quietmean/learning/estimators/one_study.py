@@ -46,6 +46,6 @@ class OneStudy(Private):
         released = release(self._tables(limits), parts, site_of(self.site))
         self._certify(FitCertificate.of_study(released.outcome))
         self.estimates_ = released.estimates
-        flags = [flag.message for one in released.estimates for flag in one.flags]
+        flags = [flag.message for answer in released.estimates for flag in answer.flags]
         self._tell([*released.notes, *dict.fromkeys(flags)])
         return released

@@ -44,7 +44,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
         names = self._names(columns)
         released = self._release(self._limits(self.bounds, columns), rows)
         (estimates,) = released.estimates
-        values, errors = (_table(estimates, one, names)[:kept] for one in (estimates.value, estimates.standard_error))
+        values, errors = (_table(estimates, numbers, names)[:kept] for numbers in (estimates.value, estimates.standard_error))
         self.explained_variance_, self.components_ = values[:, 0], values[:, 1:]
         self.explained_variance_standard_error_, self.components_standard_error_ = errors[:, 0], errors[:, 1:]
         ratios = estimates.summary.get("proportion", [np.nan] * columns)

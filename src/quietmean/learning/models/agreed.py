@@ -13,7 +13,7 @@ from quietmean.learning.sites import OnPaper
 from quietmean.studies.agreement.session_study import SessionStudy
 
 _KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
-    one.kind: one for one in (GeneralizedLinearModel, ProportionalHazards)
+    model.kind: model for model in (GeneralizedLinearModel, ProportionalHazards)
 }
 # Of a purpose, what says which model it is.
 _NAMES = ("kind", "model", "version")

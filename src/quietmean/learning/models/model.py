@@ -230,7 +230,7 @@ class ModelByRounds:
         newton = self._newton(design)
         rows = [self._rows(design, part, place) for place, part in enumerate(np.array_split(given, parties))]
         for number in range(1, self.rounds + 1):
-            newton.moved(number, sum(newton.vectors(one).sum(axis=0) for one in rows) / len(given), noise, float(count))
+            newton.moved(number, sum(newton.vectors(row).sum(axis=0) for row in rows) / len(given), noise, float(count))
         return self.fit_of(design, newton).coefficients
 
     def save_study(self, path: str | Path, parties: int) -> None:

@@ -210,7 +210,7 @@ class Newton:
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
             return None
         alike = all(read[name].shape == np.shape(getattr(self, name)) for name in _FIELDS)
-        return read if alike and all(np.isfinite(one).all() for one in read.values()) else None
+        return read if alike and all(np.isfinite(array).all() for array in read.values()) else None
 
 
 def _solved(information: Array, score: Array, least: float) -> Array:

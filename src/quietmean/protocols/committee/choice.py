@@ -88,7 +88,7 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
     if not is_possible(parameters, choice):
         return None
     named = [lists[digest] for digest in choice.lists]
-    if [one.member for one in named] != list(choice.members):
+    if [own.member for own in named] != list(choice.members):
         return None
     marked = _marked(choice.marks, len(named[0].values))
     if marked is None or len(marked) < parameters.minimum:
@@ -96,7 +96,10 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
     chosen = named[0].values[marked]
     dealers = np.array(sorted(session.raw_members[dealer] for dealer in choice.noise), dtype=named[0].noise["dealer"].dtype)
     noise = named[0].noise[np.isin(named[0].noise["dealer"], dealers)]
-    numbers, noise_numbers = told_of(chosen, [one.values for one in named]), told_of(noise, [one.noise for one in named])
+    numbers, noise_numbers = (
+        told_of(chosen, [own.values for own in named]),
+        told_of(noise, [own.noise for own in named]),
+    )
     if len(noise) != parameters.dealings or numbers is None or noise_numbers is None:
         return None
     if hashlib.sha256(chosen_bytes(chosen)).digest() != choice.chosen:
@@ -141,9 +144,9 @@ def make_choice(session: CommitteeSession, lists: Sequence[CheckList], noise: in
     """The choice of entries of the first of M's ``lists``, in the order of members, and of the dealers ``noise``, a mask."""
     marks = np.isin(lists[0].values["dealer"], chosen["dealer"])
     return OpeningChoice(
-        members=tuple(one.member for one in lists),
+        members=tuple(own.member for own in lists),
         noise=members_of(noise),
-        lists=tuple(one.digest for one in lists),
+        lists=tuple(own.digest for own in lists),
         chosen=hashlib.sha256(chosen_bytes(chosen)).digest(),
         marks=np.packbits(marks, bitorder="little").tobytes(),
     )

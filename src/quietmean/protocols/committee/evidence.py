@@ -80,11 +80,11 @@ class Evidence:
             for proposal in statement.proposals:
                 state, proposed = self._with_proposal(state, proposal)
                 proposals.extend(proposed)
-            for one in (*statement.echoes, *(() if statement.vote is None else statement.vote.locks)):
-                state, signed = self._with_echo(state, one)
+            for echo in (*statement.echoes, *(() if statement.vote is None else statement.vote.locks)):
+                state, signed = self._with_echo(state, echo)
                 if signed:
-                    voters, place = locks if one.lock else echoes, (one.ballot, one.digest)
-                    voters[place] = voters.get(place, 0) | 1 << one.member
+                    voters, place = locks if echo.lock else echoes, (echo.ballot, echo.digest)
+                    voters[place] = voters.get(place, 0) | 1 << echo.member
             if statement.vote is not None and statement.vote.member == sender:
                 state, digest = self._with_vote(state, statement.vote)
                 if digest:
@@ -113,7 +113,7 @@ class Evidence:
         if not is_possible(self._session.parameters, proposal.choice):
             return state, []
         digest = proposal.choice.digest(self._session.session)
-        known = [one.choice.digest(self._session.session) for one in state.proposals if one.ballot == proposal.ballot]
+        known = [earlier.choice.digest(self._session.session) for earlier in state.proposals if earlier.ballot == proposal.ballot]
         if digest in known:
             return state, [(proposal.ballot, digest)]
         if len(known) >= _MOST or not is_proposed(self._session, proposal):
@@ -169,8 +169,8 @@ class Evidence:
     def lists_by_member(self, state: CommitteeState) -> list[CheckList]:
         """The first list that came of each member."""
         first: dict[int, CheckList] = {}
-        for one in self._all_lists(state):
-            first.setdefault(one.member, one)
+        for own in self._all_lists(state):
+            first.setdefault(own.member, own)
         return list(first.values())
 
     def is_valid(self, state: CommitteeState, digest: bytes) -> bool | None:
@@ -201,12 +201,12 @@ class Evidence:
         """Of contributions in any list that do not count: the contributor, and why."""
         stated: dict[tuple[bytes, bytes], list[tuple[int, Residues]]] = {}
         lists = self.lists_by_member(state)
-        for one in lists:
+        for own in lists:
             for digest, dealer, numbers in zip(
-                keys_of(one.values, "digest"), keys_of(one.values), one.values["numbers"], strict=True
+                keys_of(own.values, "digest"), keys_of(own.values), own.values["numbers"], strict=True
             ):
                 if digest not in counted:
-                    stated.setdefault((digest, dealer), []).append((one.member, numbers))
+                    stated.setdefault((digest, dealer), []).append((own.member, numbers))
         reasons = []
         for (_, dealer), numbers_of in sorted(stated.items(), key=lambda item: item[0][1]):
             everywhere = len(numbers_of) == len(lists)
@@ -234,7 +234,7 @@ class Evidence:
         wrong = []
         for place in np.nonzero(~enough)[0].tolist():
             entry = agreed.entries[place : place + 1]
-            stated = {one.member: one.noise["numbers"][at[0]] for one in lists if (at := places_of(entry, one.noise))[0] >= 0}
+            stated = {own.member: own.noise["numbers"][at[0]] for own in lists if (at := places_of(entry, own.noise))[0] >= 0}
             if len(stated) == len(lists):
                 dealer = self._session.raw_members.index(keys_of(entry)[0])
                 wrong.append(f"member {dealer + 1} dealt noise that does not count, {self._problem(stated)}: it lies")

@@ -204,14 +204,14 @@ class CommitteeMachine:
         if certified is None:
             return ()
         ballot, members = certified
-        signed = {(one.member, one.ballot, one.digest, one.lock): one for one in state.echoes}
+        signed = {(echo.member, echo.ballot, echo.digest, echo.lock): echo for echo in state.echoes}
         return tuple(signed[member, ballot, digest, lock] for member in members)
 
     def _decided_by_sums(self, state: CommitteeState) -> CommitteeState:
         """More sums over one choice than members can lie show that it was decided: for who missed the votes."""
         if state.voting.decided:
             return state
-        digests = [one.digest for one in state.sums.values()]
+        digests = [sent.digest for sent in state.sums.values()]
         enough = (
             digest
             for digest in set(digests)
@@ -240,18 +240,18 @@ class CommitteeMachine:
         total = np.zeros(self._parameters.blocks, dtype=np.uint64)
         for entries, numbers, held in (
             (resolved.chosen, resolved.numbers, self._holdings),
-            (resolved.noise, resolved.noise_numbers, [one for one in dealt if one is not None]),
+            (resolved.noise, resolved.noise_numbers, [dealing for dealing in dealt if dealing is not None]),
         ):
             due = expected_numbers(packing, members, numbers, self._member)
             places = {key: place for place, key in enumerate(keys_of(entries, "digest"))}
             left = len(places)
-            for one in held:
-                place = places.get(one.digest)
+            for dealing in held:
+                place = places.get(dealing.digest)
                 if place is None:
                     continue
-                if not np.array_equal(check_numbers(self._session, one.digest, one.part), due[place]):
+                if not np.array_equal(check_numbers(self._session, dealing.digest, dealing.part), due[place]):
                     return None
-                total += one.part.summed(self._parameters.prime)
+                total += dealing.part.summed(self._parameters.prime)
                 left -= 1
             if left:
                 return None
@@ -310,7 +310,7 @@ class CommitteeMachine:
             for proposal in state.proposals
             if (proposal.ballot, proposal.choice.digest(self._session.session)) in (voting.proposal, last)
         )
-        own = tuple(one for one in state.echoes if one.member == self._member)
+        own = tuple(echo for echo in state.echoes if echo.member == self._member)
         # What the next leader, and who is locked on something else, has to know.
         backed = voting.proposal or max(voting.locked, default=None)
         others = () if backed is None else self._signed_by(state, backed[1], lock=False)

@@ -119,7 +119,7 @@ class AmongThoseThere:
     def _told(self, step: Step[CommitteeState]) -> Step[CommitteeState]:
         if step.state.has_result:
             self._opened(step.state)
-        return replace(step, send=tuple(message for one in step.send if (message := self._renumbered(one)).recipients))
+        return replace(step, send=tuple(message for sent in step.send if (message := self._renumbered(sent)).recipients))
 
     def _renumbered(self, message: Message) -> Message:
         recipients = tuple(self._parties[member] for member in message.recipients if member in self._parties)

@@ -84,7 +84,7 @@ class CheckedResult:
 def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[MemberSum]) -> Result:
     """The result with these sums over a choice."""
     choice = resolved.choice
-    ordered = tuple(sorted((one for one in sums if one.digest == resolved.digest), key=lambda one: one.member))
+    ordered = tuple(sorted((sent for sent in sums if sent.digest == resolved.digest), key=lambda one: one.member))
     return Result(
         _LABEL, session.session, choice.members, choice.noise, choice.lists, choice.marks, chosen_bytes(resolved.chosen), ordered
     )
@@ -99,8 +99,8 @@ def read_result(session: CommitteeSession, raw: bytes) -> Result:
     if not is_possible(session.parameters, choice) or not _admitted(session, result.chosen):
         raise ResultError("its choice is none of this study's")
     digest = choice.digest(session.session)
-    signed = all(one.digest == digest and is_summed(session, one) for one in result.sums)
-    if not signed or len({one.member for one in result.sums}) != len(result.sums):
+    signed = all(sent.digest == digest and is_summed(session, sent) for sent in result.sums)
+    if not signed or len({sent.member for sent in result.sums}) != len(result.sums):
         raise ResultError("it has a sum that its member did not sign for this choice")
     return result
 
@@ -125,9 +125,9 @@ def merge_results(results: Sequence[Result]) -> Result:
         raise ResultError("two choices were opened: more members lie than this study was planned for, use neither result")
     sums: dict[int, MemberSum] = {}
     for result in results:
-        for one in result.sums:
-            if sums.setdefault(one.member, one).share != one.share:
-                raise ResultError(f"member {one.member + 1} signed two different sums over one choice: it lies")
+        for sent in result.sums:
+            if sums.setdefault(sent.member, sent).share != sent.share:
+                raise ResultError(f"member {sent.member + 1} signed two different sums over one choice: it lies")
     return msgspec.structs.replace(results[0], sums=tuple(sums[member] for member in sorted(sums)))
 
 
@@ -140,7 +140,7 @@ def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
     spare = len(result.sums) - parameters.sums_needed
     if spare < 0:
         raise ResultError(f"{len(result.sums)} members' sums are no result: {parameters.sums_needed} are needed, ask the others")
-    shares = {one.member: _share(session, one) for one in result.sums}
+    shares = {sent.member: _share(session, sent) for sent in result.sums}
     # So many that c_m wrong ones are always found.
     corrected = min(parameters.colluding, spare)
     secret = Seed.from_os()

@@ -35,23 +35,23 @@ class ListAgreement:
 
 def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> ListAgreement:
     """By lists of different members, in rising order of these. Of a dealer with several entries the one in most lists is left."""
-    listed = [one.noise if noise else one.values for one in lists]
+    listed = [own.noise if noise else own.values for own in lists]
     entries = _all_entries(listed)
-    places = np.array([places_of(entries, one) for one in listed], dtype=np.int64).reshape(len(lists), len(entries))
+    places = np.array([places_of(entries, own) for own in listed], dtype=np.int64).reshape(len(lists), len(entries))
     kept = _one_a_dealer(entries, (places >= 0).sum(axis=0))
     entries, places = entries[kept], places[:, kept]
     has = places >= 0
     numbers = np.zeros((*has.shape, listed[0]["numbers"].shape[1]), dtype=np.uint32)
     for row, one in enumerate(listed):
         numbers[row, has[row]] = one["numbers"][places[row, has[row]]]
-    members = np.array([one.member for one in lists])
+    members = np.array([own.member for own in lists])
     return ListAgreement(tuple(lists), entries, _agree(session, members, has, numbers))
 
 
 def _all_entries(listed: Sequence[Entries]) -> Entries:
     """What any list has, without check numbers."""
     # As fixed-size strings, which sort fast.
-    together = np.concatenate([chosen_of(one).view(f"S{CHOSEN.itemsize}") for one in listed])
+    together = np.concatenate([chosen_of(own).view(f"S{CHOSEN.itemsize}") for own in listed])
     unique: Entries = np.unique(together).view(CHOSEN)
     return unique
 
@@ -142,7 +142,7 @@ def _best(session: CommitteeSession, values: ListAgreement, noise: ListAgreement
 def _for_members(session: CommitteeSession, values: ListAgreement, noise: ListAgreement, rows: Ints) -> _Candidate | None:
     """All members that agree on what these do, what that is, and whose noise, as a mask; None if it is too little."""
     parameters = session.parameters
-    chosen, dealt = (np.asarray(one.agree[rows].all(axis=0), dtype=np.bool_) for one in (values, noise))
+    chosen, dealt = (np.asarray(kind.agree[rows].all(axis=0), dtype=np.bool_) for kind in (values, noise))
     if chosen.sum() < parameters.minimum or dealt.sum() < parameters.dealings:
         return None
     numbers = np.array([session.raw_members.index(key) for key in keys_of(noise.entries)])

@@ -78,7 +78,7 @@ def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: i
     stream = BitStream(Seed.public("groups", party, number))
     near = shares.exchanged[party]
     order = np.array(others)[np.argsort(-near[others] - 0.5 * stream.uniform(len(others)), kind="stable")]
-    groups = [[int(one)] for one in order[:count]]
+    groups = [[int(first)] for first in order[:count]]
     fits = shares.exchanged[order[:count]].copy()
     # Whoever exchanges with the party is wanted in any group.
     fits += 0.25 * near + 0.5 * stream.uniform(shares.parties)

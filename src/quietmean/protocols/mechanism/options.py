@@ -26,7 +26,7 @@ class HasOptions(Configured):
     @classmethod
     def options(cls) -> dict[str, Parameter]:
         """The parameters that a user may choose when planning, by their names in files."""
-        return {one.key: one for one in parameters_of(cls).values() if one.option}
+        return {option.key: option for option in parameters_of(cls).values() if option.option}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:

@@ -36,7 +36,7 @@ class Conclusion:
 
     def messages(self) -> tuple[str, ...]:
         """One sentence for each wrong sum."""
-        return tuple(f"member {one}'s sum disagrees: it, or a dealer that dealt it a wrong share" for one in self.wrong)
+        return tuple(f"member {member}'s sum disagrees: it, or a dealer that dealt it a wrong share" for member in self.wrong)
 
 
 def conclude(packing: Packing, sums: Mapping[int, Elements], lies: int, size: int, secret: Seed) -> Conclusion:

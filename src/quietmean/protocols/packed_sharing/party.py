@@ -226,7 +226,7 @@ class PackedSharingParty:
 
     def _has_enough(self, state: PackedSharingState) -> bytes | None:
         """Over which set there are enough sums; None if there is none."""
-        counts = Counter(one.inputs for one in state.sums.values())
+        counts = Counter(sent.inputs for sent in state.sums.values())
         return next((inputs for inputs, count in counts.items() if count >= self._rules.sums_needed), None)
 
     def _concluded(self, state: PackedSharingState, *, waited: bool) -> PackedSharingState:
@@ -237,10 +237,10 @@ class PackedSharingParty:
         inputs = self._has_enough(state)
         if state.has_result or inputs is None:
             return state
-        if not waited and self._rules.waits_for_more(sum(one.inputs == inputs for one in state.sums.values()), state.round):
+        if not waited and self._rules.waits_for_more(sum(sent.inputs == inputs for sent in state.sums.values()), state.round):
             return state
         sums = {sender: one for sender, one in state.sums.items() if one.inputs == inputs}
-        weight, alike = Counter(one.weight for one in sums.values()).most_common(1)[0]
+        weight, alike = Counter(sent.weight for sent in sums.values()).most_common(1)[0]
         if alike <= self._rules.colluding:
             return replace(state, remarks=("the members do not agree on the weight of those whose inputs count",))
         secret = Seed(self._noise.secret("combinations of sums", state.round))
@@ -312,7 +312,7 @@ def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
     if not state.inputs:
         reason = f"this party did not hear in time of {rules.votes_needed} members that agree on whose inputs count"
     else:
-        sums = sum(one.inputs == state.inputs for one in state.sums.values())
+        sums = sum(sent.inputs == state.inputs for sent in state.sums.values())
         reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"
     if nothing_published(rules, state):
         after = "nobody has published anything: what was charged is given back; a second run is a new study"

@@ -33,7 +33,7 @@ def _read_parties(raw: Any) -> tuple[int, ...] | None:
     """Raises :class:`InputError` for anything but a list of party numbers, or nothing."""
     if raw is None:
         return None
-    if not (isinstance(raw, list) and all(is_kind(one, int) for one in raw)):
+    if not (isinstance(raw, list) and all(is_kind(number, int) for number in raw)):
         raise wrong_field("inputs", raw, "a list of party numbers")
     return tuple(sorted(set(raw)))
 

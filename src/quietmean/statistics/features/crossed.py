@@ -24,7 +24,7 @@ class Crossed:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        return tuple(f"{one}:{other}" for one in self.first.categories for other in self.second.categories)
+        return tuple(f"{category}:{other}" for category in self.first.categories for other in self.second.categories)
 
 
 Groups = Column | Crossed

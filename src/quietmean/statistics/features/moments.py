@@ -152,7 +152,7 @@ class Moments(Feature):
             present = present * records[presence_of(column.name)]
         products = [values[other] if one is None else values[one] * values[other] for one, other in self.edges]
         squares = [values[vertex] ** 2 - 1 for vertex in self.numbers]
-        higher = [one.values(values) for one in self.higher]
+        higher = [feature.values(values) for feature in self.higher]
         encoded: Array = np.column_stack([np.ones(rows), *products, *squares, *higher]) * self.factors * present[:, None]
         if self.by is None:
             return encoded

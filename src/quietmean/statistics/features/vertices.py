@@ -65,5 +65,7 @@ def vertices_of(column: Column) -> tuple[Vertex, ...]:
 def complete_edges(vertices: Iterable[Vertex]) -> tuple[Edge, ...]:
     """All means and products of different vertices, but those of two levels of one column, which are known from their means."""
     ordered = tuple(dict.fromkeys(vertices))
-    pairs = [(one, other) for count, other in enumerate(ordered) for one in ordered[:count] if one.column != other.column]
+    pairs = [
+        (earlier, other) for count, other in enumerate(ordered) for earlier in ordered[:count] if earlier.column != other.column
+    ]
     return (*((None, vertex) for vertex in ordered), *pairs)

@@ -49,7 +49,7 @@ class Count(Statistic):
         return (TermReading(WHOLE, feature, weights, adds_up=True),)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))
+        value, error = (sums * released.weight for sums in released.weighted(*self._weights(columns)))
         estimates = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
         flags = few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)
         return Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear", flags=tuple(flags))

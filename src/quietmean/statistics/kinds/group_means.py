@@ -90,7 +90,7 @@ class GroupMeans(Statistic):
         half, own = block.column.width / 2, [moved_block(around, block, index) for index in range(len(groups))]
         moved = {group: half * float(one.means[0]) for group, one in zip(groups, own, strict=True) if one is not None}
         if len(groups) == 2 and len(moved) == 2:
-            moved |= {DIFFERENCE: sum(moved.values()), SMD: moved_smd([one for one in own if one is not None])}
+            moved |= {DIFFERENCE: sum(moved.values()), SMD: moved_smd([block for block in own if block is not None])}
         return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
@@ -176,16 +176,16 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term
 def moved_smd(pair: list[MovedMoments]) -> float:
     """How far the standardised difference of two groups moves: the difference over a root that is between both variances'."""
     ends = []
-    for one in pair:
-        if one.known is None:
+    for block in pair:
+        if block.known is None:
             return math.inf
-        high, moved = one.records[1], float(one.variances()[0, 0])
-        variance = max(float(one.known[1][0, 0]), 0.0) * (high / (high - 1) if high > 1 else math.inf)
+        high, moved = block.records[1], float(block.variances()[0, 0])
+        variance = max(float(block.known[1][0, 0]), 0.0) * (high / (high - 1) if high > 1 else math.inf)
         ends.append((variance - moved, variance + moved))
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     if not least > 0:
         return math.inf
-    apart = [float(one.known[0][0]) for one in pair if one.known is not None]
+    apart = [float(block.known[0][0]) for block in pair if block.known is not None]
     reach = float(pair[0].means[0] + pair[1].means[0])
     values = [(apart[1] - apart[0] + sign * reach) / math.sqrt(size) for sign in (-1, 1) for size in (least, most)]
     # The released one is between these as well.

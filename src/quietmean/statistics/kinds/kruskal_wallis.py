@@ -70,7 +70,7 @@ class KruskalWallis(Statistic):
         else:
             cells = (np.array(kept)[:, None] * places.shape[1] + np.arange(places.shape[1])).ravel()
             compared, test = _compared(
-                counts[kept], noise[np.ix_(cells, cells)], table.axis.single[:-1], [groups[one] for one in kept]
+                counts[kept], noise[np.ix_(cells, cells)], table.axis.single[:-1], [groups[place] for place in kept]
             )
             rows |= {row.term: row for row in compared}
         return assembled(

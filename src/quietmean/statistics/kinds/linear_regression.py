@@ -218,8 +218,8 @@ def _estimates(
     parties: bool,
 ) -> Estimates:
     error = np.sqrt(np.maximum(np.diag(noise), 0.0) + np.diag(sampled.covariance))
-    reach = np.array([t_quantile(one) for one in sampled.freedom]) * error
-    tested = [t_test(*one) for one in zip(values.tolist(), error.tolist(), sampled.freedom, strict=True)]
+    reach = np.array([t_quantile(freedom) for freedom in sampled.freedom]) * error
+    tested = [t_test(*tested_by) for tested_by in zip(values.tolist(), error.tolist(), sampled.freedom, strict=True)]
     both, slopes = (noise + sampled.covariance)[1:, 1:], len(terms) - 1.0
     wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / slopes
     tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, slopes, sampled.of_all, "F test of all slopes")}
@@ -231,8 +231,8 @@ def _estimates(
         np.full(len(terms), math.inf),
         population=None if parties else error,
         interval_population=None if parties else np.column_stack([values - reach, values + reach]),
-        p_value=None if parties else np.array([one.p_value for one in tested]),
-        test_statistic=None if parties else np.array([one.statistic for one in tested]),
+        p_value=None if parties else np.array([test.p_value for test in tested]),
+        test_statistic=None if parties else np.array([test.statistic for test in tested]),
         tests=tests,
         flags=tuple(flags),
         headline=terms[1:],

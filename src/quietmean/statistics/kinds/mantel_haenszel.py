@@ -121,7 +121,7 @@ def _sums(counts: NDArray[Any]) -> NDArray[Any]:
         d - second * with_it / total,
         first * second * with_it * without / (total**2 * (total - 1)),
     )
-    return np.stack([one.sum(axis=1) for one in each], axis=1)
+    return np.stack([part.sum(axis=1) for part in each], axis=1)
 
 
 def _robins_breslow_greenland(sums: dict[str, float]) -> float:

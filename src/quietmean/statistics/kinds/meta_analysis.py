@@ -103,7 +103,7 @@ class MetaAnalysis(Statistic):
         index = each[0].terms.index(term)
         low, high = float(each[0].low[index]), float(each[0].high[index])
         is_ratio = low == 0 and math.isinf(high)
-        known = [_estimate(one, index, is_ratio) for one in each]
+        known = [_estimate(answer, index, is_ratio) for answer in each]
         limits = (0.0, math.inf) if is_ratio else (low, high)
         rows = [_row(name, site, limits, is_ratio) for name, site in zip(sites.categories, known, strict=True)]
         text = "the noise hides its estimate: left out of what sites have in common"

@@ -29,7 +29,7 @@ class PairedDifference(OfPair):
         if pair is None:
             return assembled([Row.unknown(TERM, limits)], flags=(Flag("nothing-present", NOTHING, (TERM,)),))
         known = pair.estimated(lambda both: both.difference[:, None])
-        value, noise, sampling, degrees = (float(one[0]) for one in (known.values, known.noise, known.sampling, known.degrees))
+        value, noise, sampling, degrees = (float(each[0]) for each in (known.values, known.noise, known.sampling, known.degrees))
         test = t_test(value, (noise + sampling) ** 0.5, degrees, "paired t test")
         return assembled(
             [Row.normal(TERM, value, noise, sampling, limits, degrees)],

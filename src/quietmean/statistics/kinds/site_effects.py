@@ -107,8 +107,8 @@ def _pooled(
     released: Released, block: ColumnBlock, summaries: dict[int, Summary], limits: tuple[float, float]
 ) -> tuple[list[Row], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
     """The common means, Cochran's test, and heterogeneity."""
-    means = np.array([one.mean for one in summaries.values()])
-    variances = np.array([one.noise_of_mean + one.sampling_of_mean for one in summaries.values()])
+    means = np.array([summary.mean for summary in summaries.values()])
+    variances = np.array([summary.noise_of_mean + summary.sampling_of_mean for summary in summaries.values()])
     pooled = Pooled.of(means, variances)
     fixed, random = SiteMeans(released, block).noise([0], list(summaries)).tolist()
     rows = [

@@ -110,7 +110,7 @@ def _within_bins(spreads: Array, total: float) -> float:
     """How far the order within bins moves the correlation: its deviation where that order goes with nothing."""
     first, second = spreads.tolist()
     # Ranks without ties have the variance 1 / 12.
-    lost = [max(1 / 12 - one, 0.0) for one in (first, second)]
+    lost = [max(1 / 12 - part, 0.0) for part in (first, second)]
     return math.sqrt((first * lost[1] + second * lost[0] + lost[0] * lost[1]) / (first * second * total))
 
 

@@ -99,7 +99,7 @@ class Table1(Statistic):
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         pairs = zip(estimates.terms, estimates.groups, strict=True)
-        names = [f"{column.name} {one}" for one in ("mean", MEDIAN, *QUARTILES)]
+        names = [f"{column.name} {term}" for term in ("mean", MEDIAN, *QUARTILES)]
         return tuple(term for term, (_, name) in pairs if name in names)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
@@ -118,7 +118,9 @@ class Table1(Statistic):
                 else:
                     moved |= {f"{group} {term}": most for term, most in _moved_levels(around, feature, column, index)}
             if isinstance(feature, ColumnBlock) and len(groups) == 2:
-                pair = [one for one in (moved_block(around, feature, 0), moved_block(around, feature, 1)) if one is not None]
+                pair = [
+                    block for block in (moved_block(around, feature, 0), moved_block(around, feature, 1)) if block is not None
+                ]
                 moved |= {f"{SMD} {column.name}": moved_smd(pair)} if len(pair) == 2 else {}
         return moved
 
@@ -169,7 +171,7 @@ class Table1(Statistic):
                 all_records = (size.part * weight, size.error * weight)
                 present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
                 own = ("mean", "sd", MEDIAN, *QUARTILES)
-                names = (*(f"{column.name} {one}" for one in own), *(f"{column.name}:{level}" for level in column.categories))
+                names = (*(f"{column.name} {term}" for term in own), *(f"{column.name}:{level}" for level in column.categories))
                 counts |= {(group, name): present for name in names} | {
                     (group, f"{column.name} {MISSING}"): all_records,
                     (group, SIZE): all_records,
@@ -240,7 +242,7 @@ def _numbers(
 def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
     """Median and quartiles in each group; what they say goes to ``flags``."""
     column, rows = feature.axis.column, []
-    names = [f"{column.name} {one}" for one in (QUARTILES[0], MEDIAN, QUARTILES[1])]
+    names = [f"{column.name} {quantile}" for quantile in (QUARTILES[0], MEDIAN, QUARTILES[1])]
     for index, group in enumerate(groups):
         distribution = cumulative(released, feature, index)
         terms = tuple(f"{group} {name}" for name in names)
@@ -395,7 +397,7 @@ def _difference(column: Column, cells: Array, covariance: Array, flags: list[Fla
         flags.append(flag)
         return nothing
     sums = np.kron(np.eye(2), np.ones(levels))
-    errors = np.sqrt([spread(one, covariance) for one in sums])
+    errors = np.sqrt([spread(weights, covariance) for weights in sums])
     if (sums @ cells <= LEAST_PRESENT * errors).any() or np.linalg.eigvalsh(_middle(cells))[0] <= _NO_VARIANCE:
         flags.append(flag)
         return nothing

@@ -67,7 +67,7 @@ def _estimates(present: Summary, largest: float, column: str, parties: bool) -> 
         flags.append(Flag("no-variance", f"column {column!r}: noise hides the variance; only an upper end is known"))
         value = math.nan
     centre = present.variance_estimate
-    ends = [_ends(centre, one, largest, value) for one in (noise, error)]
+    ends = [_ends(centre, deviation, largest, value) for deviation in (noise, error)]
     # Ends of the standard deviation are square roots of those of the variance.
     intervals = [np.array([pair, np.sqrt(pair)]) for pair in ends]
     deviation = math.sqrt(value) if value >= 0 else math.nan

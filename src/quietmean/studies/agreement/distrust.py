@@ -64,7 +64,7 @@ class Distrusted:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(f"folder {self.path.parent} cannot be made ({error.strerror}): choose XDG_CONFIG_HOME") from None
-            write_private(self.path, "".join(f"{one}\n" for one in (*keys, key)).encode())
+            write_private(self.path, "".join(f"{line}\n" for line in (*keys, key)).encode())
         return key
 
     def refuse(self, holders: Iterable[tuple[str, str]]) -> None:

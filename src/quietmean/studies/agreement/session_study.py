@@ -128,9 +128,7 @@ class SessionStudy(TransportTerms, BaseModel):
             study = cls.model_validate(dict(raw))
         except ValidationError as error:
             tables: dict[str, type[BaseModel]] = {"deadlines": Deadlines}
-            faults = "; ".join(
-                fault(one["loc"], one["type"], one["msg"], cls, tables, one.get("ctx", {})) for one in error.errors()
-            )
+            faults = "; ".join(fault(detail, cls, tables) for detail in error.errors())
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
         require_start_by(study.minimum, study.start_by, "session")
         study.require_possible_transport()

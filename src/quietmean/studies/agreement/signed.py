@@ -178,7 +178,7 @@ def _article(purpose: str) -> str:
 
 
 def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
-    other = next((one for one in Purpose if _format(one) == form), None)
+    other = next((kind for kind in Purpose if _format(kind) == form), None)
     what = "something else" if other is None else _article(other)
     return InputError(f"{source} holds {what}, not {_article(purpose)}: give the right one")
 

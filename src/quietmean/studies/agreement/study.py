@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
-from quietmean.core.toml_files import Place, fault, read_tables
+from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -177,10 +178,10 @@ class StudyTerms(TransportTerms, BaseModel):
         except ValidationError as error:
             all_faults = error.errors()
             # Where a column is wrong, there is none for the list either.
-            inside = any(one["loc"][0] == "column" and len(one["loc"]) > 1 for one in all_faults)
-            shown = [one for one in all_faults if not (inside and one["loc"] == ("column",))]
-            faults = [_fault(one["type"], one["loc"], one["msg"], one.get("ctx", {})) for one in shown]
-            raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
+            inside = any(detail["loc"][0] == "column" and len(detail["loc"]) > 1 for detail in all_faults)
+            shown = [detail for detail in all_faults if not (inside and detail["loc"] == ("column",))]
+            faults = "; ".join(map(_fault, shown))
+            raise InputError(f"the study is not as it should be ({faults}): mend these fields") from None
         study.require_possible_committee()
         require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()
@@ -398,10 +399,8 @@ class StudyTerms(TransportTerms, BaseModel):
         return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}
 
 
-def _fault(kind: str, place: Place, message: str, context: Mapping[str, Any]) -> str:
+def _fault(detail: ErrorDetails) -> str:
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
-    if place == ("column",) and kind in ("missing", "too_short"):
+    if detail["loc"] == ("column",) and detail["type"] in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
-    return fault(
-        place, kind, message, StudyTerms, {"column": Column, "deadlines": Deadlines, "committee": CommitteeTerms}, context
-    )
+    return fault(detail, StudyTerms, {"column": Column, "deadlines": Deadlines, "committee": CommitteeTerms})

@@ -93,7 +93,7 @@ class Location:
             if choices is None:
                 raise InputError(
                     f"#{name}= is nothing that can be said of {self.path.name}{nearest(name, _CHOICES)}: there are "
-                    f"{', '.join(f'#{one}=' for one in _CHOICES)}"
+                    f"{', '.join(f'#{choice}=' for choice in _CHOICES)}"
                 )
             if choices and value not in choices:
                 raise InputError(

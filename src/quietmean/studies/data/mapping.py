@@ -88,7 +88,7 @@ def _column(raw: object, name: str, place: str) -> ColumnMapping:
     codes, factor, called = table.get("codes", {}), table.get("factor", 1.0), table.get("name", "")
     if not isinstance(called, str):
         raise InputError(f'[{where}] of {place} has a name that is no text: write name = "ALTER"')
-    if not (isinstance(codes, Mapping) and all(isinstance(one, str | int | float) for one in codes.values())):
+    if not (isinstance(codes, Mapping) and all(isinstance(code, str | int | float) for code in codes.values())):
         raise InputError(f'[{where}] of {place} has codes that are none: write codes = {{ 1 = "f", 2 = "m", 9 = "" }}')
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor == 0:
         raise InputError(f"[{where}] of {place} has a factor that is no number but 0: write factor = 0.4536")

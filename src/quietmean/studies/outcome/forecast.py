@@ -94,11 +94,11 @@ class Forecast:
         return self.expectation.expected
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [one.to_json() | self._remedies(one) | self._bins(one) for one in self.expected]
+        return [term.to_json() | self._remedies(term) | self._bins(term) for term in self.expected]
 
     def sentences(self) -> list[str]:
         """One for each statistic."""
-        return [self._sentence(one) for one in self.expected]
+        return [self._sentence(term) for term in self.expected]
 
     def require_hope(self) -> None:
         """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
@@ -110,7 +110,7 @@ class Forecast:
         lost = self.expectation.hopeless
         if lost:
             raise InputError(
-                f"{'; '.join(self._hopeless(one) for one in lost)}: change the study, or accept intervals wider than what is "
+                f"{'; '.join(self._hopeless(term) for term in lost)}: change the study, or accept intervals wider than what is "
                 "known already with --accept-wide (in a study file accept_wide = true)"
             )
 
@@ -213,7 +213,7 @@ class Forecast:
 
 
 def _range(pair: tuple[float, float]) -> str:
-    low, high = (f"{one:.3g}" for one in pair)
+    low, high = (f"{end:.3g}" for end in pair)
     return low if low == high else f"{low} to {high}"
 
 

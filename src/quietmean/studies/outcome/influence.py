@@ -99,7 +99,7 @@ class StudyInfluence:
             if len(own) > _FEW:
                 sentences.append(f"any term of {statistic} {_farthest(own)}")
                 continue
-            sentences += [f"{one.label} {_bounded(one)}" for one in own]
+            sentences += [f"{move.label} {_bounded(move)}" for move in own]
         missing = ", as if no cell were missing" if self.before else ""
         return [
             *sentences,
@@ -120,12 +120,12 @@ class StudyInfluence:
         """The inverse of :meth:`to_json`, of what a result holds."""
         read = [
             Move(
-                one["statistic"],
-                one["term"],
-                None if one["most"] is None else float(one["most"]),
-                (float(one["range"][0]), float(one["range"][1])) if "range" in one else None,
+                move["statistic"],
+                move["term"],
+                None if move["most"] is None else float(move["most"]),
+                (float(move["range"][0]), float(move["range"][1])) if "range" in move else None,
             )
-            for one in raw["moves"]
+            for move in raw["moves"]
         ]
         return cls(
             Checked(raw["checked"]), float(raw["largest_share"]), tuple(read), unnoticed=tuple(map(str, raw.get("unnoticed", ())))
@@ -144,7 +144,7 @@ def coordinate_text(influence: Influence, clip: float) -> str:
     share = percent_text(influence.share)
     return (
         f"a coordinate of a round's mean by at most {moved} if all are there; {how}; the largest party counts {share}"
-        + "".join(f"; {one}" for one in influence.unnoticed)
+        + "".join(f"; {sentence}" for sentence in influence.unnoticed)
     )
 
 
@@ -163,13 +163,13 @@ def _bounded(move: Move) -> str:
 def _farthest(terms: Sequence[Move]) -> str:
     """Of the term that moves most, in its units; where some have no bound, of the largest one, and which have none."""
     known = [term for term in terms if term.most is not None]
-    bounded = [one for one in known if math.isfinite(one.most or 0.0)]
+    bounded = [move for move in known if math.isfinite(move.most or 0.0)]
     if not known or not bounded:
         return _bounded(terms[0])
     farthest = _bounded(max(bounded, key=lambda one: one.most or 0.0))
     if len(bounded) == len(known):
         return farthest
-    endless = some_of([one.term for one in known if one not in bounded], _FEW)
+    endless = some_of([move.term for move in known if move not in bounded], _FEW)
     return f"{farthest}, but {endless} {_bounded(Move('', '', math.inf))}"
 
 

@@ -108,7 +108,7 @@ class Accounts:
                 f"--account {known[0]}"
             )
         sketch = None if self.people is None else self.people.sketch
-        checked = sketch is not None and all(any(one.comparable(sketch) for one in self.book.people_of(name)) for name in family)
+        checked = sketch is not None and all(any(old.comparable(sketch) for old in self.book.people_of(name)) for name in family)
         name = f"{parent.name}{_BESIDE}{len(family) + 1}"
         budget = parent.budget
         self.book.set_budget(

@@ -139,7 +139,7 @@ class Agreement(ABC):
         left then."""
         everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
         analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
-        others = [one for one in range(plan.target.parties) if one != party]
+        others = [other for other in range(plan.target.parties) if other != party]
         return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0
 
     def _quorum_json(self) -> dict[str, Any]:

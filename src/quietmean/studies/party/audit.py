@@ -228,21 +228,21 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
     entries, rest = log.read()
     faults, notes = [], []
     number, previous = 0, _NOTHING
-    for one in entries:
-        entry = one.entry
+    for line in entries:
+        entry = line.entry
         if (entry.number, entry.previous) != (number + 1, previous):
             faults.append(f"entry {entry.number} does not follow on entry {number}: entries were changed, moved or taken out")
-        if not _is_signed(one):
+        if not _is_signed(line):
             faults.append(f"entry {entry.number} is not as {entry.party} signed it: it was changed")
-        if _digest(one.gap) != entry.torn:
+        if _digest(line.gap) != entry.torn:
             faults.append(f"what stands before entry {entry.number} is not what was there when it was written")
         elif entry.torn:
             notes.append(f"before entry {entry.number} a line was torn, and entry {entry.number} says so")
-        number, previous = entry.number, one.signed.digest
+        number, previous = entry.number, line.signed.digest
     if _digest(rest):
         notes.append(f"the line after entry {number} is torn: its writer was stopped, or its end was cut off")
-    by_number = {one.entry.number: one for one in entries}
-    keys = {one.entry.key for one in entries}
+    by_number = {line.entry.number: line for line in entries}
+    keys = {line.entry.key for line in entries}
     for source, stated in heads.items():
         # A log without entries has no key: nothing tells whose heads are its own.
         own = [head for head in stated if head.key in keys or not keys]
@@ -254,7 +254,7 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
                 faults.append(f"{source} tells of {head.entries} entries, here are {number}: the end was cut off")
             elif own_entry.head != head:
                 faults.append(f"{source} tells of another entry {head.entries}: the log was made anew")
-    return Verified(tuple(one.entry for one in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
+    return Verified(tuple(line.entry for line in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
 
 
 def heads_in(receipt: Mapping[str, Any], source: str) -> list[LogHead]:

@@ -236,7 +236,7 @@ def _leave_out_weights(
 
 def _require_shares(sealed: Sealed, plan: Plan, releases: Mapping[PartyId, Release]) -> None:
     """Raises :class:`ProtocolFailure` where one party has a larger part of what is left than the study lets it have."""
-    total, largest = sum(one.weight for one in releases.values()), sealed.study.weights.largest_share
+    total, largest = sum(release.weight for release in releases.values()), sealed.study.weights.largest_share
     for party, release in releases.items():
         if plan.target.unit.within_party and release.weight > largest * total:
             name, part = sealed.entries[party].name, percent_text(release.weight / total)

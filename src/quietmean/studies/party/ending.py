@@ -46,8 +46,8 @@ def unsettled(result: NodeResult) -> dict[str, Any]:
         "unresolved": [list(transfer) for transfer in result.unresolved],
         "counted_twice": [list(transfer) for transfer in result.counted_twice],
         "counted_twice_part": result.counted_twice_part,
-        "impossible_releases": [list(one) for one in result.impossible],
-        "told_apart": [list(one) for one in result.told_apart],
+        "impossible_releases": [list(release) for release in result.impossible],
+        "told_apart": [list(pair) for pair in result.told_apart],
     }
 
 

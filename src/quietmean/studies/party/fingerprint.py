@@ -52,8 +52,8 @@ def fingerprint(digest: str, stretch: Stretch = stretched) -> Fingerprint:
     bits = int.from_bytes(stretch(bytes.fromhex(digest)), "big")
     words, total = _word_list(), 8 * _BYTES
     return Fingerprint(
-        tuple(words[one] for one in _parts(bits, total, WORDS, WORD_BITS)),
-        "".join(_BASE32[one] for one in _parts(bits, total, CHARACTERS, CHARACTER_BITS)),
+        tuple(words[number] for number in _parts(bits, total, WORDS, WORD_BITS)),
+        "".join(_BASE32[number] for number in _parts(bits, total, CHARACTERS, CHARACTER_BITS)),
     )
 
 

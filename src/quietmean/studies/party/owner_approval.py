@@ -123,13 +123,13 @@ def require_approvals(
     """
     wanted, approvers = terms_of(contract, policy, account), policy.rules.approvers
     signed: dict[str, str] = {}
-    for one in given:
-        if one.terms.approver not in approvers:
-            raise InputError(f"{one.place} is by {one.terms.approver}, who is no approver of {policy.place}: ask one who is")
-        if one.terms.approver in signed:
-            raise InputError(f"{one.place} is a second one by {one.terms.approver}: give one of each approver")
-        one.require(wanted, begun=begun)
-        signed[one.terms.approver] = one.signed.digest
+    for yes in given:
+        if yes.terms.approver not in approvers:
+            raise InputError(f"{yes.place} is by {yes.terms.approver}, who is no approver of {policy.place}: ask one who is")
+        if yes.terms.approver in signed:
+            raise InputError(f"{yes.place} is a second one by {yes.terms.approver}: give one of each approver")
+        yes.require(wanted, begun=begun)
+        signed[yes.terms.approver] = yes.signed.digest
     least = policy.rules.least_approvals
     if len(signed) < least and not begun:
         raise InputError(

@@ -265,7 +265,7 @@ def _statistics(policy: Policy, asked: Agreement) -> Iterator[str]:
 def _protocols(policy: Policy, asked: Agreement) -> Iterator[str]:
     allowed, name = policy.rules.protocols, asked.plan.protocol.name
     # A site may have written another name of a protocol.
-    if allowed is not None and name not in {get_protocol(one).name for one in allowed}:
+    if allowed is not None and name not in {get_protocol(protocol).name for protocol in allowed}:
         yield f"{name} is not allowed, these are: {', '.join(allowed)}"
 
 
@@ -302,7 +302,7 @@ def _hosts(policy: Policy, asked: Agreement) -> Iterator[str]:
             yield f"{party}, an address inside a machine or a network's own, which is never dialled"
         elif _loopback(host) and not rehearsal:
             yield f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"
-        elif allowed is not None and not any(_matches(host, one) for one in allowed):
+        elif allowed is not None and not any(_matches(host, pattern) for pattern in allowed):
             yield f"{party}, allowed are: {', '.join(allowed)}"
 
 
@@ -361,4 +361,4 @@ def _matches(host: str, allowed: str) -> bool:
 
 def _faults(error: ValidationError) -> str:
     tables: dict[str, type[BaseModel]] = {"policy": PolicyRules, "budget": PolicyBudget, "audit": Audit, "column": Column}
-    return "; ".join(fault(one["loc"], one["type"], one["msg"], _File, tables, one.get("ctx", {})) for one in error.errors())
+    return "; ".join(fault(detail, _File, tables) for detail in error.errors())

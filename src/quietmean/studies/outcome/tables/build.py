@@ -149,7 +149,7 @@ def _odds_ratios(terms: Sequence[Term], level: str) -> dict[str, list[str]]:
             ratios.append(UNKNOWN)
             intervals.append(UNKNOWN)
             continue
-        low, ratio, high = (_power(one) for one in (ends[0], term.estimate, ends[1]))
+        low, ratio, high = (_power(exponent) for exponent in (ends[0], term.estimate, ends[1]))
         # As many digits as the lower half of the interval allows: the upper one may be endless.
         error = (ratio - low) / 2
         ratios.append(number_text(ratio, error if math.isfinite(error) else 0.0))
@@ -198,9 +198,9 @@ def _facts(summary: Mapping[str, Any], counted: str) -> list[str]:
         for key, name, value in entries
         if isinstance(value, int | float)
     ]
-    within = [one for one in (summary, *summary.values()) if isinstance(one, Mapping) and "until" in one and "events" in one]
+    within = [part for part in (summary, *summary.values()) if isinstance(part, Mapping) and "until" in part and "events" in part]
     # Until 0 nothing is compared, and a footnote says why.
-    within = [one for one in within if number_of(one["until"]) > 0]
+    within = [part for part in within if number_of(part["until"]) > 0]
     return [*([f"{', '.join(texts)}."] if texts else []), *(_extent(each, counted) for each in within)]
 
 
