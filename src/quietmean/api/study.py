@@ -89,7 +89,7 @@ class Study:
         self._terms = StudyTerms.parse(
             {
                 "name": name,
-                "column": [_column(one, declared) for one, declared in columns.items()],
+                "column": [_column(column, declared) for column, declared in columns.items()],
                 "statistic": [
                     read_text(statistic) if isinstance(statistic, str) else statistic.describe() for statistic in statistics
                 ],

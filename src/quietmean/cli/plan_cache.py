@@ -36,7 +36,7 @@ class PlanCache:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(path, canonical_json(answer))
-            for old in sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-_MOST_FILES]:
+            for old in sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-_MOST_FILES]:
                 old.unlink()
 
     def _path(self, asked: Mapping[str, Any]) -> Path:

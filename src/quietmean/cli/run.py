@@ -234,7 +234,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
 def _document(local: LocalStudy, pages: Pages, seconds: float) -> dict[str, Any]:
     from quietmean.statistics import column_means
 
-    truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
+    truth = {name: float(mean.value[0]) for name, mean in column_means(local.truth).items()}
     document = local.outcome.to_json()
     for entry, answer in zip(document["statistics"], local.truth, strict=True):
         entry["true_value"] = answer.estimates.by_term(answer.estimates.value)

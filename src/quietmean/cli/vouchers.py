@@ -116,7 +116,7 @@ def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
     from quietmean.studies.agreement.voucher import ENDING, Voucher
 
     listed = {path.name: Voucher.of_key(path) for path in sorted(folder.glob(f"*{ENDING}"))}
-    return {name: one for name, one in listed.items() if one is not None and one.invitation == invitation}
+    return {name: voucher for name, voucher in listed.items() if voucher is not None and voucher.invitation == invitation}
 
 
 def _keys_in(path: Path) -> list[str]:
@@ -127,9 +127,9 @@ def _keys_in(path: Path) -> list[str]:
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
         raise InputError(f"file {path} has no public key: write one a line, as quietmean keygen shows it")
-    for line, one in enumerate(keys, 1):
+    for line, key in enumerate(keys, 1):
         try:
-            public_key_bytes(one)
+            public_key_bytes(key)
         except InputError as error:
             raise InputError(f"line {line} of {path}: {error}") from None
     if len(set(keys)) < len(keys):

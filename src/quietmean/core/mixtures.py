@@ -209,7 +209,7 @@ class Blocks(Mixture):
         blocks = vector.reshape(self.groups, BLOCK_SIZE) / (scale * self.scale)
         present = blocks[:, 0] / self.weight
         within = bool(present.min() >= 0 and present.sum() <= 1 + _ROUNDING)
-        return within and all(_are_moments(one[1:], part) for one, part in zip(blocks, present.tolist(), strict=True))
+        return within and all(_are_moments(block[1:], part) for block, part in zip(blocks, present.tolist(), strict=True))
 
     def move(self, vector: Vector, scale: float) -> None:
         factor = scale * self.scale

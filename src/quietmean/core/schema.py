@@ -341,7 +341,7 @@ class Configured:
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
-        given = {name: one.parse(raw[one.key]) for name, one in parameters_of(cls).items() if one.key in raw}
+        given = {name: field.parse(raw[field.key]) for name, field in parameters_of(cls).items() if field.key in raw}
         return cls(**given)
 
     def describe(self) -> dict[str, Any]:

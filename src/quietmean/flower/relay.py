@@ -72,7 +72,7 @@ class Relay:
         return self._concluded(round_, steps, ended)
 
     def _delivery(self, round_: int, step: int, party: PartyId, answers: Mapping[PartyId, ClientAnswer]) -> Deliver:
-        frames = {other: one.frames[party] for other, one in answers.items() if party in one.frames}
+        frames = {other: answer.frames[party] for other, answer in answers.items() if party in answer.frames}
         return Deliver(round_, step, frames, tuple(other for other in answers if other != party))
 
     def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, ClientAnswer]) -> ClientsMean:

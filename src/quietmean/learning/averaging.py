@@ -179,7 +179,7 @@ class ModelAveraging:
             raise InputError("gradients of records are for unit='record': hand whole models to average")
         self._resume()
         held = self._by_party(gradients)
-        given = {party: self._shared.steps(one, f"the gradients of party {party}") for party, one in held.items()}
+        given = {party: self._shared.steps(gradient, f"the gradients of party {party}") for party, gradient in held.items()}
         return self._moved(given, leaves)
 
     def _moved(self, given: Mapping[PartyId, Array], leaves: Mapping[PartyId, int] | None) -> Any:
@@ -209,4 +209,4 @@ class ModelAveraging:
             (own,) = self._site.here(self.session.terms.parties)
             return {own: given}
         listed = given if isinstance(given, Mapping) else dict(enumerate(given))
-        return {party: one for party, one in listed.items() if one is not None}
+        return {party: model for party, model in listed.items() if model is not None}

@@ -118,7 +118,7 @@ class InOneProcess:
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         workload = study.workload
         encoded = [workload.encode(part, step=plan.value_step) for part in parts]
-        values = {party: plan.admit(one.vector, one.weight).vector for party, one in enumerate(encoded)}
+        values = {party: plan.admit(site.vector, site.weight).vector for party, site in enumerate(encoded)}
         weights = np.array([site.weight for site in encoded])
         exchanged = self.engine.exchange(plan, 1, values, weights, {})
         return conclude(workload, plan.target, exchanged.execution, exchanged.mean), exchanged.mean, what_did_not_fit(encoded)

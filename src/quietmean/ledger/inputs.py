@@ -44,7 +44,7 @@ class Inputs:
             for code, column in zip(codes, piece.T, strict=True):
                 # Adding 0.0 makes the two zeros one.
                 code.update(np.ascontiguousarray(column + 0.0, dtype="<f8").tobytes())
-        return tuple(code.digest() for code, one in zip(codes, same, strict=True) if not one)
+        return tuple(code.digest() for code, is_same in zip(codes, same, strict=True) if not is_same)
 
 
 NO_INPUTS = Inputs()

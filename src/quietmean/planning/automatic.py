@@ -72,7 +72,9 @@ def choose_from(
     """
     names = _with_options(options)
     wanted, against = _preferred(ranking.target, options, domain, max_messages)
-    places = {one.plan.protocol.name: rank for rank, one in enumerate(ranking) if one.plan.protocol.name in names}
+    places = {
+        candidate.plan.protocol.name: rank for rank, candidate in enumerate(ranking) if candidate.plan.protocol.name in names
+    }
     if wanted is not None:
         return places[PREFERRED], _preferred_sentence(wanted)
     others = [ranking[rank] for name, rank in places.items() if name != PREFERRED]

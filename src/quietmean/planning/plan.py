@@ -426,4 +426,4 @@ def require_foreseen(target: Target) -> None:
 
 def _where_values_lie(protocol: Mechanism) -> str:
     """The options of a protocol that say it, by their names."""
-    return ", ".join(one.named for key, one in protocol.options().items() if key in _PLACES) or "none of this protocol"
+    return ", ".join(option.named for key, option in protocol.options().items() if key in _PLACES) or "none of this protocol"

@@ -56,7 +56,7 @@ def layered_gaussian(seed: Seed, scale: float, count: int) -> Ints:
 
 def variance(scale: float) -> Fraction:
     """v of :func:`layered_gaussian`, exactly."""
-    return sum((Fraction(one) ** 2 * _FACTOR ** (2 * number) for number, one in enumerate(_layers(scale))), Fraction(0))
+    return sum((Fraction(layer) ** 2 * _FACTOR ** (2 * number) for number, layer in enumerate(_layers(scale))), Fraction(0))
 
 
 def _layers(scale: float) -> tuple[float, ...]:

@@ -40,7 +40,7 @@ _EXACT_IN_BINS = ("histogram", "cdf")
 def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -> list[dict[str, Any]]:
     """One section for each statistic, in their order; ``truth`` without noise, where it is known."""
     exact: Sequence[Answer | None] = truth or [None] * len(answers)
-    return [_section(number, answer, one) for number, (answer, one) in enumerate(zip(answers, exact, strict=True))]
+    return [_section(number, answer, truth) for number, (answer, truth) in enumerate(zip(answers, exact, strict=True))]
 
 
 def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _heterogeneity(summary: Mapping[str, Any]) -> Facts:
     by_term = summary.get("heterogeneity")
     if not isinstance(by_term, Mapping):
         return _plainly(summary)
-    return [(f"differences of sites{'' if term == 'all' else f', {term}'}", _sites(one)) for term, one in by_term.items()]
+    return [(f"differences of sites{'' if term == 'all' else f', {term}'}", _sites(summary)) for term, summary in by_term.items()]
 
 
 def _sites(summary: Any) -> str:

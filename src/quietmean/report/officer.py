@@ -251,7 +251,7 @@ class OfficerPage:
     def _released(self) -> dict[str, Any]:
         listed = self.stated.released[:_MOST_RELEASED]
         # Statistics of one number share a table with their neighbours.
-        by_statistic = itertools.groupby(listed, key=lambda one: one.statistic if one.term else "")
+        by_statistic = itertools.groupby(listed, key=lambda row: row.statistic if row.term else "")
         tables = [
             {"name": name, "rows": [[row.term or row.statistic, *row.texts] for row in each]} for name, each in by_statistic
         ]

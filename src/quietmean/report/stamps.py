@@ -40,7 +40,7 @@ class Stamps:
         return cls(
             finished=str(origin.get("finished") or ""),
             version=str(origin.get("quietmean") or ""),
-            digests=tuple((name, one) for name, one in digests.items() if isinstance(one, str) and one),
+            digests=tuple((name, digest) for name, digest in digests.items() if isinstance(digest, str) and digest),
             absent=tuple(map(str, absent)) if isinstance(absent, list) else (),
             whose=study_and_party(origin),
             keys=next((links.text for links in Links if links == origin.get("links")), ""),
@@ -58,4 +58,6 @@ class Stamps:
             ("Software", self.software),
             ("Keys", self.keys),
         ]
-        return [(name, text) for name, text in stamps if text] + [(f"Digest of the {name}", one) for name, one in self.digests]
+        return [(name, text) for name, text in stamps if text] + [
+            (f"Digest of the {name}", digest) for name, digest in self.digests
+        ]

@@ -70,4 +70,4 @@ class RoundMean(Tabular, Generic[Party]):
     def rows(self) -> list[dict[str, Any]]:
         """One for each coordinate."""
         error = self.standard_error
-        return [{"coordinate": index, "mean": float(one), "standard_error": error} for index, one in enumerate(self.mean)]
+        return [{"coordinate": index, "mean": float(value), "standard_error": error} for index, value in enumerate(self.mean)]

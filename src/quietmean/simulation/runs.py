@@ -189,7 +189,7 @@ def _run_stack(
     done = (weights > 0) & ~refused
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
     decode = partial(plan.protocol.decode, parties)
-    estimates = [decode(total, float(one)) for total, one in zip(sums[done], weights[done], strict=True)]
+    estimates = [decode(total, float(weight)) for total, weight in zip(sums[done], weights[done], strict=True)]
     return np.array(estimates).reshape(-1, dimension), truth[done], refused
 
 

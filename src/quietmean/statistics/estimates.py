@@ -85,8 +85,10 @@ class Estimates(TableFile):
     @classmethod
     def number(cls, value: float, standard_error: float, low: float, high: float, **more: Any) -> Self:
         """The estimates of a statistic that is one number; intervals are pairs, ``population`` a number."""
-        arrays = {name: np.atleast_1d(one) for name, one in more.items() if name in ("population", "p_value") and one is not None}
-        arrays |= {name: np.array([one]) for name, one in more.items() if name.startswith("interval") and one is not None}
+        arrays = {
+            name: np.atleast_1d(array) for name, array in more.items() if name in ("population", "p_value") and array is not None
+        }
+        arrays |= {name: np.array([array]) for name, array in more.items() if name.startswith("interval") and array is not None}
         values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
         return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
 

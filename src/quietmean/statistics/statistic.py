@@ -336,10 +336,10 @@ class Statistic(Configured, ABC):
             by_place[-1:] = given[self.by_place[-1]]
         meant = self.meant_in_words(given)
         named = [
-            f"{one.key}={_brief(one.to_json(getattr(self, name)))}"
-            for name, one in parameters_of(type(self)).items()
-            if one.key in (*given, *meant) and one.key not in (*self.by_place, "share", EXPECT)
-            if one.default is OPEN or getattr(self, name) != meant.get(one.key, one.default)
+            f"{field.key}={_brief(field.to_json(getattr(self, name)))}"
+            for name, field in parameters_of(type(self)).items()
+            if field.key in (*given, *meant) and field.key not in (*self.by_place, "share", EXPECT)
+            if field.default is OPEN or getattr(self, name) != meant.get(field.key, field.default)
         ]
         return f"{self.name}({', '.join([*by_place, *named])})"
 

@@ -219,7 +219,7 @@ class Workload:
             shares[released] = shares.get(released, 0.0) + share
         # A joined feature has its shares in it, as far as distances go.
         as_it_is = set() if self.hides_count else set(self._joined.values())
-        return {one: 1.0 if one in as_it_is else math.sqrt(share) / self._change(one) for one, share in shares.items()}
+        return {name: 1.0 if name in as_it_is else math.sqrt(share) / self._change(name) for name, share in shares.items()}
 
     def budget_part(self, statistic: Statistic) -> float:
         """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""

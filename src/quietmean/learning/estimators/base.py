@@ -320,8 +320,8 @@ def filled(parts: Sequence[Array], limits: Array) -> list[Array]:
     return [np.clip(np.where(np.isnan(part), limits.mean(axis=1), part), limits[:, 0], limits[:, 1]) for part in parts]
 
 
-def _is_table(one: Any) -> bool:
-    return len(getattr(one, "shape", ())) == 2
+def _is_table(table: Any) -> bool:
+    return len(getattr(table, "shape", ())) == 2
 
 
 def _listed(X: Any, supervised: bool) -> list[tuple[Any, Any]] | None:

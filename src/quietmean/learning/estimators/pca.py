@@ -105,4 +105,6 @@ def _means(one_shot: OneShot) -> Array:
     # The mean of the indicator of complete records, then those of the columns scaled to [-1, 1].
     first = one_shot.released.mean(moments)[: 1 + len(workload.columns)]
     scaled = np.clip(first[1:] / max(float(first[0]), 1e-9), -1.0, 1.0)
-    return np.array([one.centre + one.width / 2 * value for one, value in zip(workload.columns, scaled.tolist(), strict=True)])
+    return np.array(
+        [column.centre + column.width / 2 * value for column, value in zip(workload.columns, scaled.tolist(), strict=True)]
+    )

@@ -61,7 +61,7 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             # Tables of columns and parties are known by their names.
             name = item.get("name", index + 1)
-            yield from _flat({key: one for key, one in item.items() if key != "name"} or {"name": name}, f"{path}.{name}")
+            yield from _flat({key: value for key, value in item.items() if key != "name"} or {"name": name}, f"{path}.{name}")
             yield f"{path}.{name}.place", index
     else:
         yield path, value

@@ -158,7 +158,7 @@ class NodeSettings:
     def planned_values(self) -> list[PlannedValue]:
         """What this party brings, whoever else is in; the first one is for all."""
         smaller = {} if self.start is None else self.start.smaller
-        return [PlannedValue(self.plan, self.value), *(one for _, one in sorted(smaller.items()))]
+        return [PlannedValue(self.plan, self.value), *(planned for _, planned in sorted(smaller.items()))]
 
     @cached_property
     def study(self) -> str:

@@ -19,6 +19,6 @@ class PairSecrets(StoreDatabase):
 
     def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
         """Before any of it is sent, or before what came with it counts."""
-        rows = [(party, one.secret, one.ciphertext) for party, one in encapsulated.items()]
+        rows = [(party, pair.secret, pair.ciphertext) for party, pair in encapsulated.items()]
         with self._transaction():
             self._database.executemany("INSERT OR REPLACE INTO encapsulated VALUES (?, ?, ?)", rows)

@@ -209,7 +209,7 @@ class CoalitionBatches:
     def _reduced(self, bare: Transcript, public: Mask) -> _Members:
         own = [self._observations(bare, public, party) for party in range(bare.parties)]
         reduced = [self._independent(places) for places in own]
-        each, widest = max(len(one) for one, _ in reduced), max(len(places) for places in own)
+        each, widest = max(len(rows) for rows, _ in reduced), max(len(places) for places in own)
         nowhere = self._rows.shape[1] + len(self._rows)
         places = np.full((bare.parties, widest), nowhere, dtype=np.int64)
         combined = np.zeros((bare.parties, each, widest))

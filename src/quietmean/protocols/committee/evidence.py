@@ -123,37 +123,37 @@ class Evidence:
             state = _named(state, self._session.leader(proposal.ballot), f"made two proposals in ballot {proposal.ballot}")
         return state, [(proposal.ballot, digest)]
 
-    def _with_echo(self, state: CommitteeState, one: Echo) -> tuple[CommitteeState, bool]:
-        place = one.member, one.ballot, one.lock
+    def _with_echo(self, state: CommitteeState, echo: Echo) -> tuple[CommitteeState, bool]:
+        place = echo.member, echo.ballot, echo.lock
         same = [known for known in state.echoes if (known.member, known.ballot, known.lock) == place]
-        if any(known.digest == one.digest for known in same):
+        if any(known.digest == echo.digest for known in same):
             return state, True
-        if len(same) >= _MOST or not is_echoed(self._session, one):
+        if len(same) >= _MOST or not is_echoed(self._session, echo):
             return state, False
-        state = replace(state, echoes=(*state.echoes, one))
-        return (_named(state, one.member, f"backed two proposals in ballot {one.ballot}") if same else state), True
+        state = replace(state, echoes=(*state.echoes, echo))
+        return (_named(state, echo.member, f"backed two proposals in ballot {echo.ballot}") if same else state), True
 
-    def _with_vote(self, state: CommitteeState, one: ChoiceVote) -> tuple[CommitteeState, bytes]:
+    def _with_vote(self, state: CommitteeState, vote: ChoiceVote) -> tuple[CommitteeState, bytes]:
         """The first vote of each member counts."""
-        digest = one.choice.digest(self._session.session)
-        known = state.votes.get(one.member)
+        digest = vote.choice.digest(self._session.session)
+        known = state.votes.get(vote.member)
         if known is not None and known.choice.digest(self._session.session) == digest:
             return state, digest
-        if not is_possible(self._session.parameters, one.choice) or not is_voted(self._session, one):
+        if not is_possible(self._session.parameters, vote.choice) or not is_voted(self._session, vote):
             return state, b""
         if known is not None:
-            return _named(state, one.member, "voted twice"), b""
-        return replace(state, votes=state.votes | {one.member: one}, choices=state.choices | {digest: one.choice}), digest
+            return _named(state, vote.member, "voted twice"), b""
+        return replace(state, votes=state.votes | {vote.member: vote}, choices=state.choices | {digest: vote.choice}), digest
 
     def _with_sum(self, state: CommitteeState, sender: int, statement: SignedStatement) -> CommitteeState:
         """The first sum of each member counts; once it is known what was decided, the first over that."""
-        one, decided = statement.sum, state.voting.decided
-        if one is None or one.member != sender:
+        sent, decided = statement.sum, state.voting.decided
+        if sent is None or sent.member != sender:
             return state
         known = state.sums.get(sender)
-        if known is not None and (known.digest == decided or one.digest == known.digest):
+        if known is not None and (known.digest == decided or sent.digest == known.digest):
             return state
-        return replace(state, sums=state.sums | {sender: one}) if is_summed(self._session, one) else state
+        return replace(state, sums=state.sums | {sender: sent}) if is_summed(self._session, sent) else state
 
     # --- lists and choices ---
 
@@ -226,7 +226,7 @@ class Evidence:
 
     def wrong_noise(self, state: CommitteeState) -> tuple[str, ...]:
         """Of members whose dealings of noise are such that no lists of enough members agree on them, a sentence each."""
-        lists = sorted(self.lists_by_member(state), key=lambda one: one.member)
+        lists = sorted(self.lists_by_member(state), key=lambda own: own.member)
         if len(lists) < self._session.parameters.lists_needed:
             return ()
         agreed = agreement(self._session, lists, noise=True)

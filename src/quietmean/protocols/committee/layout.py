@@ -58,8 +58,8 @@ class Layout:
         weights = [_weights(int(span)) for span in spans]
         counts = np.array([len(weight) for weight in weights])
         dimension = len(lows)
-        rows = [np.full(len(one.places) + 1, row) for row, one in enumerate(relations)]
-        columns = [np.r_[one.places, dimension + row] for row, one in enumerate(relations)]
+        rows = [np.full(len(relation.places) + 1, row) for row, relation in enumerate(relations)]
+        columns = [np.r_[relation.places, dimension + row] for row, relation in enumerate(relations)]
         factors = [np.r_[relation.coefficients, -1] for relation in relations]
         return cls(
             dimension,

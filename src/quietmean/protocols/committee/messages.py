@@ -113,12 +113,12 @@ def echo(session: CommitteeSession, signer: Signer, member: int, proposed: tuple
     return Echo(member, ballot, digest, lock, signer.sign(kind, _signed(session, ballot, digest)))
 
 
-def is_echoed(session: CommitteeSession, one: Echo) -> bool:
+def is_echoed(session: CommitteeSession, echo: Echo) -> bool:
     """Whether its member signed it."""
-    if not (1 <= one.ballot <= session.parameters.ballots and 0 <= one.member < len(session.members)):
+    if not (1 <= echo.ballot <= session.parameters.ballots and 0 <= echo.member < len(session.members)):
         return False
-    kind = Kind.LOCK if one.lock else Kind.ECHO
-    return session.keys.is_signed(session.members[one.member], kind, _signed(session, one.ballot, one.digest), one.signature)
+    kind = Kind.LOCK if echo.lock else Kind.ECHO
+    return session.keys.is_signed(session.members[echo.member], kind, _signed(session, echo.ballot, echo.digest), echo.signature)
 
 
 def vote(session: CommitteeSession, signer: Signer, member: int, choice: OpeningChoice, locks: tuple[Echo, ...]) -> ChoiceVote:
@@ -126,12 +126,12 @@ def vote(session: CommitteeSession, signer: Signer, member: int, choice: Opening
     return ChoiceVote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), locks)
 
 
-def is_voted(session: CommitteeSession, one: ChoiceVote) -> bool:
+def is_voted(session: CommitteeSession, vote: ChoiceVote) -> bool:
     """Whether its member signed it. Its locks are checked as all others are."""
-    if not 0 <= one.member < len(session.members):
+    if not 0 <= vote.member < len(session.members):
         return False
-    content = _signed(session, one.choice.digest(session.session))
-    return session.keys.is_signed(session.members[one.member], Kind.VOTE, content, one.signature)
+    content = _signed(session, vote.choice.digest(session.session))
+    return session.keys.is_signed(session.members[vote.member], Kind.VOTE, content, vote.signature)
 
 
 def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: bytes, share: bytes) -> MemberSum:
@@ -139,12 +139,12 @@ def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: byt
     return MemberSum(member, digest, share, signer.sign(Kind.SUM, _signed(session, digest, hashlib.sha256(share).digest())))
 
 
-def is_summed(session: CommitteeSession, one: MemberSum) -> bool:
+def is_summed(session: CommitteeSession, sent: MemberSum) -> bool:
     """Whether its member signed it, and it has the right size."""
-    if not 0 <= one.member < len(session.members) or len(one.share) != 4 * session.parameters.blocks:
+    if not 0 <= sent.member < len(session.members) or len(sent.share) != 4 * session.parameters.blocks:
         return False
-    content = _signed(session, one.digest, hashlib.sha256(one.share).digest())
-    return session.keys.is_signed(session.members[one.member], Kind.SUM, content, one.signature)
+    content = _signed(session, sent.digest, hashlib.sha256(sent.share).digest())
+    return session.keys.is_signed(session.members[sent.member], Kind.SUM, content, sent.signature)
 
 
 def _signed(session: CommitteeSession, *fields: int | bytes) -> bytes:

@@ -84,7 +84,7 @@ class CheckedResult:
 def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[MemberSum]) -> Result:
     """The result with these sums over a choice."""
     choice = resolved.choice
-    ordered = tuple(sorted((sent for sent in sums if sent.digest == resolved.digest), key=lambda one: one.member))
+    ordered = tuple(sorted((sent for sent in sums if sent.digest == resolved.digest), key=lambda sent: sent.member))
     return Result(
         _LABEL, session.session, choice.members, choice.noise, choice.lists, choice.marks, chosen_bytes(resolved.chosen), ordered
     )
@@ -162,10 +162,10 @@ def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
     )
 
 
-def _share(session: CommitteeSession, one: MemberSum) -> Elements:
-    share: Elements = np.frombuffer(one.share, dtype="<u4")
+def _share(session: CommitteeSession, sent: MemberSum) -> Elements:
+    share: Elements = np.frombuffer(sent.share, dtype="<u4")
     if int(share.max()) >= session.parameters.prime:
-        raise ResultError(f"member {one.member + 1}'s sum has a number that is none of this study's: it lies")
+        raise ResultError(f"member {sent.member + 1}'s sum has a number that is none of this study's: it lies")
     return share
 
 

@@ -42,8 +42,8 @@ def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: b
     entries, places = entries[kept], places[:, kept]
     has = places >= 0
     numbers = np.zeros((*has.shape, listed[0]["numbers"].shape[1]), dtype=np.uint32)
-    for row, one in enumerate(listed):
-        numbers[row, has[row]] = one["numbers"][places[row, has[row]]]
+    for row, own in enumerate(listed):
+        numbers[row, has[row]] = own["numbers"][places[row, has[row]]]
     members = np.array([own.member for own in lists])
     return ListAgreement(tuple(lists), entries, _agree(session, members, has, numbers))
 
@@ -111,7 +111,7 @@ def _trusted(session: CommitteeSession, members: Ints, rows: Ints, stated: Resid
 def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoice | None:
     """The choice of most contributions by ``lists`` of different members; None if there are too few of anything."""
     parameters = session.parameters
-    lists = sorted(lists, key=lambda one: one.member)
+    lists = sorted(lists, key=lambda own: own.member)
     # Members without a list count among those that may be gone.
     spare = max(0, parameters.gone - (parameters.members - len(lists)))
     if len(lists) < max(parameters.lists_needed + spare, parameters.votes_needed):

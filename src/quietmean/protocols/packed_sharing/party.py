@@ -162,7 +162,7 @@ class PackedSharingParty:
 
     def _with_shares(self, state: PackedSharingState, arrived: Sequence[Message]) -> PackedSharingState:
         shares, weights = dict(state.shares), dict(state.weights)
-        for message in sorted(arrived, key=lambda one: one.sender):
+        for message in sorted(arrived, key=lambda message: message.sender):
             try:
                 content = self._codec.check_dealt(message.content, self._party in self._packing.seeded(message.sender))
             except ContentError:
@@ -175,7 +175,7 @@ class PackedSharingParty:
     def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, MemberStatement]:
         """The contents by sender; a message that cannot be read counts as not arrived."""
         statements = {}
-        for message in sorted(arrived, key=lambda one: one.sender):
+        for message in sorted(arrived, key=lambda message: message.sender):
             try:
                 statements[message.sender] = self._codec.read(round_, message.content)
             except ContentError:
@@ -239,12 +239,12 @@ class PackedSharingParty:
             return state
         if not waited and self._rules.waits_for_more(sum(sent.inputs == inputs for sent in state.sums.values()), state.round):
             return state
-        sums = {sender: one for sender, one in state.sums.items() if one.inputs == inputs}
+        sums = {sender: sent for sender, sent in state.sums.items() if sent.inputs == inputs}
         weight, alike = Counter(sent.weight for sent in sums.values()).most_common(1)[0]
         if alike <= self._rules.colluding:
             return replace(state, remarks=("the members do not agree on the weight of those whose inputs count",))
         secret = Seed(self._noise.secret("combinations of sums", state.round))
-        shares = {sender: self._codec.read_share(one.share.content) for sender, one in sums.items()}
+        shares = {sender: self._codec.read_share(sent.share.content) for sender, sent in sums.items()}
         conclusion = conclude(self._packing, shares, self._rules.liars, self._parameters.dimension, secret)
         unchecked = len(shares) == self._rules.threshold < self._rules.parties
         problems = (conclusion.problem, _UNCHECKED if unchecked and conclusion.total is not None else "")

@@ -34,7 +34,7 @@ class Higher:
 
     @classmethod
     def of(cls, powers: Mapping[Vertex, int]) -> Higher:
-        return cls(tuple(sorted(((vertex, power) for vertex, power in powers.items() if power), key=lambda one: one[0].name)))
+        return cls(tuple(sorted(((vertex, power) for vertex, power in powers.items() if power), key=lambda pair: pair[0].name)))
 
     @property
     def lower(self) -> tuple[tuple[frozenset[Vertex | None], float], ...]:
@@ -56,7 +56,7 @@ class Higher:
 
 def _product(vertices: frozenset[Vertex | None], columns: Mapping[Vertex, Array]) -> Array:
     """The values of the product of an edge's vertices, or the square of a single vertex, shape (rows,)."""
-    named = sorted((vertex for vertex in vertices if vertex is not None), key=lambda one: one.name)
+    named = sorted((vertex for vertex in vertices if vertex is not None), key=lambda vertex: vertex.name)
     if len(vertices) == 1:
         return columns[named[0]] ** 2
     values = columns[named[0]]

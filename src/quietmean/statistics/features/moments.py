@@ -186,7 +186,7 @@ class Moments(Feature):
         if self.by is not None:
             ones = np.eye(self.size)[:: self.block]
             levels = zip(self.by.categories, ones, strict=True)
-            return {} if self.demanded else {("level", self.by.name, level): one for level, one in levels}
+            return {} if self.demanded else {("level", self.by.name, level): value for level, value in levels}
         if not self.demanded:
             return {TOTAL: first}
         return {("present", self.demanded[0].name): first} if len(self.demanded) == 1 and self.demanded[0].numeric else {}

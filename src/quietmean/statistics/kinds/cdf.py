@@ -66,7 +66,7 @@ class CumulativeDistribution(Statistic):
         noise = np.sqrt(distribution.noise(distribution.parts / distribution.present))[shown] / distribution.present
         records = released.weight * distribution.present
         inside, parties = np.clip(values, 0.0, 1.0), columns.unit == PrivacyUnit.PARTY
-        ends = np.array([wilson(one, records, error**2) for one, error in zip(values.tolist(), noise.tolist(), strict=True)])
+        ends = np.array([wilson(part, records, error**2) for part, error in zip(values.tolist(), noise.tolist(), strict=True)])
         return Estimates(
             terms,
             values,

@@ -88,7 +88,7 @@ class GroupMeans(Statistic):
             return {}
         block, groups = self._block(columns), columns.category(self.by).categories
         half, own = block.column.width / 2, [moved_block(around, block, index) for index in range(len(groups))]
-        moved = {group: half * float(one.means[0]) for group, one in zip(groups, own, strict=True) if one is not None}
+        moved = {group: half * float(block.means[0]) for group, block in zip(groups, own, strict=True) if block is not None}
         if len(groups) == 2 and len(moved) == 2:
             moved |= {DIFFERENCE: sum(moved.values()), SMD: moved_smd([block for block in own if block is not None])}
         return moved
@@ -99,8 +99,8 @@ class GroupMeans(Statistic):
         if self.cluster is not None:
             return self._of_sites(released, block, groups, columns.category(self.cluster).categories)
         summaries = {group: summary(released, block, index) for index, group in enumerate(groups)}
-        present = {group: one for group, one in summaries.items() if one is not None}
-        rows = [_mean(group, one, column) for group, one in summaries.items()]
+        present = {group: summary for group, summary in summaries.items() if summary is not None}
+        rows = [_mean(group, summary, column) for group, summary in summaries.items()]
         flags = [
             left_out(f"group {group}", (group,), released, block, index)
             for index, group in enumerate(groups)

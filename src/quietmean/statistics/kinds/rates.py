@@ -188,7 +188,7 @@ class Rates(Statistic):
             moved[DIFFERENCE] = sum(rates.values())
         if self.standard is not None:
             used = [(weight, rates[name]) for weight, name in zip(self.standard, names, strict=True) if weight]
-            moved[STANDARDISED] = sum(weight * one for weight, one in used) / sum(self.standard)
+            moved[STANDARDISED] = sum(weight * rate for weight, rate in used) / sum(self.standard)
         return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
@@ -262,7 +262,7 @@ class Rates(Statistic):
 
     def _standardised(self, groups: list[_Group]) -> Row:
         """The weighted mean of rates (direct standardisation)."""
-        if self.standard is None or not all(group.known for group, one in zip(groups, self.standard, strict=True) if one):
+        if self.standard is None or not all(group.known for group, weight in zip(groups, self.standard, strict=True) if weight):
             return Row.unknown(STANDARDISED, (0.0, math.inf))
         weights = np.array(self.standard) / sum(self.standard) * self.per
         used = [(weight, group) for weight, group in zip(weights.tolist(), groups, strict=True) if weight]

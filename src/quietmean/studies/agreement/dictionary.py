@@ -55,12 +55,12 @@ class Dictionary:
             try:
                 if row.get("identifier", "").lower() == "y":
                     raise _NoColumnError("it identifies persons")
-                for one, table, coded in _declared(name, row):
+                for column, table, coded in _declared(name, row):
                     # The error of a column says what is wrong with it.
-                    Column.model_validate({"name": one, **table})
-                    columns[one] = {"name": one, **table}
+                    Column.model_validate({"name": column, **table})
+                    columns[column] = {"name": column, **table}
                     if coded:
-                        codes[one] = coded
+                        codes[column] = coded
             except (_NoColumnError, InputError, ValueError) as error:
                 left_out[name] = str(error) if isinstance(error, _NoColumnError | InputError) else "it cannot be a column"
         if not columns:

@@ -157,7 +157,7 @@ class Registrar:
     def certify(self, keys: Sequence[str], weight: float | None) -> MadeVouchers:
         """Vouchers for ``keys`` that contributors made, each named by its key."""
         vouchers = {f"own-{_short(key)}{ENDING}": self._certified(key, weight) for key in keys}
-        return MadeVouchers(vouchers, {name: one.signed.to_line().encode() + b"\n" for name, one in vouchers.items()})
+        return MadeVouchers(vouchers, {name: voucher.signed.to_line().encode() + b"\n" for name, voucher in vouchers.items()})
 
     def _certified(self, key: str, weight: float | None) -> Voucher:
         return Voucher.certify(self.identity, self.invitation, key, weight)

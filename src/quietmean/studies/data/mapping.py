@@ -49,7 +49,7 @@ class SiteMapping:
                 raise InputError(f'[mapping] of {place} has a {name} that is no name of a column: write {name} = "{usual}"')
         person, date = (plain_name(table.get(name, "")) for name in ("person", "date"))
         columns = _table(table.get("columns", {}), "mapping.columns", place)
-        return cls({plain_name(name): _column(one, name, place) for name, one in columns.items()}, person, date)
+        return cls({plain_name(name): _column(column, name, place) for name, column in columns.items()}, person, date)
 
     def of(self, column: str) -> ColumnMapping:
         return self.columns.get(plain_name(column), _UNCHANGED)

@@ -114,25 +114,25 @@ class Forecast:
                 "known already with --accept-wide (in a study file accept_wide = true)"
             )
 
-    def _sentence(self, one: Expected) -> str:
-        if one.hopeless:
-            return self._hopeless(one)
-        term = f" (of {one.term})" if one.term else ""
-        text = f"{one.statistic.text}: expected width of the 95 % interval{term} {_range(one.noise)} from the noise"
-        if one.population is not None:
-            text += f", {_range(one.population)} for the population; noise is {_range(one.ratio)} times sampling error"
-        if one.power is not None:
-            text += f"; power {100 * one.power:.0f} % at the 5 % level"
-        if one.flagged >= _WORTH_SAYING:
-            text += f"; flagged or hidden in {100 * one.flagged:.0f} % of such studies"
-        alone = math.sqrt(1 / one.budget_part) if one.budget_part > 0 else 1.0
+    def _sentence(self, term: Expected) -> str:
+        if term.hopeless:
+            return self._hopeless(term)
+        named = f" (of {term.term})" if term.term else ""
+        text = f"{term.statistic.text}: expected width of the 95 % interval{named} {_range(term.noise)} from the noise"
+        if term.population is not None:
+            text += f", {_range(term.population)} for the population; noise is {_range(term.ratio)} times sampling error"
+        if term.power is not None:
+            text += f"; power {100 * term.power:.0f} % at the 5 % level"
+        if term.flagged >= _WORTH_SAYING:
+            text += f"; flagged or hidden in {100 * term.flagged:.0f} % of such studies"
+        alone = math.sqrt(1 / term.budget_part) if term.budget_part > 0 else 1.0
         if alone > _ENOUGH_DIGITS:
-            text += f"; it uses {percent_text(one.budget_part)} of the budget, alone it would be {alone:.1f} times sharper"
-        bins = self._bins(one).get("best_bins")
+            text += f"; it uses {percent_text(term.budget_part)} of the budget, alone it would be {alone:.1f} times sharper"
+        bins = self._bins(term).get("best_bins")
         return f"{text}; about {bins} bins serve best" if bins else text
 
-    def _hopeless(self, one: Expected) -> str:
-        needed = self._remedies(one)
+    def _hopeless(self, term: Expected) -> str:
+        needed = self._remedies(term)
         ways = []
         if "records_needed" in needed:
             ways.append(f"about {_round_up(needed['records_needed']):,.0f} {self.study.workload.counted}")
@@ -141,16 +141,16 @@ class Forecast:
         if "epsilon_needed" in needed:
             ways.append(f"epsilon {needed['epsilon_needed']:.3g}")
         would = f"; {' or '.join(ways)} would do" if ways else f"; no number of {self._counted} and no epsilon would help"
-        return f"{one.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
+        return f"{term.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
 
-    def _remedies(self, one: Expected) -> dict[str, float]:
-        if not one.hopeless:
+    def _remedies(self, term: Expected) -> dict[str, float]:
+        if not term.hopeless:
             return {}
         remedies = {}
-        if math.isfinite(one.records):
-            remedies["records_needed"] = math.ceil(self.records * one.records)
-            remedies["parties_needed"] = math.ceil(self.parties * one.records)
-        epsilon = self._epsilon(one.less_noise)
+        if math.isfinite(term.records):
+            remedies["records_needed"] = math.ceil(self.records * term.records)
+            remedies["parties_needed"] = math.ceil(self.parties * term.records)
+        epsilon = self._epsilon(term.less_noise)
         return remedies | ({} if epsilon is None else {"epsilon_needed": epsilon})
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
@@ -201,12 +201,12 @@ class Forecast:
             low, high = (low, middle) if mu_of_budget(middle, target.delta) >= wanted else (middle, high)
         return high
 
-    def _bins(self, one: Expected) -> dict[str, int]:
+    def _bins(self, term: Expected) -> dict[str, int]:
         """For a histogram with a number of bins: which one serves best."""
-        statistic, columns = one.statistic, self.study.workload.columns
+        statistic, columns = term.statistic, self.study.workload.columns
         if not isinstance(statistic, Histogram) or statistic.edges is not None or not cut_evenly(columns[statistic.column]):
             return {}
-        share = math.sqrt(one.budget_part) or 1.0
+        share = math.sqrt(term.budget_part) or 1.0
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
         deviation = self.noise / self.records / (self.study.workload.sensitivity * share / math.sqrt(2))
         return {"best_bins": best_bins(columns[statistic.column], self.records, deviation)}

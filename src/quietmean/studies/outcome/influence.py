@@ -166,7 +166,7 @@ def _farthest(terms: Sequence[Move]) -> str:
     bounded = [move for move in known if math.isfinite(move.most or 0.0)]
     if not known or not bounded:
         return _bounded(terms[0])
-    farthest = _bounded(max(bounded, key=lambda one: one.most or 0.0))
+    farthest = _bounded(max(bounded, key=lambda move: move.most or 0.0))
     if len(bounded) == len(known):
         return farthest
     endless = some_of([move.term for move in known if move not in bounded], _FEW)

@@ -126,8 +126,8 @@ def _message() -> Schema:
 
 
 def _by_term(leaf: Schema) -> Schema:
-    one = nullable(leaf)
-    return {"anyOf": [one, by_name({"anyOf": [one, by_name(one)]})]}
+    number = nullable(leaf)
+    return {"anyOf": [number, by_name({"anyOf": [number, by_name(number)]})]}
 
 
 def _result() -> dict[str, Schema]:

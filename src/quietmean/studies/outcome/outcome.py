@@ -134,8 +134,8 @@ class StudyOutcome:
         means, nats = column_means(self.answers), self.nats
         return {
             "columns": list(self.workload.columns.names),
-            "estimate": self.by_column({name: float(one.value[0]) for name, one in means.items()}),
-            "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in means.items()}),
+            "estimate": self.by_column({name: float(mean.value[0]) for name, mean in means.items()}),
+            "standard_error": self.by_column({name: float(mean.standard_error[0]) for name, mean in means.items()}),
             "epsilon_a_priori": self.epsilon_a_priori,
             "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,

@@ -269,9 +269,9 @@ def heads_in(receipt: Mapping[str, Any], source: str) -> list[LogHead]:
     return [own, *convert(origin.get("audits_of_others", {}), dict[str, LogHead], lambda reason: wrong).values()]
 
 
-def _is_signed(one: Written) -> bool:
+def _is_signed(line: Written) -> bool:
     try:
-        return one.signed.is_by(one.entry.key)
+        return line.signed.is_by(line.entry.key)
     except InputError:
         return False
 
@@ -280,11 +280,11 @@ def _entries(content: bytes) -> tuple[list[Written], bytes]:
     entries: list[Written] = []
     gap: list[bytes] = []
     for line in content.split(b"\n"):
-        one = _parsed(line)
-        if one is None:
+        parsed = _parsed(line)
+        if parsed is None:
             gap.append(line)
         else:
-            entries.append(Written(*one, b"\n".join(gap)))
+            entries.append(Written(*parsed, b"\n".join(gap)))
             gap = []
     return entries, b"\n".join(gap)
 
@@ -300,8 +300,8 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
         lines = _from(handle, start).split(b"\n")
         # What the first one lacks stands further to the front.
         for number in reversed(range(0 if start == 0 else 1, len(lines))):
-            if (one := _parsed(lines[number])) is not None:
-                return Written(*one), b"\n".join(lines[number + 1 :]), not lines[-1]
+            if (parsed := _parsed(lines[number])) is not None:
+                return Written(*parsed), b"\n".join(lines[number + 1 :]), not lines[-1]
         if start == 0:
             return None, b"\n".join(lines), not lines[-1]
         wanted *= 4

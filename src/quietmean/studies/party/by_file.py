@@ -179,26 +179,26 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
         if not path.is_file():
             raise InputError(f"{path} is no file: name the contributions")
         try:
-            one = Contribution.load(path, sealed, plan)
+            contribution = Contribution.load(path, sealed, plan)
         except AnotherStudyError as error:
             raise InputError(f"{path}: {error}; contributions of one study only are added up") from None
         except InputError as error:
             left_out.append((str(path), str(error)))
             continue
-        first = contributions.setdefault(one.party, (path, one))
-        if first[1].digest != one.digest:
+        first = contributions.setdefault(contribution.party, (path, contribution))
+        if first[1].digest != contribution.digest:
             raise InputError(
-                f"{first[0]} and {path} are two different contributions of {sealed.entries[one.party].name}: nobody can tell "
-                "which one counts, ask the party, and leave both out until then"
+                f"{first[0]} and {path} are two different contributions of {sealed.entries[contribution.party].name}: nobody can "
+                "tell which one counts, ask the party, and leave both out until then"
             )
         if first[0] != path:
             twice.append(str(path))
     names = [entry.name for entry in sealed.entries]
     _leave_out_weights(sealed, plan, contributions, left_out)
     if (possible := PossibleReleases.of(plan, plan.schedule(_NO_SEED))) is not None:
-        for party, (path, one) in sorted(contributions.items()):
-            if possible.cannot_be(party, one.release):
-                left_out.append((str(path), _IMPOSSIBLE.format(names[party], one.digest)))
+        for party, (path, contribution) in sorted(contributions.items()):
+            if possible.cannot_be(party, contribution.release):
+                left_out.append((str(path), _IMPOSSIBLE.format(names[party], contribution.digest)))
                 del contributions[party]
     missing = frozenset(range(len(names))) - contributions.keys()
     least = plan.target.responding
@@ -210,11 +210,11 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
             f"nothing of {absent}{reasons}"
         )
     ordered = [(party, contributions[party][1]) for party in sorted(contributions)]
-    _require_shares(sealed, plan, {party: one.release for party, one in ordered})
-    outcome = _outcome(sealed, plan, {party: one.release for party, one in ordered}, missing)
+    _require_shares(sealed, plan, {party: contribution.release for party, contribution in ordered})
+    outcome = _outcome(sealed, plan, {party: contribution.release for party, contribution in ordered}, missing)
     return Combined(
         outcome,
-        {names[party]: one.digest for party, one in ordered},
+        {names[party]: contribution.digest for party, contribution in ordered},
         tuple(names[party] for party in sorted(missing)),
         tuple(left_out),
         tuple(twice),
@@ -227,9 +227,9 @@ def _leave_out_weights(
     """Contributions of weights that nobody may state in this study."""
     stated, workload = sealed.study.weights, sealed.study.workload
     own = float(workload.most_records) if workload.hides_count else 1.0
-    total = sum(one.release.weight for _, one in contributions.values())
-    for party, (path, one) in sorted(contributions.items()):
-        if why := stated.why_not(plan.target, one.release.weight, total, own):
+    total = sum(contribution.release.weight for _, contribution in contributions.values())
+    for party, (path, contribution) in sorted(contributions.items()):
+        if why := stated.why_not(plan.target, contribution.release.weight, total, own):
             left_out.append((str(path), f"{sealed.entries[party].name} {why}"))
             del contributions[party]
 
