@@ -34,7 +34,7 @@ check --store; check --ledger; join --program; desk --program;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
 join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
 contribute --policy; contribute --approval;
-new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions;
+new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions; check --contributions;
 relay --certificate; relay --private-key;
 relay --admit; drop --study; drop --folder; drop --key; drop --certificate; drop --private-key;
 port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.check_view import Finding, show, to_json, watching
-from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
+from quietmean.cli.check_committee import NO_PLACES, CommitteeCheck, CommitteePlaces, clocks
+from quietmean.cli.check_view import (
+    CLOCKS_MATTER,
+    CLOCKS_MATTER_LITTLE,
+    Finding,
+    findings_json,
+    show,
+    show_findings,
+    store_text,
+    tell_failed,
+    to_json,
+    watching,
+)
+from quietmean.cli.console import out, print_json, progress, tell_notes, tell_owner, warn
 from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
@@ -18,9 +29,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
 
 if TYPE_CHECKING:
-    from quietmean.node import NodeSettings
+    from quietmean.node import NodeSettings, Roster
     from quietmean.node.preflight import CheckSession
+    from quietmean.planning.plan import Plan
     from quietmean.sessions.agreed import SessionContract
+    from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.party import Agreement, Contract, Files, PartyFiles, Payer, Policy
 
 _SHORT = 12
@@ -33,6 +46,7 @@ def command(
     *,
     agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
     data: str | Path | None = None,
+    places: Annotated[CommitteePlaces, Parameter(name="*", negative="")] = NO_PLACES,
     node: Annotated[NodeOptions, Parameter(name="*", negative="")] = NodeOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
     records: int | None = None,
@@ -43,7 +57,7 @@ def command(
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
     no noise is drawn. The others learn nothing about the data, not even whether they could be read. On a terminal it also shows
-    what the study finds in them, as quietmean data does: for their owner only.
+    what the study finds in them, as quietmean data does: for their owner only. Who only hands in a file asks nobody.
 
     Parameters
     ----------
@@ -59,11 +73,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    import asyncio
-    from contextlib import closing
-
     from quietmean.cli.identity import load_identity
-    from quietmean.node.preflight import Agreed, CheckSession, package_version
     from quietmean.sessions.files import SessionFiles, contract_of, is_session, load_files
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Contract, Files, Policy, payer_for
@@ -71,7 +81,11 @@ def command(
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     if not is_session(study):
+        if (checked := CommitteeCheck.load(study, agreed.key, data, places, node)) is not None:
+            _of_committee(checked, wait, json)
+            return
         data = needed_data("check", data)
+    places.refuse()
     files = load_files(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, records, node)
     rules = Policy.load(node.policy)
@@ -90,27 +104,71 @@ def command(
         settings = files.settings(SiteOptions(store=node.store), records)
         findings += _look_at_session(files.contract, settings, payer)
         members = settings.roster
+    _with_others(files, members, shared, findings, rules, node, wait, json)
+
+
+def _with_others(
+    files: PartyFiles,
+    members: Roster,
+    shared: Plan,
+    findings: list[Finding],
+    rules: Policy,
+    node: NodeOptions,
+    wait: float,
+    json: bool,
+    committee: CommitteeTerms | None = None,
+) -> None:
+    """Ask the others, and show all that was found. Raises :class:`SystemExit` where somebody is not ready."""
+    import asyncio
+    from contextlib import closing
+
+    from quietmean.node.preflight import Agreed, CheckSession, package_version
+
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
             by_folder = files.asked.by_folder
             findings.append(_folder(rules) if by_folder else _listen(files, session, node))
-            for finding in findings:
-                if not finding.passed:
-                    err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
+            tell_failed(findings)
             if by_folder:
                 # Nobody is dialled: each looks into the folder in its own time.
                 session.standings.clear()
             else:
                 asyncio.run(session.run(wait))
+    matter = CLOCKS_MATTER_LITTLE
+    if committee is not None:
+        findings += clocks(committee, files.roster, list(session.standings.values()))
+        matter = CLOCKS_MATTER
     passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
     if json:
         about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": members.digest}
-        print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session)})
+        print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session, matter)})
     else:
-        show(files.roster, findings, session)
+        show(files.roster, findings, session, matter)
     if not (passed and ready):
         raise SystemExit(3 if passed else 2)
+
+
+def _of_committee(checked: CommitteeCheck, wait: float, json: bool) -> None:
+    """Of a sealed study with a committee: a member asks the other members, and a contributor nobody."""
+    from quietmean.node.preflight import package_version
+    from quietmean.studies.party import Policy
+
+    if checked.is_member:
+        own, rules = checked.files(), Policy.load(checked.node.policy)
+        findings = checked.of_member(own, rules.folder)
+        _with_others(own.files, own.files.roster, own.with_all, findings, rules, checked.node, wait, json, own.terms)
+        return
+    findings = checked.of_contributor()
+    tell_failed(findings)
+    passed = all(finding.passed for finding in findings)
+    if json:
+        print_json({"ready": passed, "version": package_version(), "here": findings_json(findings), "parties": []})
+    else:
+        show_findings(findings)
+        out.print("everything is in order here" if passed else "this party is not ready", markup=False)
+    if not passed:
+        raise SystemExit(2)
 
 
 def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, paying: PaymentOptions) -> str | Path | None:
@@ -141,7 +199,7 @@ def _look_at_store_and_ledger(
 ) -> list[Finding]:
     """``fits``: how the sentence begins that ends with what is left of the budget."""
     try:
-        store = Finding("store", True, _store_text(settings))
+        store = Finding("store", True, store_text(settings.store, settings.store_exists()))
     except InputError as error:
         return [Finding("store", False, str(error))]
     if payer is None:
@@ -189,17 +247,6 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     tell_owner([encoded])
     payer = None if payer is None else payer.of(records.in_order, People(records, data, files.home, warn))
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "the study fits; before it")]
-
-
-def _store_text(settings: NodeSettings) -> str:
-    """Raises :class:`InputError` where join would."""
-    store = settings.store
-    if settings.store_exists():
-        return f"{store} belongs to this study and these data: join continues it"
-    folder = store.absolute().parent
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        raise InputError(f"store {store} cannot be made: choose a writable place with --store")
-    return f"{store} will be new"
 
 
 def _folder(rules: Policy) -> Finding:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import err, out, printable
+from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,6 +26,21 @@ class Finding:
     name: str
     passed: bool
     text: str
+
+
+# What a clock that differs does, in words.
+CLOCKS_MATTER_LITTLE = "nothing depends on it but logs"
+CLOCKS_MATTER = "each member lists what came by its own clock"
+
+
+def store_text(store: Path, there: bool) -> str:
+    """What is found of a party's store. Raises :class:`InputError` where join would."""
+    if there:
+        return f"{store} belongs to this study and these data: join continues it"
+    folder = store.absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise InputError(f"store {store} cannot be made: choose a writable place with --store")
+    return f"{store} will be new"
 
 
 @contextmanager
@@ -104,27 +122,44 @@ def _cells(standing: PeerReadiness) -> list[str]:
     ]
 
 
-def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness]) -> list[str]:
+def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness], matter: str) -> list[str]:
     return [
         f"the clock of {roster.name(standing.party)} is {abs(standing.reply.clock_offset):.1f} s "
-        f"{'ahead of' if standing.reply.clock_offset > 0 else 'behind'} this one: nothing depends on it but logs"
+        f"{'ahead of' if standing.reply.clock_offset > 0 else 'behind'} this one: {matter}"
         for standing in standings
         if standing.reply is not None and standing.reply.clock_differs
     ]
 
 
-def show(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> None:
-    """What was found, here and with the others, for a person."""
-    standings = list(session.standings.values())
+def tell_failed(findings: Sequence[Finding]) -> None:
+    """What is not in order here, before others are asked."""
+    for finding in findings:
+        if not finding.passed:
+            err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """What was found here, for a person."""
     for finding in findings:
         mark = "ok" if finding.passed else "NOT OK"
         out.print(f"{finding.name}: {mark}, {printable(finding.text)}", markup=False, style=None if finding.passed else "red")
     out.print()
+
+
+def findings_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [{"name": each.name, "passed": each.passed, "text": each.text} for each in findings]
+
+
+def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> None:
+    """What was found, here and with the others, for a person. ``clocks``: what those that differ do."""
+    standings = list(session.standings.values())
+    show_findings(findings)
     if standings:
         out.print(_table(roster, standings))
     for line in session.refusals.lines():
         out.print(f"refused {printable(line)}", markup=False)
-    for line in _clock_warnings(roster, standings):
+    for line in _clock_warnings(roster, standings, clocks):
         out.print(f"warning: {printable(line)}", markup=False)
     missing = [roster.name(standing.party) for standing in standings if not standing.ready]
     here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
@@ -135,14 +170,14 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> 
     out.print(f"{printable(others)}{here}", markup=False)
 
 
-def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> dict[str, Any]:
+def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> dict[str, Any]:
     """The same for programs."""
     standings = list(session.standings.values())
     return {
-        "here": [{"name": each.name, "passed": each.passed, "text": each.text} for each in findings],
+        "here": findings_json(findings),
         "parties": [_standing_json(roster, standing) for standing in standings],
         "refusals": list(session.refusals.lines()),
-        "warnings": _clock_warnings(roster, standings),
+        "warnings": _clock_warnings(roster, standings, clocks),
     }
 
 

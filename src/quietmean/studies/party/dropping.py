@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +13,7 @@ from urllib.parse import urlsplit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.output import Output, json_object
 from quietmean.node.net import Purpose
-from quietmean.node.posting import post_file
+from quietmean.node.posting import ask_server, post_file
 from quietmean.node.tunnel import is_loopback
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.drop_receipt import DropReceipt
@@ -19,6 +22,8 @@ from quietmean.studies.agreement.signed import is_document
 from quietmean.studies.party.contributing import Contributed
 
 _TIMEOUT = 120.0
+# For a look at whether it is there.
+_LOOK = 10.0
 _LATER = (408, 429, 500, 502, 503, 504)
 
 
@@ -29,6 +34,41 @@ def require_drop(url: str) -> str:
     if not (parts.scheme == "https" or plain) or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise InputError(f"drop {url[:200]!r} is no address of one: write https://HOST, or https://HOST:PORT")
     return f"{url.rstrip('/')}/contributions"
+
+
+@dataclass(frozen=True)
+class DropThere:
+    """A drop that takes contributions to a study: how many it has. ``clock_ahead``: of this machine's (s), if it says a time."""
+
+    contributions: int
+    clock_ahead: float | None
+
+
+def look_at_drop(url: str, sealed: Sealed) -> DropThere:
+    """Ask a drop whether it is there, and for this study; nothing is sent.
+
+    Raises :class:`InputError` for no address of one, and :class:`ProtocolFailure` where none of this study answers.
+    """
+    place = require_drop(url).removesuffix("contributions") + "health"
+    asked = time.time()
+    try:
+        answer = ask_server(place, _LOOK)
+    except OSError as error:
+        raise ProtocolFailure(
+            f"drop {url} does not answer ({getattr(error, 'reason', None) or error}): see its address"
+        ) from None
+    said: dict[str, Any] = {}
+    with suppress(InputError):
+        said = dict(json_object(answer.body))
+    if answer.status != 200 or "session" not in said:
+        raise ProtocolFailure(f"what answers at {url} is no drop (status {answer.status}): see its address")
+    if said["session"] != sealed.digest:
+        raise ProtocolFailure(f"drop {url} takes contributions to another study: see its address, and the sealed study")
+    ahead = None
+    with suppress(TypeError, ValueError):
+        # It is said in whole seconds.
+        ahead = parsedate_to_datetime(str(answer.date)).timestamp() + 0.5 - (asked + time.time()) / 2
+    return DropThere(int(said.get("contributions", 0)), ahead)
 
 
 def require_drop_for(sealed: Sealed, url: str) -> None:

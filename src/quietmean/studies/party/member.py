@@ -98,6 +98,30 @@ class MemberFiles:
         return self.beside(".held")
 
     @property
+    def with_all(self) -> Plan:
+        """What the members agree on before they begin, where all of them are there."""
+        return _plan(self, self.terms.members)
+
+    def require_same_store(self, usual_folder: str | None) -> bool:
+        """Whether it has begun here. Nothing is made. Raises :class:`InputError` where :func:`open_with_others` would."""
+        register = Register(configuration_folder() / "member")
+        if not self.store.exists():
+            if register.get(self.register_key) is not None:
+                raise self.other_store()
+            return False
+        settings = _settings(self, Observers(lambda event: None), usual_folder)
+        if settings.store_exists() and register.get(self.register_key) not in (None, bytes.fromhex(execution_id(settings))):
+            raise self.other_store()
+        return True
+
+    def other_store(self) -> InputError:
+        """For a store that is not the one with which this member began."""
+        return InputError(
+            f"{self.files.name} began this study with another store than {self.store}, which is new, restored or copied: it "
+            "takes no part any more, the others go on without it"
+        )
+
+    @property
     def register_key(self) -> str:
         identity = self.files.identity.public_key
         return digest({"format": "quietmean-member-1", "session": self.sealed.digest, "identity": identity})
@@ -159,10 +183,7 @@ def _register(own: MemberFiles, settings: NodeSettings) -> None:
     with register.alone():
         before = register.get(own.register_key)
         if before not in (None, began_with):
-            raise InputError(
-                f"{own.files.name} began this study with another store than {own.store}, which is new, restored or copied: it "
-                "takes no part any more, the others go on without it"
-            )
+            raise own.other_store()
         register.put(own.register_key, began_with, own.files.name)
 
 

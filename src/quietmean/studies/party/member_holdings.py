@@ -163,6 +163,34 @@ def contributions_in(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
+@dataclass(frozen=True)
+class Survey:
+    """Of a folder: whose contributions are there, how many, and (file, why) of what cannot count."""
+
+    contributors: int
+    left_out: tuple[tuple[str, str], ...]
+
+
+def survey(session: CommitteeSession, member: int, folder: Path, until: float) -> Survey:
+    """Look at what is public in ``folder``, as :meth:`MemberHoldings.take` does; nothing is opened or written.
+
+    Raises :class:`InputError` for a folder that cannot be read.
+    """
+    dealers: set[bytes] = set()
+    left_out: list[tuple[str, str]] = []
+    for name, read in _contributions(session, member, folder, until):
+        try:
+            header, raw = read()
+            excerpt_of(session, header, raw, member)
+        except ContributionError as error:
+            left_out.append((name, str(error)))
+        except OSError as error:
+            raise _unreadable(folder, f"{name}: {error.strerror}") from None
+        else:
+            dealers.add(header.dealer)
+    return Survey(len(dealers), tuple(left_out))
+
+
 def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: Opener, folder: Path, until: float) -> _Summary:
     """Write this member's parts of what is in ``folder``, one after the other: of each only who it is from stays in memory."""
     left_out: list[tuple[str, str, str]] = []

@@ -156,19 +156,26 @@ class Payer:
 
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        _refuse_nats(name, settings.plan)
+        begun = settings.store.exists() and settings.store.stat().st_size
+        return self._check(name, settings.plan, execution_id(settings) if begun else "", charge or settings.plan.charge)
+
+    def check_file(self, name: str, plan: Plan, study: str) -> Account:
+        """The account, if :meth:`reserve_file` would charge it now. Raises :class:`InputError` if not. Nothing is charged."""
+        return self._check(name, plan, study, plan.charge)
+
+    def _check(self, name: str, plan: Plan, study: str, charge: Charge) -> Account:
+        _refuse_nats(name, plan)
         with Ledger.open(self.ledger) as book:
-            execution = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
-            target = settings.plan.target
+            target = plan.target
             book.check(
                 self.account,
-                execution,
-                charge or settings.plan.charge,
+                study,
+                charge,
                 name=name,
                 unit=target.unit,
                 relation=target.neighbouring,
                 members=self.group,
-                reason=_reason(settings.plan),
+                reason=_reason(plan),
             )
             self._accounts(book).warn(self.account, self.tell)
             return book.account(self.account)

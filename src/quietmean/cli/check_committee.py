@@ -1,0 +1,285 @@
+"""``quietmean check`` of a study with a committee: a member's side and the other members, or a contributor's side."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quietmean.cli.check_view import Finding, store_text
+from quietmean.cli.console import tell_notes, tell_owner, warn
+from quietmean.cli.ledger import balance_text
+from quietmean.cli.preview_view import show_before_yes
+from quietmean.core.errors import InputError
+from quietmean.core.readable import by_this_clock
+from quietmean.core.site_options import NodeOptions, SiteOptions
+
+if TYPE_CHECKING:
+    from quietmean.node import Identity, Roster
+    from quietmean.node.preflight import PeerReadiness
+    from quietmean.planning import Plan
+    from quietmean.planning.automatic import Choice
+    from quietmean.studies.agreement.committee import CommitteeTerms
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.study_keys import StudyKeys
+    from quietmean.studies.party import Contract, Policy
+    from quietmean.studies.party.committee_file import CommitteeContributor
+    from quietmean.studies.party.member import MemberFiles
+
+_SHORT = 12
+# Digits of a contract that are a yes.
+_ACCEPTED = 32
+# Clocks that differ by less are alike (s), whatever the study's grace.
+_CLOCKS_ALIKE = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitteePlaces:
+    """Where contributions to a committee go.
+
+    Parameters
+    ----------
+    contributions
+        Of a member of a committee: the folder with the files that contributors handed in, as for join.
+    drop
+        Of a contributor to a committee: https://HOST of the drop that it will send its file to, as for contribute.
+    """
+
+    contributions: Path | None = None
+    drop: str | None = None
+
+    def refuse(self) -> None:
+        """Raises :class:`InputError` for what says nothing where there is no committee."""
+        given = [name for name, value in vars(self).items() if value is not None]
+        if given:
+            raise InputError(f"--{given[0]} is for a study with a committee, and this one has none: leave it out")
+
+
+NO_PLACES = CommitteePlaces()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitteeCheck:
+    """What one party of a sealed study with a committee looks at."""
+
+    study: Path
+    sealed: Sealed
+    identity: Identity
+    key: Path
+    data: str | Path | None
+    places: CommitteePlaces
+    node: NodeOptions
+
+    @classmethod
+    def load(
+        cls, study: Path, key: Path, data: str | Path | None, places: CommitteePlaces, node: NodeOptions
+    ) -> CommitteeCheck | None:
+        """None where the study has no committee."""
+        from quietmean.cli.identity import load_identity
+        from quietmean.studies.agreement.distrust import Distrusted
+        from quietmean.studies.agreement.sealed import sealed_with_committee
+
+        if (sealed := sealed_with_committee(study)) is None:
+            return None
+        Distrusted().refuse(sealed.holders())
+        identity = load_identity(key)
+        return cls(study=study, sealed=sealed, identity=identity, key=key, data=data, places=places, node=node)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it holds shares; everybody else hands in a file."""
+        return any(entry.identity == self.identity.public_key for entry in self.sealed.computing)
+
+    def of_contributor(self) -> list[Finding]:
+        """What contribute would find. Raises :class:`InputError` for who is none, and for what its policy forbids."""
+        if self.places.contributions is not None:
+            raise InputError("--contributions is for members of the committee, and this party only hands in a file: leave it out")
+        if self.data is None:
+            raise InputError("a contributor's check needs --data, the records that it will hand in")
+        choice = self._choice()
+        findings = [_committee(self.sealed, choice.plan), *self._handing_in(choice, self.data)]
+        return [*findings, _drop(self.places.drop, self.sealed)] if self.places.drop is not None else findings
+
+    def of_member(self, own: MemberFiles, usual_folder: str | None) -> list[Finding]:
+        """What join would find, before the others are asked; with --data also what contribute would."""
+        if self.places.drop is not None:
+            raise InputError("--drop is for contributors: a member reads what came with --contributions FOLDER")
+        if self.places.contributions is None:
+            raise InputError("a member's check needs --contributions, the folder with the files that contributors handed in")
+        findings = [_committee(self.sealed, own.plan), _own_keys(own), _own_store(own, usual_folder)]
+        findings += [_time(own.terms), _contributions(own, self.places.contributions)]
+        if self.data is not None:
+            findings += self._handing_in(self._choice(), self.data)
+        return findings
+
+    def files(self) -> MemberFiles:
+        """A member's. Raises :class:`InputError` where they do not fit together."""
+        from quietmean.studies.party import Files
+        from quietmean.studies.party.member import MemberFiles
+
+        files = Files.load(self.study, None, self.key, lambda path: self.identity, self.node.store)
+        return MemberFiles(files, self._choice().plan, SiteOptions(store=self.node.store))
+
+    def _choice(self) -> Choice:
+        return self.sealed.study.choice(self.sealed.admitted)
+
+    def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
+        """Nothing is made, charged or written, but for the keys that a voucher gives."""
+        from quietmean.studies.party import Contract, Policy
+        from quietmean.studies.party.committee_file import CommitteeContributor
+        from quietmean.studies.party.handing_in import contributor_keys, own_place
+
+        rules = Policy.load(self.node.policy)
+        keys = contributor_keys(self.sealed, self.identity, self.key, self.node.store)
+        own_place(self.sealed, self.identity, keys, self.key)
+        contract = Contract.by_file(self.sealed, self.identity, choice, keys.voucher)
+        rules.refuse(contract)
+        contributor = CommitteeContributor(self.sealed, choice.plan, self.identity, keys)
+        accept = contract.digest[:_ACCEPTED]
+        return [
+            Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {accept}"),
+            _own_file(contributor),
+            *self._data(contract, keys, contributor, data, rules),
+        ]
+
+    def _data(
+        self, contract: Contract, keys: StudyKeys, contributor: CommitteeContributor, data: str | Path, rules: Policy
+    ) -> list[Finding]:
+        from quietmean.studies.data import account_name, location_of, records_of
+        from quietmean.studies.outcome.forecast import Forecast
+        from quietmean.studies.party import payer_for
+        from quietmean.studies.party.people import People
+
+        study, plan, name = self.sealed.study, contract.plan, account_name(data)
+        payer = payer_for(rules, study.unit, name, self.node, warn)
+        show_before_yes(data, study.workload.columns)
+        notes: list[str] = []
+        try:
+            public = study.public_records(study.contributions_expected(self.sealed.admitted))
+            forecast = None if public is None else Forecast(study, plan, public)
+            if forecast is not None:
+                forecast.require_hope()
+            records = records_of(data, study.workload.columns, notes.append, study.rows)
+            rules.refuse_records(len(records), study.count, study.unit)
+            study.require_records(len(records))
+            encoded = study.workload.encode(records, step=plan.value_step)
+            plan.admit(encoded.vector, encoded.weight)
+        except InputError as error:
+            return [Finding("data", False, str(error))]
+        tell_owner([encoded])
+        tell_notes(notes)
+        columns = ", ".join(study.workload.columns.names)
+        findings = [Finding("data", True, f"{location_of(data).name} is a table with {columns}")]
+        if forecast is not None:
+            findings.append(Finding("expected", True, "; ".join(forecast.sentences())))
+        if payer is None:
+            return findings
+        paying = payer.of(records.in_order, People(records, data, keys.path.parent.absolute(), warn))
+        try:
+            text = paying.new_account(plan)
+            if text is None:
+                text = f"the study fits; before it, {balance_text(paying.check_file(study.name, plan, contributor.study))}"
+            return [*findings, Finding("ledger", True, text)]
+        except InputError as error:
+            return [*findings, Finding("ledger", False, str(error))]
+
+
+def _committee(sealed: Sealed, plan: Plan) -> Finding:
+    committee = plan.target.committee
+    against = "" if committee is None else committee.against(tuple(entry.name for entry in sealed.computing))
+    return Finding("study", True, f"plan {plan.digest[:_SHORT]}: up to {sealed.admitted} contributors, against {against}")
+
+
+def _left(terms: CommitteeTerms) -> str:
+    from quietmean.studies.agreement.deadlines import in_hours, in_words
+
+    until, left = in_words(terms.contribute_by), terms.contribute_by.timestamp() - time.time()
+    if left > 0:
+        return f"contributions come until {until}, in {in_hours(float(round(left)))}; {by_this_clock(datetime.now(UTC))}"
+    return f"contributions came until {until}; {by_this_clock(datetime.now(UTC))}"
+
+
+def _time(terms: CommitteeTerms) -> Finding:
+    from quietmean.studies.agreement.deadlines import in_hours
+
+    return Finding("time", True, f"{_left(terms)}; members open them from {in_hours(terms.grace)} after that on")
+
+
+def _own_file(contributor: CommitteeContributor) -> Finding:
+    """Whether it may still hand in."""
+    terms = contributor.sealed.study.committee
+    if terms is None:
+        raise InputError("this study has no committee")
+    if contributor.has_contributed:
+        return Finding("time", True, f"it was made, {contributor.stored_at}: the same data give it again; {_left(terms)}")
+    try:
+        terms.require_open(datetime.now(UTC))
+    except InputError as error:
+        return Finding("time", False, str(error))
+    return Finding("time", True, _left(terms))
+
+
+def _own_keys(own: MemberFiles) -> Finding:
+    keys = own.files.keys
+    if own.sums.exists():
+        return Finding("key", True, f"the sum was opened here, {own.sums}: join shows it again")
+    if keys is None or keys.mailbox is None:
+        text = f"{own.files.name} has no mailbox key for this study any more: it has ended for this member"
+        return Finding("key", False, text)
+    return Finding("key", True, f"{keys.path} opens what is encrypted to {own.files.name}")
+
+
+def _own_store(own: MemberFiles, usual_folder: str | None) -> Finding:
+    try:
+        return Finding("store", True, store_text(own.store, own.require_same_store(usual_folder)))
+    except InputError as error:
+        return Finding("store", False, str(error))
+
+
+def _contributions(own: MemberFiles, folder: Path) -> Finding:
+    """Whether the folder can be read, and whose contributions are there: only what is public of them is looked at."""
+    from quietmean.studies.party.member_holdings import survey
+
+    try:
+        survey_ = survey(own.session, own.files.party, folder, own.terms.lists_at)
+    except InputError as error:
+        return Finding("contributions", False, str(error))
+    text = f"{folder} holds those of {survey_.contributors} of {own.sealed.admitted} contributors so far"
+    if survey_.left_out:
+        name, why = survey_.left_out[0]
+        more = f", as {len(survey_.left_out) - 1} others" if len(survey_.left_out) > 1 else ""
+        text += f"; {name} cannot count{more}: {why}"
+    return Finding("contributions", True, text)
+
+
+def _drop(url: str, sealed: Sealed) -> Finding:
+    from quietmean.core.errors import ProtocolFailure
+    from quietmean.studies.party.dropping import look_at_drop
+
+    try:
+        there = look_at_drop(url, sealed)
+    except (InputError, ProtocolFailure) as error:
+        return Finding("drop", False, str(error))
+    ahead = there.clock_ahead
+    if ahead is not None and abs(ahead) > _CLOCKS_ALIKE:
+        text = f"its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this one: what it calls late is late"
+        return Finding("drop", False, f"{url}: {text}, set the one that is wrong")
+    return Finding("drop", True, f"{url} takes contributions to this study, {there.contributions} so far")
+
+
+def clocks(terms: CommitteeTerms, roster: Roster, standings: list[PeerReadiness]) -> list[Finding]:
+    """Whether members, each of whom lists by its own clock, do so within the grace of the study."""
+    allowed = max(terms.grace, _CLOCKS_ALIKE)
+    known = [(standing.party, standing.reply) for standing in standings if standing.reply is not None]
+    wrong = [
+        f"the clock of {roster.name(party)} is {abs(reply.clock_offset):.0f} s "
+        f"{'ahead of' if reply.clock_offset > 0 else 'behind'} this one"
+        for party, reply in known
+        if abs(reply.clock_offset) - reply.clock_uncertainty > allowed
+    ]
+    if wrong:
+        text = "; ".join(wrong)
+        return [Finding("clock", False, f"{text}: one would list while others still wait, set the clock that is wrong")]
+    return [Finding("clock", True, f"{len(known)} other members' clocks are near enough to this one")] if known else []
