@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quietmean.core.input_domain import InputDomain
     from quietmean.planning import Plan
     from quietmean.planning.candidates import Ranking, rank
+    from quietmean.planning.ways import propose
     from quietmean.protocols import Target
     from quietmean.protocols.central_dp import CentralDP
     from quietmean.protocols.committee import Committee
@@ -87,6 +88,7 @@ __all__ = [
     "join",
     "joined",
     "plan",
+    "propose",
     "rank",
     "session",
     "simulate",
@@ -128,6 +130,7 @@ _PLACES = {
     "join": "api.joining",
     "joined": "api.sessions",
     "plan": "api",
+    "propose": "planning.ways",
     "rank": "planning.candidates",
     "session": "api.sessions",
     "simulate": "api",

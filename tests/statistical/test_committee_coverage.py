@@ -52,6 +52,7 @@ def opened(case: Case, seed: int) -> Estimates:
     values, weights = np.array([one.vector for one in encoded]), np.array([one.weight for one in encoded])
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, CONTRIBUTORS)
     schedule = plan.protocol.fixed_schedule(CONTRIBUTORS)
+    assert schedule is not None
     noise = InsecurePopulationNoise(seed, CONTRIBUTORS)
     total, weight = plan.protocol.batch(schedule, everyone, values, weights, noise).total()
     error = standard_error(sharing_of(plan).parameters(CONTRIBUTORS), CONTRIBUTORS, weight)

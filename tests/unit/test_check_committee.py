@@ -139,7 +139,7 @@ def test_a_contributor_is_in_order(study: CommitteeStudy) -> None:
 def test_what_a_contributor_has_to_mend(
     study: CommitteeStudy, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str, says: str
 ) -> None:
-    rules = {"smallest_records": 5} if wrong == "records" else {}
+    rules: dict[str, Any] = {"smallest_records": 5} if wrong == "records" else {}
     write_policy(budget={"epsilon": 0.5, "delta": 1e-5} if wrong == "budget" else BELOW, **rules)
     places: dict[str, Any] = {}
     if wrong == "late":

@@ -13,6 +13,7 @@ import pytest
 
 from quietmean.core.errors import InputError, Outage
 from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.contribution import largest_file
 from quietmean.studies.party.member_holdings import MemberHoldings, delete_held
 from support.committee_world import CommitteeWorld
 from support.disk import SYSTEM_ERRORS
@@ -91,6 +92,29 @@ def test_twice_is_once_and_another_one_is_left_out(box: Path) -> None:
     loaded = MemberHoldings.load(taken.path, WORLD.session)
     assert loaded == taken
     assert [one.digest for one in taken] == [one.digest for one in loaded]
+
+
+def test_each_kind_of_file_that_cannot_count_is_left_out_with_its_reason(box: Path) -> None:
+    whole = WORLD.contribution(0)
+    heavier = CommitteeWorld(Committee(4), changes={"largest_weight": 2.0})
+    bad = {
+        "cut": (whole[:-1], "it is cut off, or was changed on the way"),
+        "foreign": (b"%PDF-1.7", "it is no contribution to a committee"),
+        "of another study": (CommitteeWorld(Committee(4), session_digest=b"t" * 32).contribution(0), "it is for another study"),
+        "too heavy": (heavier.contribution(0, 1.5), "its weight is 1.5, and its contributor may have 1 at most"),
+        "of nobody": (
+            CommitteeWorld(Committee(4), contributors=4).contribution(3),
+            "its contributor is not admitted to this study",
+        ),
+        "too large": (whole + bytes(largest_file(WORLD.session)), "it is larger than any contribution to this study"),
+        "late": (whole, "it came too late"),
+    }
+    for name, (content, _) in bad.items():
+        (box / name).write_bytes(content)
+    os.utime(box / "late", (LATER + 1, LATER + 1))
+    taken = take(box)
+    assert len(taken) == 3
+    assert {name: why for _, name, why in taken.left_out} == {name: why for name, (_, why) in bad.items()}
 
 
 def test_what_is_not_whole_is_no_holdings(box: Path) -> None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import io
+import json
+from pathlib import Path
+from typing import Any
 
+import pytest
+from rich.console import Console
+
+import quietmean as qm
+from quietmean.cli import plan
+from quietmean.cli.main import main
+from quietmean.planning import Plan, candidates
 from quietmean.planning.candidates import Ranking, rank
-from quietmean.planning.ways import USUAL, Way, compare_ways
+from quietmean.planning.ways import USUAL, Way, compare_ways, propose
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
 
@@ -38,6 +48,84 @@ def test_three_ways_beside_each_other() -> None:
 def test_by_file_nobody_may_be_missing_without_a_plan_for_it() -> None:
     file = by_name(compare_ways(ranking(dropouts=0.0)))["by file"]
     assert (file.protocol, file.against) == ("local-dp", "all others")
+
+
+def test_by_file_a_site_sends_one_message() -> None:
+    file = by_name(compare_ways(ranking(dropouts=0.0)))["by file"]
+    local = next(one for one in ranking(dropouts=0.0) if one.plan.protocol.name == "local-dp")
+    assert file.sent == pytest.approx(local.bytes_sent / 39)
+
+
+def by_local_dp(parties: int, **more: Any) -> Plan:
+    return rank(Target(parties, 1.0, 1e-6, colluding=4, **more), ["local-dp"]).best
+
+
+def test_a_committee_is_proposed_to_many_and_for_one_message() -> None:
+    few, many = by_local_dp(100), by_local_dp(101)
+    said = propose(many)
+    assert said is not None
+    assert said.startswith("101 parties send one message each: a committee of 5 would open one file of each with 1.33 times ")
+    # Each adds what a curator would once.
+    assert float(said.split("local-dp has ")[1].split(" times")[0]) == pytest.approx(101, rel=0.02)
+    assert "all other sites with any 1 of the 5 members may collude" in said
+    assert "--committee 5" in said
+    assert propose(few) is None
+    alone = propose(few, one_message=True)
+    assert alone is not None
+    assert alone.startswith("each party is to send one message: a committee of 5 ")
+    nine = propose(many, Committee(9, 2, 2))
+    assert nine is not None
+    assert nine.endswith("--committee 9")
+
+
+def test_no_committee_is_proposed_where_there_is_one_or_can_be_none() -> None:
+    committee = qm.plan(parties=200, epsilon=1.0, delta=1e-6, committee=Committee(5))
+    assert propose(committee) is None
+    # More numbers than any of its sums hold.
+    assert propose(by_local_dp(101), Committee(4, 1, 1, minimum=102), one_message=True) is None
+
+
+@pytest.mark.parametrize(("more", "proposes"), [(["--protocol", "local-dp"], True), (["--protocol", "gopa"], False), ([], False)])
+def test_new_proposes_one_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], proposes: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["new", "--column", "age", "--bounds", "0", "100", *more])
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("a committee opens one file of each" in said) is proposes
+    if more[-1:] != ["gopa"]:
+        # A study that names no protocol is for as many as come.
+        main(["plan", "--study", "study.toml", "--parties", "20" if proposes else "101", "--json"])
+        assert "a committee of 5 would open" in json.loads(capsys.readouterr().out)["proposed"]
+
+
+def test_two_hundred_parties_see_three_ways_in_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The other protocols take ten times as long, and stand in no row of it.
+    monkeypatch.setattr(candidates, "general_protocols", lambda server: ["packed-sharing", "local-dp"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    line = ["plan", "--parties", "200"]
+    main([*line, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    equals, committee, file = document["ways"]
+    assert (equals["protocol"], committee["protocol"], file["protocol"]) == (
+        "packed-sharing",
+        "packed-sharing-committee",
+        "local-dp",
+    )
+    assert equals["mse"] < committee["mse"] < file["mse"] / 100
+    assert file["sent"] < committee["sent"] < equals["sent"]
+    assert document["proposed"].startswith("200 parties are seldom online together: a committee of 5 ")
+    shown = io.StringIO()
+    monkeypatch.setattr(plan, "out", Console(file=shown, width=200))
+    main(line)
+    table = shown.getvalue()
+    for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
+        assert title in table
+    for row in document["ways"]:
+        assert row["against"] in table
+        assert row["steps"] in table
 
 
 def test_a_way_that_is_none_says_why() -> None:

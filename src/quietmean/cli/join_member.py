@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,11 @@ def take_part(
     if data is not None:
         with shown.asking():
             path = contributions / f"{file_name(files.name)}.contribution"
-            write_contribution(study, sealed, identity, key, data, path, site.store, site)
+            try:
+                write_contribution(study, sealed, identity, key, data, path, site.store, site)
+            except InputError as error:
+                late = files.study.committee is not None and datetime.now(UTC) >= files.study.committee.contribute_by
+                raise InputError(f"{error}; without --data this member takes part all the same") if late else error from None
     rules = Policy.load(site.policy)
     path = files.receipt(site.receipt)
     pages = OpenedPages(sealed, choice, path, origin={"party": files.name})

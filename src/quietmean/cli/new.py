@@ -21,6 +21,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
+    from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.dictionary import Dictionary
 
 
@@ -165,14 +166,38 @@ def command(
     beside = save.with_suffix(".format.toml")
     if codes:
         output(beside, "the codes of raw exports").write(codes.encode())
+    proposed = _proposed(terms, save)
     if json:
-        print_json({"study": str(save), **({"format": str(beside)} if codes else {})})
+        more = {} if proposed is None else {"proposed": proposed}
+        print_json({"study": str(save), **more, **({"format": str(beside)} if codes else {})})
     else:
         if codes:
             out.print(
                 f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml", markup=False
             )
         out.print(f"{save} holds the study; quietmean invite {save} --key YOUR.key makes the invitation", markup=False)
+        if proposed is not None:
+            out.print(proposed, markup=False)
+
+
+def _proposed(terms: StudyTerms, path: Path) -> str | None:
+    """Where a committee could be thought of, before it is known how many parties come; None elsewhere."""
+    from quietmean.planning.automatic import AUTO
+    from quietmean.planning.ways import MANY
+    from quietmean.protocols import configure
+
+    if terms.committee is not None:
+        return None
+    if terms.protocol != AUTO and configure(terms.protocol, terms.options).by_file:
+        why = f"each party of this study hands in one file, under {terms.protocol}"
+    elif terms.protocol == AUTO and (terms.minimum or 0) > MANY:
+        why = f"this study waits for at least {terms.minimum} parties, which are seldom online together"
+    else:
+        return None
+    return (
+        f"{why}: a committee opens one file of each with nearly the error of a trusted curator, whoever else colludes, with "
+        f"--committee 5 --contribute-by TIME; quietmean plan --study {path} --parties N says what each gives"
+    )
 
 
 def _listed(path: Path, names: Sequence[str]) -> Dictionary:

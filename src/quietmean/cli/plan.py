@@ -239,7 +239,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     from quietmean.planning.automatic import choose_from
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first
-    from quietmean.planning.ways import USUAL, compare_ways
+    from quietmean.planning.ways import USUAL, compare_ways, propose
     from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
     parties = asked["parties"]
@@ -283,6 +283,10 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     if not asked["protocols"] and server == Server.NONE:
         shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in asked["committee"].items()})
         ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
+    proposed = None
+    if ways and not asked["committee"]:
+        one_message = asked["max_messages"] is not None and asked["max_messages"] <= 1
+        proposed = propose(candidates[chosen].plan, one_message=one_message)
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
     document = {
@@ -295,6 +299,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         "plan": candidates[chosen].plan.to_json(),
         "influence": _influence(candidates[chosen].plan),
         **({"ways": ways} if ways else {}),
+        **({"proposed": proposed} if proposed else {}),
     }
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
@@ -367,7 +372,8 @@ def _show(answer: dict[str, Any]) -> None:
             out.print(sentence, markup=False)
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
-    for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):
+    proposed = [answer["proposed"]] if "proposed" in answer else []
+    for sentence in (answer["why"], *proposed, *gates, *drawn, *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
 
 

@@ -81,6 +81,8 @@ def plan_study(
     Raises :class:`InputError` for what cannot be planned, or was agreed on already.
     """
     options.require_possible()
+    from quietmean.planning.automatic import AUTO
+    from quietmean.planning.ways import propose
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
     from quietmean.statistics.expectation import STUDIES
@@ -119,12 +121,16 @@ def plan_study(
                 forecast.require_hope()
             sentences, expected = forecast.sentences(), forecast.to_json()
             needed = forecast.needed(options.width, options.power)
+    # Who names a protocol by file asks for one message of each party.
+    one_message = study.protocol != AUTO and plan.protocol.by_file
+    proposed = propose(plan, one_message=one_message) if one_message or study.protocol == AUTO else None
     influence = StudyInfluence.of_study(study, plan, options.records)
     if plan_file is not None:
         plan_file.write_json(plan.to_json())
     if json:
         moved = {"influence": None if influence is None else influence.to_json()}
-        print_json(_document(plan) | {"expected": expected, "needed": [remedy.to_json() for remedy in needed]} | moved)
+        more = {} if proposed is None else {"proposed": proposed}
+        print_json(_document(plan) | {"expected": expected, "needed": [remedy.to_json() for remedy in needed]} | moved | more)
         return
     if first := plan.above_target or plan.nats_kept:
         out.print(first, markup=False)
@@ -143,7 +149,7 @@ def plan_study(
             out.print(f"admits: {words.admits}", markup=False)
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, choice.plans), markup=False)
-    for sentence in [*sentences, *(remedy.sentence for remedy in needed)]:
+    for sentence in [*([] if proposed is None else [proposed]), *sentences, *(remedy.sentence for remedy in needed)]:
         out.print(sentence, markup=False)
     if influence is not None:
         out.print(f"one party can move {'; '.join(influence.sentences())}", markup=False)

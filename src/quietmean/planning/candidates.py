@@ -79,10 +79,14 @@ class Candidate:
     @property
     def bytes_sent(self) -> float:
         """A mixing message has the size that its protocol states; a message that spreads the result has that of a vector."""
-        plan, dimension = self.plan, self.plan.target.dimension
-        content = plan.protocol.message_bytes(plan.target.parties, dimension)
-        vector = plan.protocol.vector_bytes(dimension)
-        return self.mixing * (content + _OVERHEAD_BYTES) + self.dissemination * (vector + _OVERHEAD_BYTES)
+        vector = self.plan.protocol.vector_bytes(self.plan.target.dimension)
+        return self.mixing * self.message_bytes + self.dissemination * (vector + _OVERHEAD_BYTES)
+
+    @property
+    def message_bytes(self) -> float:
+        """Of one mixing message."""
+        target = self.plan.target
+        return self.plan.protocol.message_bytes(target.parties, target.dimension) + _OVERHEAD_BYTES
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target

@@ -8,14 +8,18 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.keywords import python_call
 from quietmean.planning.automatic import PREFERRED
 from quietmean.planning.candidates import Candidate, Ranking, rank
+from quietmean.planning.plan import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 
 # Of which a study's convener can think before anybody is asked: one member may be gone, one may collude.
 USUAL = Committee(5)
+# More sites than that are seldom online together.
+MANY = 100
 # With who may collude, and what a site does.
 _Planned = tuple[Candidate, str, str]
 
@@ -49,13 +53,38 @@ def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDo
     ]
 
 
+@python_call
+def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = False) -> str | None:
+    """What a ``committee`` would give beside a plan, in a sentence: for more than 100 parties, or where each is to send
+    ``one_message``. None elsewhere, for a plan that has one, and where none can be had."""
+    target = plan.target
+    many = target.parties > MANY
+    if target.committee is not None or plan.above_target is not None or not (many or one_message):
+        return None
+    way = _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, plan.domain))
+    if way.mse is None or way.over_central is None:
+        return None
+    own = float(plan.prediction["mse_noise"] + plan.prediction["mse_dropout_bias"])
+    why = f"{target.parties} parties are seldom online together" if many else "each party is to send one message"
+    if plan.protocol.by_file and many:
+        why = f"{target.parties} parties send one message each"
+    over = own / way.mse * way.over_central
+    return (
+        f"{why}: a {way.name} would open one file of each with {way.over_central:.3g} times the mean squared error of a trusted "
+        f"curator, where {plan.protocol.name} has {over:.3g} times; {way.against} may collude then: ask for it with "
+        f"--committee {committee.members}"
+    )
+
+
 def _way(name: str, planned: Callable[[], _Planned]) -> Way:
     try:
         candidate, against, steps = planned()
     except InputError as error:
         return Way(name, "", f"none: {error}", "")
     over = candidate.mse / candidate.mse_central
-    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, candidate.bytes_sent)
+    # Whoever hands in one file sends it once, whoever reads it.
+    sent = candidate.message_bytes if candidate.plan.protocol.by_file else candidate.bytes_sent
+    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
 
 
 def _equals(ranking: Ranking, target: Target) -> _Planned:

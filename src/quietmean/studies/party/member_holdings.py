@@ -9,6 +9,7 @@ import glob
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -20,6 +21,7 @@ from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of
 from quietmean.core.portability import replacing
+from quietmean.core.readable import by_this_clock
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,
@@ -218,7 +220,7 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     if not taken:
         raise InputError(
             f"folder {folder} holds no contribution to this study ({len(left_out)} other files): nothing was listed or "
-            "opened, see that the right folder is there, and start again"
+            f"opened, see that the right folder is there, and start again; {by_this_clock(datetime.now(UTC))}"
         )
     return _Summary(session.session.hex(), len(taken), tuple(left_out))
 
