@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.arrays import Matrix
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary
-from quietmean.privacy.information.matrix import Matrix
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of

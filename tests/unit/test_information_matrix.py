@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Matrix
 from quietmean.privacy import Adversary, InformationMatrix, information_matrix
-from quietmean.privacy.information.matrix import Matrix
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of

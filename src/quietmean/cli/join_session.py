@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.cli.console import out, print_json
 from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.api.sessions import Rounds
     from quietmean.cli.live import NodeDisplay
-    from quietmean.core.arrays import Array
     from quietmean.core.site_options import SessionOptions, SiteOptions
     from quietmean.learning.models.model import ModelByRounds
     from quietmean.ledger import Account

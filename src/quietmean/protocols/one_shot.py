@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Mask
+from quietmean.core.arrays import Mask, Matrix
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.noise import NoiseGroup
@@ -26,7 +26,6 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
 
-Matrix = Array
 
 # Rounding of a zero eigenvalue and of a symmetric matrix, relative to the largest entry.
 _ROUNDING = 1e-12

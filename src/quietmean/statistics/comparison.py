@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.survival_curve import Curve, in_half_as_many, up_to
 from quietmean.statistics.time_bins import TimeBins
-
-Array = NDArray[np.float64]
 
 # Arms are compared up to the last bin in which each arm has this many noise deviations at risk.
 _LEAST_DEVIATIONS = 3.0

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.flags_and_tests import Z
 from quietmean.statistics.time_bins import Places, TimeBins
-
-Array = NDArray[np.float64]
 
 # A curve ends where fewer are at risk than this number, or than this many deviations of their noise.
 _LEAST_AT_RISK, _LEAST_DEVIATIONS = 0.25, 5.0
@@ -131,9 +129,9 @@ class Curve:
         return later[self.bins.shown[len(self.shown) :] - count]
 
     @property
-    def _instant(self) -> NDArray[np.bool_]:
+    def _instant(self) -> Mask:
         """The bins of time 0 and, beside another one, of the last time."""
-        instant: NDArray[np.bool_] = np.zeros(len(self.bins), dtype=np.bool_)
+        instant: Mask = np.zeros(len(self.bins), dtype=np.bool_)
         instant[0] = True
         instant[len(self.bins.shown) + 1 :] = True
         return instant

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.bins import edges_of
@@ -21,8 +21,6 @@ from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
-
-Array = NDArray[np.float64]
 
 USUAL_BINS = 12
 
@@ -126,7 +124,7 @@ def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> 
     return CellIndicators((*(() if by is None else (Axis(columns.category(by)),)), time, Axis(event)))
 
 
-def cells_by_arm(table: CellIndicators, arms: int, causes: tuple[int, ...], strata: int = 1) -> NDArray[np.int64]:
+def cells_by_arm(table: CellIndicators, arms: int, causes: tuple[int, ...], strata: int = 1) -> Ints:
     """The cells of each arm, stratum after stratum, (strata arms, (bins + 1) len(causes)): for each cause all bins, that of
     time 0 first, then for each cause what is after the last.
 

@@ -6,11 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Matrix
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
-Matrix = Array
 # The key of a message: sender, round, everybody who knows it, and whether it is released to all.
 MessageKey = tuple[PartyId, int, tuple[PartyId, ...], bool]
 

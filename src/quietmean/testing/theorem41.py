@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from quietmean.core.arrays import Array
-
-Matrix = Array
+from quietmean.core.arrays import Matrix
 
 # Rows of (B, A), scaled to length 1, that are this close to the span of others are redundant.
 _REDUNDANT = 1e-10

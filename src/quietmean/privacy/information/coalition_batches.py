@@ -20,12 +20,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.lazy_scipy import sparse
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
-Matrix = Array
 Start = TypeVar("Start")
 Result = TypeVar("Result")
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Matrix
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
-
-Matrix = Array
 
 # Elimination makes matrices dense: beyond this many messages it takes too long.
 MOST_MESSAGES = 2500

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Matrix
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError, NumericalError
 from quietmean.privacy.adversary import Adversary
@@ -22,8 +22,6 @@ from quietmean.privacy.information.threads import one_thread
 from quietmean.privacy.information.view_map import Repairer, ViewMap
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
-
-Matrix = Array
 
 # Parties at a time: enough to use each matrix entry well, few enough for the processor's cache.
 _BLOCK = 16

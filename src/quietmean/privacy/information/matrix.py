@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Matrix
 from quietmean.core.lazy_scipy import linalg
 from quietmean.core.party import PartyId
 
@@ -18,8 +18,6 @@ _NOTHING = 1e-12
 _ROUNDING = 1e-14
 # The solver's error estimate is widened by this factor, and by this much relative, before it becomes the upper bound.
 _ERROR_FACTOR, _ERROR_FLOOR = 10.0, 1e-10
-
-Matrix = Array
 
 
 @dataclass(frozen=True, eq=False)

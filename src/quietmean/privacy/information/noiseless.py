@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Matrix
 from quietmean.core.lazy_scipy import linalg, sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import INVOLVED, InformationMatrix
 from quietmean.transcript import Transcript
-
-Matrix = Array
 
 # Rounding of a zero, in a combination whose largest weight is 1 and in the share of a value.
 _RANK, _ROUNDING = 1e-10, 1e-13

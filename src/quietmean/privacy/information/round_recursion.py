@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.lazy_scipy import linalg, sparse
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix
@@ -23,7 +23,6 @@ from quietmean.privacy.information.round_structure import Entries, MessageBatch,
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.threads import few_threads
 
-Matrix = Array
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Rounding in a covariance of unit scale: this much for each step, times the condition of what was inverted.

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Mask
+from quietmean.core.arrays import Mask, Matrix
 from quietmean.core.errors import NumericalError
 from quietmean.core.lazy_scipy import csgraph, sparse, sparse_linalg
 from quietmean.core.party import PartyId
@@ -29,8 +29,6 @@ from quietmean.privacy.information.round_recursion import recursive_information
 from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
 from quietmean.privacy.information.scales import extra_variance, without_private_noise
 from quietmean.transcript import Transcript
-
-Matrix = Array
 
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9

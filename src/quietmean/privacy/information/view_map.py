@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.errors import NumericalError
 from quietmean.core.lazy_scipy import sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
 
-Matrix = Array
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Free variables of the repair count as noise with this multiple of the typical standard deviation: nearly free, yet regular.

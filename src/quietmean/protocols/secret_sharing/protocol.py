@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -80,7 +80,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
-    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """All parties if every message arrived, else none: shape (n,)."""
         complete = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
         return np.full(self.parties, complete)
@@ -100,7 +100,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def value_region(self, target: Target, weight: float = 1.0) -> Box:
         return Box(size=target.dimension, low=-self.bound, high=self.bound)
 
-    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Values (n, d) clipped to [-1, 1]."""
         return np.clip(values, -1.0, 1.0)
 
@@ -111,17 +111,12 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def rounding_step(self) -> float:
         return 2.0**-self.fraction_bits
 
-    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
         return 0.0 if self.contributors(schedule, trace).all() else math.inf
 
     def batch(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         # Exact integers have no faster kernel than the machines themselves.
         from quietmean.transcript import run_lockstep

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges
@@ -31,10 +31,10 @@ def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: Executi
     return builder.build()
 
 
-def _whole(schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+def _whole(schedule: Schedule, trace: ExecutionTrace) -> Mask:
     """The parties that got a share from every neighbour and whose own all arrived, shape (n,): others send no values."""
     sent = schedule.neighbours[0] >= 0
     lost = sent & ~trace.delivered(schedule)[0]
-    complete: NDArray[np.bool_] = trace.online[1] & ~lost.any(axis=1)
+    complete: Mask = trace.online[1] & ~lost.any(axis=1)
     complete[schedule.neighbours[0][lost]] = False
     return complete

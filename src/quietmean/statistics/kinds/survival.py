@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
@@ -25,8 +25,6 @@ from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.timed import Timed
-
-Array = NDArray[np.float64]
 
 MEDIAN = "median"
 # The quantiles of the time to the event, by the survival at which each is read.
