@@ -76,7 +76,6 @@ def test_subsets_of_weights_give_every_number_of_a_range_and_no_other(span: int)
 def test_a_relation_has_a_number_of_its_own_by_which_it_is_exact() -> None:
     relation = WholeRelation(np.array([0, 2]), np.array([1, -2]), -3, 4)
     layout = Layout.of(np.array([0, 0, 0]), np.array([5, 9, 5]), (relation,))
-    r = np.array([[7]], dtype=np.uint32)
     for first, other in itertools.product(range(6), range(6)):
         numbers = np.array([first, 4, other])
         if not -3 <= first - 2 * other <= 4:
@@ -85,12 +84,26 @@ def test_a_relation_has_a_number_of_its_own_by_which_it_is_exact() -> None:
             continue
         shares = layout.numbers_of(layout.bits_of(numbers).astype(np.uint32), 1009)
         assert shares[3] == (first - 2 * other) % 1009
-        assert not layout.relations_of(shares, r, 1009).any()
+        assert not layout.broken_relations(shares, 1009).any()
         for wrong in range(4):
             shares[wrong] += 1
             # The number beside the relation may be any.
-            assert layout.relations_of(shares, r, 1009).any() == (wrong != 1)
+            assert layout.broken_relations(shares, 1009).any() == (wrong != 1)
             shares[wrong] -= 1
+
+
+def test_of_several_relations_each_is_its_own() -> None:
+    kept, broken = (
+        WholeRelation(np.array([0, 1, 2]), np.array([1, 1, 1]), 5, 5),
+        WholeRelation(np.array([1]), np.array([3]), 0, 30),
+    )
+    layout = Layout.of(np.array([0, 0, 0]), np.array([5, 9, 5]), (kept, broken, kept))
+    shares = layout.numbers_of(layout.bits_of(np.array([1, 2, 2])).astype(np.uint32), 1009)
+    assert layout.broken_relations(shares, 1009).tolist() == [0, 0, 0]
+    shares[4] += 1
+    assert layout.broken_relations(shares, 1009).tolist() == [0, 1008, 0]
+    shares[2] += 1
+    assert layout.broken_relations(shares, 1009).tolist() == [1, 1008, 1]
 
 
 # --- a contribution ---

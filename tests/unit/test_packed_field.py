@@ -36,6 +36,15 @@ def test_products_are_exact(prime: int, rows: int, terms: int, columns: int, see
     assert big(field.product(left, right, prime)) == expected
 
 
+@pytest.mark.parametrize("terms", [0, 1, 1023, 1024, 1025, 5000])
+def test_inner_products_are_exact_for_the_largest_residues(terms: int) -> None:
+    prime, random = 2**31 - 1, np.random.default_rng(terms)
+    left, right = (random.integers(0, prime, (rows, terms), dtype=np.uint32) for rows in (2, 3))
+    left[0], right[0] = prime - 1, prime - 1
+    expected = [[sum(int(x) * int(y) for x, y in zip(row, column, strict=True)) % prime for column in right] for row in left]
+    assert field.inner_products(left, right, prime).tolist() == expected
+
+
 @pytest.mark.parametrize("prime", [LARGE_PRIME, SMALL_PRIME])
 def test_products_of_the_largest_residues_are_exact_over_several_blocks(prime: int) -> None:
     # Every term has the same sign: no partial sum may leave float64's whole numbers.

@@ -21,7 +21,7 @@ from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.packed_sharing.field import Residues, Wide, lagrange, product, uniform
+from quietmean.protocols.packed_sharing.field import Residues, inner_products, lagrange, product, uniform
 from quietmean.protocols.packed_sharing.packing import Packing, member_points, secret_points
 from quietmean.randomness import BitStream, Seed
 
@@ -44,7 +44,7 @@ def check_numbers(session: CommitteeSession, digest: bytes, part: Part) -> Resid
 
 def combine(challenge: Residues, part: Part, prime: int) -> Residues:
     """mask + sum_b r_b P_b modulo p, shape (repetitions,), for r of shape (repetitions, blocks)."""
-    return _combined(challenge, part.values.astype(np.uint64), part.masks, prime)
+    return _masked(inner_products(part.values[None], challenge, prime)[0], part.masks, prime)
 
 
 def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int) -> Residues:
@@ -57,20 +57,16 @@ def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int
     # x (x - 1), which is 0 for 0 and 1 only.
     products = bits * (bits + (modulus - np.uint64(1))) % modulus
     of_bits, of_relations = challenge[:, : layout.bits], challenge[:, layout.bits :]
-    degrees = _combined(of_bits, bits, part.masks[:repetitions], prime)
-    of_products = _combined(of_bits, products, part.masks[repetitions:], prime)
+    # One pass over r for both kinds.
+    combined = inner_products(np.stack([part.values, products.astype(np.uint32)]), of_bits, prime)
     if layout.relations:
-        broken = layout.relations_of(layout.numbers_of(part.values, prime), of_relations, prime)
-        of_products = ((of_products + broken) % modulus).astype(np.uint32)
-    return np.concatenate([degrees, of_products])
+        broken = layout.broken_relations(layout.numbers_of(part.values, prime), prime)
+        combined[1] = _masked(combined[1], inner_products(broken[None], of_relations, prime)[0], prime)
+    return _masked(combined.reshape(2 * repetitions), part.masks, prime)
 
 
-def _combined(challenge: Residues, terms: Wide, masks: Residues, prime: int) -> Residues:
-    modulus = np.uint64(prime)
-    # Residues of 31 bits: 2^32 of them have a sum below 2^63.
-    products = challenge.astype(np.uint64) * terms % modulus
-    combined: Residues = ((products.sum(axis=1) + masks) % modulus).astype(np.uint32)
-    return combined
+def _masked(combined: Residues, masks: Residues, prime: int) -> Residues:
+    return ((combined.astype(np.uint64) + masks) % np.uint64(prime)).astype(np.uint32)
 
 
 def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> Mask:

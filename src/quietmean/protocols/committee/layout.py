@@ -112,12 +112,14 @@ class Layout:
         sums: Wide = (np.add.reduceat(weighed, self.starts) + (self.lows % prime).astype(np.uint64)) % modulus
         return sums
 
-    def relations_of(self, numbers: Wide, challenge: Residues, prime: int) -> Wide:
-        """Of each row of ``challenge``, (repetitions, relations), the combination of what is 0 where relations hold."""
+    def broken_relations(self, numbers: Wide, prime: int) -> Residues:
+        """What is 0 where relations hold, shape (relations,)."""
         modulus = np.uint64(prime)
         terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
-        combined: Wide = (challenge[:, self.rows].astype(np.uint64) * terms % modulus).sum(axis=1) % modulus
-        return combined
+        # The places of a relation stand together. 2^32 residues of 31 bits have a sum below 2^63.
+        sums = np.add.reduceat(terms, np.searchsorted(self.rows, np.arange(self.relations))) % modulus
+        broken: Residues = sums.astype(np.uint32)
+        return broken
 
 
 @functools.lru_cache(maxsize=4096)

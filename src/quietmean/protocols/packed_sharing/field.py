@@ -21,6 +21,9 @@ _TERMS = 128
 _LIMB = 2.0**16
 _COLUMNS = 512
 _WORD_BITS = 64
+# Products of two halves of 16 bits are below 2^32, and 2^20 of them have a sum below 2^53; so few need no memory of their own,
+# which costs more than they do.
+_HALF, _PRODUCTS = np.uint32(16), 1024
 
 
 def words_for(prime: int) -> int:
@@ -125,6 +128,25 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
         # In float64 still: numbers below 0 have no unsigned word.
         result[:, begin : begin + _COLUMNS] = total + float(prime) * (total < 0)
     return result
+
+
+def inner_products(left: Residues, right: Residues, prime: int) -> Residues:
+    """Of each row of (a, n) with each row of (c, n) modulo ``prime``, shape (a, c): exact, for few rows with many terms."""
+    modulus, half = np.uint64(prime), np.uint64(_HALF)
+    total = np.zeros((len(left), len(right)), dtype=np.uint64)
+    for first in range(0, left.shape[1], _PRODUCTS):
+        terms = slice(first, first + _PRODUCTS)
+        sums = (_halves(left[:, terms]) @ _halves(right[:, terms]).T).astype(np.uint64) % modulus
+        of_halves = sums.reshape(2, len(left), 2, len(right))
+        mixed = (of_halves[0, :, 1] + of_halves[1, :, 0] + (of_halves[1, :, 1] << half)) % modulus
+        total = (total + of_halves[0, :, 0] + (mixed << half)) % modulus
+    return total.astype(np.uint32)
+
+
+def _halves(residues: Residues) -> Array:
+    """The lower 16 bits of all rows, and behind them the upper ones."""
+    halves: Array = np.concatenate([residues & np.uint32(2**16 - 1), residues >> _HALF]).astype(np.float64)
+    return halves
 
 
 def _reduced(numbers: Array, prime: int) -> Array:
