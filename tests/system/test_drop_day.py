@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.dropping import send_to_drop
 from quietmean.studies.party.handing_in import contributor_keys
 from quietmean.studies.party.register import Register
-from support.committee_study import CommitteeStudy
+from support.committee_study import CommitteeStudy, soon
 from support.outside import Authority
 
 LISTED = tuple(f"c{number}" for number in range(1, 7))
@@ -169,6 +169,21 @@ def test_what_a_drop_acknowledged_is_in_the_result_though_it_was_killed(
         assert {digest for digest, _, _ in opened.checked.counted} == {bytes.fromhex(one.digest) for one in receipts.values()}
         document = shown.outcome.to_json()
         assert abs(document["estimate"] - np.mean(list(PAY.values()))) < 8 * document["standard_error"]
+
+
+@pytest.mark.slow
+def test_what_comes_late_is_told_so_and_kept_nowhere(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
+    late = {"contribute_by": soon(-1.0), "registrar": (identity := Identity.generate()).public_key, "vouchers": 6, "minimum": 2}
+    study, key, box = CommitteeStudy(tmp_path, {"epsilon": 8.0}, late), tmp_path / "drop.key", tmp_path / "box"
+    day = Contributors(study, Registrar.of(study.invitation, identity))
+    Identity.generate().save(key)
+    drop = RunningDrop.start(study, free_ports(1)[0], box, ("--key", str(key)))
+    drop = replace(drop, url=drop.url.replace("https", "http"))
+    for name in ("c1", "v1"):
+        with pytest.raises(InputError, match="the time for contributions to this study is over"):
+            day.send(drop, name)
+    assert drop.end(signal.SIGTERM) == 0
+    assert all(path.stat().st_size < 1000 for path in box.iterdir())
 
 
 def until_killed(day: Contributors, drop: RunningDrop, names: Sequence[str]) -> dict[str, DropReceipt]:

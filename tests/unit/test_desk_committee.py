@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from quietmean.desk.languages import preferred
 from quietmean.desk.rendering import templates
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.desk.starting import Here, Starter
+from quietmean.node.net import Identity
 from support.committee_study import CommitteeStudy, soon
 
 
@@ -42,15 +45,19 @@ def test_a_contributor_is_late_after_its_time_and_a_member_is_not(tmp_path: Path
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("accepted", "against"),
+    ("accepted", "against", "by_voucher"),
     [
-        ("en", "all other contributors and any 1 of the 4 members of the committee work together against you"),
-        ("de", "alle anderen Beitragenden und beliebige 1 der 4 Mitglieder des Komitees"),
-        ("fr", "tous les autres contributeurs et 1 quelconques des 4 membres du comité"),
+        (
+            "en",
+            "all other contributors and any 1 of the 4 members of the committee work together against you",
+            "Up to 40 contributors",
+        ),
+        ("de", "alle anderen Beitragenden und beliebige 1 der 4 Mitglieder des Komitees", "Bis zu 40 Beitragende"),
+        ("fr", "tous les autres contributeurs et 1 quelconques des 4 membres du comité", "Jusqu'à 40 contributeurs"),
     ],
 )
-def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, accepted: str, against: str) -> None:
-    study = CommitteeStudy(tmp_path)
+def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, accepted: str, against: str, by_voucher: str) -> None:
+    study = CommitteeStudy(tmp_path, committee={"registrar": Identity.generate().public_key, "vouchers": 40})
     site = SiteFolder(tmp_path, "c1")
     short = in_short(site.contract(study.sealed), convener_of(study.sealed), decide_by(study.sealed.asked))
     assert (short.members, short.colluding) == (4, 1)
@@ -59,5 +66,6 @@ def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, acce
     sentences = made.from_string(source[source.index('<ol class="short">') : source.index("</ol>")])
     shown = " ".join(sentences.render(short=short).split())
     assert against in shown
+    assert re.search(rf"{by_voucher}.*(registrar|Ausgabestelle|bureau d'enregistrement)", html.unescape(shown))
     assert "parties" not in shown.split("<li>")[3]
     assert short.if_all_others is None or f"by epsilon {short.if_all_others}." not in shown

@@ -16,7 +16,7 @@ class InShort:
 
     ``if_all_others``: the same if all others collude. ``expected``: how wide the intervals will be, of the contract itself.
     ``members``: of the committee that opens the sum, of whom ``colluding`` may collude with all other contributors; 0 where there
-    is none. Contributions come until ``contribute_by``.
+    is none. Contributions come until ``contribute_by``, besides those of the ``others`` from so many who have ``vouchers``.
     """
 
     convener: str
@@ -36,6 +36,7 @@ class InShort:
     expected: str
     members: int = 0
     contribute_by: datetime | None = None
+    vouchers: int = 0
 
 
 def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> InShort:
@@ -64,6 +65,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         expected=expected,
         members=0 if committee is None else committee.members,
         contribute_by=None if committee is None else committee.contribute_by,
+        vouchers=0 if committee is None else committee.vouchers or 0,
     )
 
 
