@@ -29,7 +29,7 @@ TWELVE = (
     "brier",
     "slope of predictions",
     "mann-whitney",
-    "restricted mean",
+    "table 1, missing",
     "cumulative incidence",
     "common mean of sites",
 )
