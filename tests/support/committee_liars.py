@@ -13,7 +13,7 @@ from quietmean.node.committee import IdentitySigner, MailboxSealer
 from quietmean.node.net import Identity
 from quietmean.protocols.committee import contribution
 from quietmean.protocols.committee.contribution import make_contribution, read_header
-from quietmean.protocols.committee.keys import Kind
+from quietmean.protocols.committee.keys import Kind, Signer
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed
@@ -33,6 +33,15 @@ class ChangedShares(MailboxSealer):
             self.left -= 1
             content = Seed.from_os().secret[:3] + b"\0" + content[4:]
         return super().seal(mailbox, info, content)
+
+
+def with_ciphertexts_of(session: CommitteeSession, theirs: bytes, own: bytes, signer: Signer) -> bytes:
+    """The file ``own`` with the ciphertexts of the file ``theirs``, which another contributor sealed, signed by ``signer``."""
+    header = read_header(session, theirs)
+    body = own[12 : read_header(session, own).size - 64]
+    digests = b"".join(header.ciphertexts)
+    forged = body[: -len(digests)] + digests
+    return own[:12] + forged + signer.sign(Kind.CONTRIBUTION, forged) + theirs[header.size :]
 
 
 @dataclass(frozen=True)
@@ -75,12 +84,7 @@ class Liar:
         return content[: size - 64] + bytes(64) + content[size:]
 
     def copied_ciphertexts(self) -> bytes:
-        """Another's ciphertexts, signed under its own name."""
-        theirs, own = read_header(self.session, self.other), self._made()
-        body = own[12 : read_header(self.session, own).size - 64]
-        digests = b"".join(theirs.ciphertexts)
-        forged = body[: -len(digests)] + digests
-        return own[:12] + forged + IdentitySigner(self.identity).sign(Kind.CONTRIBUTION, forged) + self.other[theirs.size :]
+        return with_ciphertexts_of(self.session, self.other, self._made(), IdentitySigner(self.identity))
 
     def no_bit(self) -> bytes:
         """Half a bit: the number whose double is 1 modulo p."""

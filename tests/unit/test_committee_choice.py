@@ -16,12 +16,13 @@ from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, re
 from quietmean.protocols.committee.contribution import ContributionError, open_excerpt, read_header
 from quietmean.protocols.committee.evidence import Evidence
 from quietmean.protocols.committee.holdings import Held
-from quietmean.protocols.committee.keys import DIGEST_BYTES, Kind, key_line
+from quietmean.protocols.committee.keys import DIGEST_BYTES, key_line
 from quietmean.protocols.committee.lists import CheckList, entries_of, read_list, write_list
 from quietmean.protocols.committee.selection import select
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.content import ContentError
 from quietmean.randomness import Seed
+from support.committee_liars import with_ciphertexts_of
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld
 
@@ -231,12 +232,7 @@ def test_a_build_that_takes_copied_ciphertexts_is_found(monkeypatch: pytest.Monk
     monkeypatch.setattr(type(WORLD.session), "first_seeded", lambda session, dealer: 0)
 
     def copied() -> bytes:
-        raw, own = WORLD.contribution(0), WORLD.contribution(1)
-        header = read_header(WORLD.session, raw)
-        body = own[12 : read_header(WORLD.session, own).size - 64]
-        digests = b"".join(header.ciphertexts)
-        forged = body[: -len(digests)] + digests
-        return own[:12] + forged + WORLD.contributor(1).sign(Kind.CONTRIBUTION, forged) + raw[header.size :]
+        return with_ciphertexts_of(WORLD.session, WORLD.contribution(0), WORLD.contribution(1), WORLD.contributor(1))
 
     def opened(raw: bytes) -> Held:
         own = contribution.excerpt(WORLD.session, raw, 2)

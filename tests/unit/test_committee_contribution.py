@@ -23,10 +23,11 @@ from quietmean.protocols.committee.contribution import (
     read_header,
 )
 from quietmean.protocols.committee.encoding import decode, encode
-from quietmean.protocols.committee.keys import Kind, raw_key
+from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
+from support.committee_liars import with_ciphertexts_of
 from support.committee_world import SEALER, CommitteeWorld, identity
 
 WORLD = CommitteeWorld(Committee(5), contributors=60)
@@ -99,14 +100,8 @@ def test_the_digest_covers_what_is_signed_and_nothing_else() -> None:
 
 def copied(raw: bytes) -> bytes:
     """Another contributor, whose shares go to members in the same way, signs the same ciphertexts under its own name."""
-    header = read_header(WORLD.session, raw)
-    ciphertexts = raw[header.size :]
     own = make_contribution(WORLD.session, COPIER, SEALER, np.zeros(4, dtype=np.int64), 1.0, Seed(bytes(32)))
-    body = own[12 : read_header(WORLD.session, own).size - 64]
-    digests = b"".join(header.ciphertexts)
-    forged = body[: -len(digests)] + digests
-    front = own[:12] + forged + COPIER.sign(Kind.CONTRIBUTION, forged)
-    return front + ciphertexts
+    return with_ciphertexts_of(WORLD.session, raw, own, COPIER)
 
 
 def changed(place: int) -> Callable[[bytes], bytes]:
