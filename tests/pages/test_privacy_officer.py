@@ -1,5 +1,5 @@
-"""The page for who answers for the data: complete, self-contained, right in its numbers, and made by the commands of its "
-"docs page."""
+"""The page for who answers for the data: complete, self-contained, right in its numbers, and made by the commands of its page in
+the documentation."""
 
 from __future__ import annotations
 

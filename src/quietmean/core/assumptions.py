@@ -45,8 +45,8 @@ class Key(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """``key``: what it is about, see :class:`Key`; protocols from elsewhere may bring keys of their own. ``text``: one "
-    "sentence."""
+    """``key``: what it is about, see :class:`Key`; protocols from elsewhere may bring keys of their own. ``text``: one
+    sentence."""
 
     key: str
     text: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quietmean.core.errors import InputError
+from quietmean.core.http_server import HTTP_SERVER
 from quietmean.core.portability import open_private
 from quietmean.desk.access import LinkAccess
 from quietmean.desk.app import Desk, make_app
@@ -67,20 +68,7 @@ def serve_behind_proxy(
 def _server(desk: Desk) -> uvicorn.Server:
     import uvicorn
 
-    return uvicorn.Server(
-        uvicorn.Config(
-            make_app(desk),
-            # asyncio's own sockets, of which the system can say which user connects.
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="off",
-        )
-    )
+    return uvicorn.Server(uvicorn.Config(make_app(desk), date_header=False, **HTTP_SERVER))
 
 
 def _opening(folder: Path, access: LinkAccess) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from quietmean.core.http_server import HTTP_SERVER
 from quietmean.drop.app import Drop
 from quietmean.node.net import Address
 from quietmean.node.relay import open_entrance
@@ -54,18 +55,12 @@ class DropServer:
         return uvicorn.Config(
             self.drop.app(),
             http=_bounded(limits.connections, limits.slow),
-            loop="asyncio",
             ssl_certfile=chain,
             ssl_keyfile=key,
             limit_concurrency=limits.connections,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=10,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="off",
+            **HTTP_SERVER,
         )
 
 

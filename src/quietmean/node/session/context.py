@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -86,7 +86,7 @@ class Context:
     def others(self) -> list[PartyId]:
         return sorted(self.links)
 
-    def names(self, parties: Any) -> list[str]:
+    def names(self, parties: Iterable[PartyId]) -> list[str]:
         return [self.settings.names[party] for party in sorted(parties)]
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

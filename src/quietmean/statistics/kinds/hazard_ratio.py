@@ -124,7 +124,7 @@ def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) 
 def _logarithms(curves: Curves) -> Array | None:
     """Logarithms of the hazard ratios; None where there is no estimate."""
     cells = _Cells.of(curves)
-    return _fit(cells) if cells.events.size else None
+    return _best_logarithms(cells) if cells.events.size else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def _weights(hazards: Array) -> tuple[Array, Array]:
     return weights, np.where(near, 0.5 + hazards / 6, (1 - weights * np.exp(-safe)) / happens)
 
 
-def _fit(cells: _Cells) -> Array | None:
+def _best_logarithms(cells: _Cells) -> Array | None:
     """Logarithms of the hazard ratios by Newton's method; None where there are none."""
     logarithms: Array = np.zeros(len(cells.events) - 1)
     for _ in range(_STEPS):
