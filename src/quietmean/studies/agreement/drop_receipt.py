@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -12,6 +12,8 @@ from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose
 from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.signed import Signed, signed_in
+
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,14 +53,11 @@ class DropReceipt:
         body = signed.decode(_Body)
         if not signed.is_by(body.drop):
             raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")
-        wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")
         try:
-            time = datetime.fromisoformat(body.time)
+            time = msgspec.convert(body.time, _Time)
             in_words(time)
         except (ValueError, OverflowError):
-            raise wrong from None
-        if time.tzinfo is None:
-            raise wrong
+            raise InputError("the receipt has no time with its offset from UTC: it was changed on the way") from None
         return cls(signed, body.contributor, body.digest, body.drop, body.session, time)
 
     @property
