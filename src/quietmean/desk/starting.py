@@ -73,10 +73,10 @@ class Here:
 
 @dataclass(frozen=True)
 class _Part:
-    """``said``: what the process printed, in a file without a name, that is there as long as somebody reads or writes it."""
+    """``output``: what the process printed, in a file without a name, that is there as long as somebody reads or writes it."""
 
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    output: IO[bytes]
 
 
 @dataclass
@@ -110,15 +110,15 @@ class Starter:
         command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there
         try:
             os.write(writing, f"{passphrase}\n".encode())
             os.close(writing)
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 pass_fds=[reading],
                 env=os.environ | {PASSPHRASE_FILE: f"/dev/fd/{reading}"},
                 # Who leaves the pages, or presses Ctrl-C where they were started, does not stop it.
@@ -126,7 +126,7 @@ class Starter:
             )
         finally:
             os.close(reading)
-        self._parts[part] = _Part(process, said)
+        self._parts[part] = _Part(process, output)
 
     def _way(self, sealed: Sealed, name: str) -> Sequence[str]:
         """The command by which this site takes part; a contribution is written beside the study.
@@ -161,6 +161,6 @@ class Starter:
         """The end of what a process said that was started here and failed; else nothing."""
         if not self.started(part) or not self._parts[part].process.poll():
             return ""
-        said = self._parts[part].said
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_BYTES))
-        return said.read().decode("utf-8", "replace").strip()
+        output = self._parts[part].output
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_BYTES))
+        return output.read().decode("utf-8", "replace").strip()

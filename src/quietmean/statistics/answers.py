@@ -36,8 +36,8 @@ class Answer:
 
     def flagged(self, flag: Flag) -> Answer:
         """The same, with a flag before its own."""
-        said = replace(flag, message=flag.message.replace("records", self.counted))
-        return replace(self, estimates=replace(self.estimates, flags=(said, *self.estimates.flags)))
+        worded = replace(flag, message=flag.message.replace("records", self.counted))
+        return replace(self, estimates=replace(self.estimates, flags=(worded, *self.estimates.flags)))
 
     def to_json(self) -> dict[str, Any]:
         return {

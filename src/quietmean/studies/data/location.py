@@ -74,9 +74,9 @@ class Location:
         """
         text = str(source)
         if (address := _address_of(text)) is not None:
-            address, _, said = address.partition("#")
+            address, _, fragment = address.partition("#")
             name = _name_of_database(address)
-            settings, mapping = _with_format_file(_settings_of(said, name) if said else {}, None)
+            settings, mapping = _with_format_file(_settings_of(fragment, name) if fragment else {}, None)
             return cls(Path(name), settings, address, mapping)
         if "#" not in text or Path(text).exists():
             settings, mapping = _with_format_file({}, Path(text))
