@@ -21,7 +21,7 @@ from quietmean.randomness.insecure import InsecureSilence
 Array = NDArray[np.float64]
 NAMES = ("north", "south", "east")
 SEED = 20_271
-KINDS = ("linear", "pca", "scaler", "one shot", "by records", "by parties", "clusters", "model")
+KINDS = ("linear", "pca", "scaler", "one shot", "by records", "newton", "by parties", "clusters", "model")
 BOUNDS = (-6.0, 6.0)
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "colluding": 1}
 # Hardly any noise is planned, so that no statistic takes any off; and none is drawn.
@@ -56,6 +56,7 @@ def estimators(budget: dict[str, Any], site: Any) -> dict[str, Any]:
         "scaler": StandardScaler(**common, site=site("")),
         "one shot": LogisticRegression(**common, **classes, site=site("shot")),
         "by records": LogisticRegression(**usual, **classes, rounds=4, clip=3.0, learning_rate=5.0, site=site("records")),
+        "newton": LogisticRegression(**usual, **classes, rounds=4, solver="newton", site=site("newton")),
         "by parties": LogisticRegression(**usual, **classes, rounds=3, unit="party", local_steps=3, site=site("parties")),
         "clusters": KMeans(**usual, n_clusters=3, rounds=3, random_state=1, site=site("")),
     }
@@ -71,6 +72,7 @@ def fitted(made: Any, X: Any, y: Any) -> dict[str, Any]:
 def attributes(made: Any) -> dict[str, Any]:
     wanted = (
         *("coef_", "intercept_", "components_", "explained_variance_", "mean_", "var_", "scale_", "cluster_centers_", "counts_"),
+        *("coef_interval_", "intercept_interval_", "cluster_centers_standard_error_"),
         *("coef_standard_error_", "gradient_standard_error_", "sum_standard_error_", "n_iter_", "epsilon_"),
     )
     return {name: np.asarray(getattr(made, name)).tolist() for name in wanted if hasattr(made, name)}

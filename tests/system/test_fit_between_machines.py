@@ -109,7 +109,7 @@ def test_without_noise_each_process_has_what_one_process_has() -> None:
 def test_without_noise_each_site_has_what_one_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release, and rounds of each unit, by threads."""
     monkeypatch.setattr(import_module("quietmean.node.session.session"), "SecureNoise", lambda *given: InsecureSilence())
-    kinds = ("linear", "by records", "model")
+    kinds = ("linear", "by records", "newton", "model")
     with ThreadPoolExecutor() as pool:
         check_against_one_process(pool.map(lambda name: fitting.main(name, True, kinds), NAMES), kinds)
 

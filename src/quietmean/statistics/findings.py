@@ -232,7 +232,9 @@ def _survival(answer: StatedAnswer) -> str:
     if len(texts) == 1:
         (text,) = texts.values()
         return f"The median time is {text}"
-    tested = answer.p("log-rank").replace(", ", "; log-rank test, ")
+    tested = answer.p("log-rank")
+    if tested:
+        tested = f"; {answer.tests['log-rank'].method or 'log-rank test'}{tested}"
     return f"Median times: {'; '.join(f'{arm} {text}' for arm, text in texts.items())}{tested}"
 
 

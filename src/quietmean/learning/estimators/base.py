@@ -39,6 +39,8 @@ _AGREED_ELSEWHERE = (
     *("epsilon", "delta", "unit", "parties", "colluding", "dropouts", "protocol", "options"),
     *("site", "accept_wide"),
     *("init", "random_state", "warm_start"),
+    # Rounds of another solver are of another kind of session.
+    "solver",
 )
 
 

@@ -39,6 +39,14 @@ class Centres:
         self._one = math.sqrt(1 / (1 + 2 * math.sqrt(len(limits))))
         self._place = math.sqrt(1 - self._one * self._one)
 
+    @property
+    def errors(self) -> Array:
+        """Standard errors of the noise of the last round on each coordinate of the places, (k, d); NaN where one did not move."""
+        certain = self.counts > _LEAST_COUNT * self.counts_error
+        counts = np.where(certain, self.counts, np.nan)[:, None]
+        errors: Array = np.hypot(self.sum_error, self.counts_error * (self.places - self._middle)) / counts
+        return errors
+
     def vectors(self, rows: Array, inside: Array) -> Array:
         """Of records (N, d), which are ``inside`` the limits; shape (N, k (1 + d)): a 1 and the place, in the nearest cluster."""
         count, columns = self.places.shape

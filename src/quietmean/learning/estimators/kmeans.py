@@ -37,8 +37,9 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
 
     Fitted: ``cluster_centers_`` (k, d), ``counts_`` (k,), noisy parts of all units, ``sum_standard_error_`` and
     ``counts_standard_error_``, of the noise on each coordinate of the sums over all units, in units of the columns, and on the
-    counts, ``n_iter_``, ``certificate_``, ``epsilon_``, ``delta_``. There are no ``labels_`` and no ``inertia_``: they would be
-    of records. ``predict`` gives the labels where the records are.
+    counts, ``cluster_centers_standard_error_`` (k, d), of the noise of the last round on the centres (NaN for one that stayed
+    where it was), ``n_iter_``, ``certificate_``, ``epsilon_``, ``delta_``. There are no ``labels_`` and no ``inertia_``: they
+    would be of records. ``predict`` gives the labels where the records are.
     """
 
     n_clusters: int = 8
@@ -161,6 +162,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
             return
         self.cluster_centers_, self.counts_ = centres.places, centres.counts
         self.counts_standard_error_, self.sum_standard_error_ = centres.counts_error, centres.sum_error
+        self.cluster_centers_standard_error_ = centres.errors
         self.n_iter_ = session.begun
         self._certify(FitCertificate.of_session(session, self._executions))
 

@@ -26,8 +26,9 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
     :class:`~quietmean.learning.estimators.base.Private`.
 
     Fitted: ``coef_`` (d,), ``intercept_``, their standard errors of the noise ``coef_standard_error_`` and
-    ``intercept_standard_error_``, ``estimates_`` (with intervals of the population), ``certificate_``, ``epsilon_``, ``delta_``.
-    Where the noise hides the regression they are NaN, with a warning, and ``predict`` is refused.
+    ``intercept_standard_error_``, their 95 % intervals of the population ``coef_interval_`` (d, 2) and ``intercept_interval_``
+    (2,) (``unit="party"`` has none), ``estimates_``, ``certificate_``, ``epsilon_``, ``delta_``. Where the noise hides the
+    regression they are NaN, with a warning, and ``predict`` is refused.
     """
 
     y_bounds: ArrayLike | None = None
@@ -45,6 +46,8 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
         self.coef_ = coefficients.value[1:]
         self.intercept_standard_error_ = float(coefficients.standard_error[0])
         self.coef_standard_error_ = coefficients.standard_error[1:]
+        if coefficients.of_population is not None:
+            self.intercept_interval_, self.coef_interval_ = coefficients.of_population[0], coefficients.of_population[1:]
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:

@@ -1,4 +1,4 @@
-"""Logistic regression: in one shot, or by gradient rounds in a session."""
+"""Logistic regression: in one shot, or by rounds of gradients, or of Newton's, in a session."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from quietmean.core.arrays import Array
+from quietmean.core.schema import require_known
 from quietmean.learning.averaging import ModelAveraging
 from quietmean.learning.estimators.base import OUTCOME, InvalidInput, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_study import OneStudy
+from quietmean.learning.models import GeneralizedLinearModel
 from quietmean.learning.sites import clamped_note, parties_of, site_of
 from quietmean.protocols.execution import Execution
+from quietmean.statistics import Column
+
+GRADIENT, NEWTON = "gradient", "newton"
 
 
-def _has_rounds(estimator: Any) -> bool:
-    return bool(estimator.rounds != 0)
+def _has_gradients(estimator: Any) -> bool:
+    return bool(estimator.rounds != 0 and estimator.solver == GRADIENT)
 
 
 @estimator
@@ -35,6 +40,10 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     (Abadi et al. 2016). With ``unit="party"`` each party takes ``local_steps`` of size ``local_rate`` by itself, and the
     shortened differences of the models are averaged (McMahan et al. 2018). More than two classes have a vector of coefficients
     each (softmax).
+
+    ``solver="newton"``, with rounds of records and two classes: in each round score and information of all records are released,
+    as of :class:`~quietmean.learning.GeneralizedLinearModel` (the extra ``models``), and coefficients have standard errors and
+    intervals. Six rounds are usual. ``clip``, ``learning_rate``, ``momentum``, ``penalty`` and ``warm_start`` are of gradients.
 
     Privacy unit: one record, or a whole party with ``unit="party"``. Neighbouring relation: replacement of one unit; ``epsilon``
     and ``delta`` are those of the fit, over all of its rounds.
@@ -49,7 +58,10 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     Fitted: ``coef_`` (1, d), or (classes, d) of more than two, ``intercept_``, ``classes_``, ``certificate_``, ``epsilon_``,
     ``delta_``. In one shot also ``coef_standard_error_``, ``intercept_standard_error_`` of the noise and ``estimates_``; with
     rounds ``n_iter_`` and ``gradient_standard_error_``, that of the noise on each coordinate of what a round released, in the
-    units of the scaled columns. There is no standard error of coefficients after rounds: nobody states one.
+    units of the scaled columns. Coefficients after rounds of gradients have no standard errors: what is released does not tell
+    how well the data determine them. After Newton's rounds there are ``coef_standard_error_`` and ``intercept_standard_error_``
+    of the noise, 95 % intervals of the population ``coef_interval_`` (1, d, 2) and ``intercept_interval_`` (1, 2), which hold
+    whatever the model is (sandwich errors), and ``estimates_``; what the noise hides is NaN, with a warning.
     """
 
     classes: ArrayLike | None = None
@@ -61,10 +73,11 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     local_steps: int = 20
     local_rate: float = 0.5
     warm_start: bool = False
+    solver: str = GRADIENT
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.rounds != 0
+        tags.classifier_tags.multi_class = _has_gradients(self)
         return tags
 
     @public
@@ -77,6 +90,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         rows, outcomes, limits = self._given(X, y, groups, reset=True)
         self._averaging: ModelAveraging | None = None
         penalty = self._number("penalty", least=0)
+        if self.solver != GRADIENT:
+            return self._by_newton(rows, outcomes, limits)
         if self.rounds == 0:
             if penalty:
                 raise InvalidInput("penalty is for rounds: leave it out, or choose rounds, for example rounds=30")
@@ -89,11 +104,11 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         del self._averaging
         return self
 
-    @available_if(_has_rounds)  # type: ignore[untyped-decorator]
+    @available_if(_has_gradients)  # type: ignore[untyped-decorator]
     @public
     def partial_fit(self, X: Any, y: Any = None, groups: Any = None, classes: Any = None) -> Self:
         """One round of the session that the first call begins, with the data that are given. As :meth:`fit`; the parties stay.
-        ``classes`` are those of the constructor. There is no such method in one shot.
+        ``classes`` are those of the constructor. There is no such method in one shot, nor of Newton's rounds.
 
         Raises :class:`InputError` once all ``rounds`` are over: their budget is spent.
         """
@@ -138,7 +153,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         for outcome in outcomes:
             check_classification_targets(outcome)
         self._whole("rounds", least=0)
-        classes = _classes(self.classes, bool(self.rounds))
+        require_known("solver", str(self.solver), (GRADIENT, NEWTON))
+        classes = _classes(self.classes, _has_gradients(self))
         limits = self._limits(self.bounds, rows[0].shape[1])
         self._budget()
         self.classes_ = classes
@@ -156,12 +172,48 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         self.coef_standard_error_ = coefficients.standard_error[None, 1:-1]
         return self
 
+    def _by_newton(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
+        model = self._newton(limits)
+        held = [np.column_stack([np.clip(one, *limits.T), other]) for one, other in zip(rows, outcomes, strict=True)]
+        session = model.fit_parts(held)
+        found = model.coefficients
+        places = [found.terms.index(name) for name in ("Intercept", *self._names(len(limits)))]
+        value, error, ends = found.value[places], found.standard_error[places], np.asarray(found.of_population)[places]
+        self.intercept_, self.coef_ = value[:1], value[None, 1:]
+        self.intercept_standard_error_, self.coef_standard_error_ = error[:1], error[None, 1:]
+        self.intercept_interval_, self.coef_interval_ = ends[:1], ends[None, 1:]
+        self.estimates_, self.n_iter_ = (found,), session.begun
+        self._certify(FitCertificate.of_session(session, model.executions))
+        self._tell([*clamped_note(rows, limits), *dict.fromkeys(flag.message for flag in found.flags)])
+        return self
+
+    def _newton(self, limits: Array) -> GeneralizedLinearModel:
+        """The model whose rounds they are. Raises :class:`InputError` for what it has not."""
+        usual = type(self)()
+        for name in ("clip", "learning_rate", "momentum", "penalty", "local_steps", "local_rate", "warm_start"):
+            if getattr(self, name) != getattr(usual, name):
+                raise InvalidInput(f"{name} is for rounds of gradients: leave it out, or leave out solver={NEWTON!r}")
+        if self.unit != "record" or not self.rounds:
+            raise InvalidInput(f"solver={NEWTON!r} is for rounds that protect records: choose rounds=6 and leave unit out")
+        names = self._names(len(limits))
+        columns = [Column(name=name, low=low, high=high) for name, (low, high) in zip(names, limits.tolist(), strict=True)]
+        budget = {name: value for name, value in self._budget().items() if name != "unit"}
+        return GeneralizedLinearModel(
+            f"{OUTCOME} ~ {' + '.join(names)}",
+            [*columns, Column(name=OUTCOME, boolean=True)],
+            rounds=int(self.rounds),
+            site=self.site,
+            **budget,
+        )
+
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
         formula = f"{OUTCOME} ~ {' + '.join(self._names(columns))}"
         return [{"kind": "logistic-regression", "formula": formula}], {"boolean": True}
 
     def _contract(self, limits: Array) -> Any:
-        self.classes_ = _classes(self.classes, bool(self.rounds))
+        self.classes_ = _classes(self.classes, _has_gradients(self))
+        if self.solver != GRADIENT:
+            return self._newton(limits).contract
         return super()._contract(limits) if self.rounds == 0 else self._averaged(limits, None).contract
 
     # -- rounds ----------------------------------------------------------------------------------------------------------------
@@ -265,7 +317,10 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
     if listed.ndim != 1 or len(classes) != len(listed) or len(classes) < 2:
         raise InvalidInput("classes must be a list of two or more different labels")
     if len(classes) > 2 and not several:
-        raise InvalidInput(f"one shot is for two classes and there are {len(classes)}: choose rounds, for example rounds=30")
+        raise InvalidInput(
+            f"one shot and solver={NEWTON!r} are for two classes and there are {len(classes)}: choose rounds of gradients, for "
+            "example rounds=30"
+        )
     return classes
 
 

@@ -20,7 +20,7 @@ from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
 from quietmean.learning.models.newton import DesignRows, Newton
-from quietmean.learning.sites import FitSite, OnPaper, parties_of, site_of
+from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
@@ -136,6 +136,12 @@ class ModelByRounds:
         parts = self._parts(data, parties, party_column, notes)
         for note in notes:
             warnings.warn(f"{note} (for you only)", stacklevel=2)
+        self.fit_parts(parts)
+        return self
+
+    def fit_parts(self, parts: Sequence[Array]) -> SiteRounds:
+        """All rounds, of the records (N, columns) of each party that is here: their session, which is over. Raises as
+        :meth:`fit` does."""
         here = self._site.members is not None
         count = parties_of(self._site, None if here else len(parts))
         design = self._design_for(count)
@@ -151,7 +157,7 @@ class ModelByRounds:
 
             self._fit_by(session, mean, newton, design, self._site.keeps(asked))
             self.charge = session.terms.charge(session.begun)
-        return self
+        return session
 
     def fit_in(self, rounds: OwnRounds, records: Array, place: int, parties: int, kept: Path | None) -> Self:
         """The part of one of so many ``parties`` in a session that runs, with its records (N, columns); what was released is kept
