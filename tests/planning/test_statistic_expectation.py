@@ -127,3 +127,43 @@ def test_what_is_agreed_on_names_the_allocated_shares() -> None:
     asked = study({"kind": "mean", "column": "age"}, {"kind": "variance", "column": "bmi"}, allocate="widths")
     assert asked.context()["allocated"] == list(asked.workload.allocated or ())
     assert "allocated" not in study({"kind": "mean", "column": "age"}).context()
+
+
+@pytest.mark.parametrize("count", [{}, {"count": "private", "most_records": 400}])
+def test_a_statistic_alone_reads_what_it_reads_of_the_whole_vector(count: dict[str, Any]) -> None:
+    """Equalities tie it to others' features: to the quantities that are kept they still tell all that they know."""
+    workload = study(
+        {"kind": "crosstab", "row": "sex", "column": "sex2"},
+        {"kind": "group-means", "column": "age", "by": "sex"},
+        {"kind": "quantiles", "column": "bmi"},
+        {"kind": "proportion", "column": "sex"},
+        column=[*COLUMNS, {"name": "sex2", "levels": ["a", "b"]}],
+        **count,
+    ).workload
+    records = made_up(workload.columns, 0.25)[:300]
+    vectors = workload.of_records(records)
+    whole, rng = workload.decoder(), np.random.default_rng(5)
+    mean = vectors.mean(axis=0) + 0.05 * rng.standard_normal(workload.dimension)
+    places = {feature: whole.places[feature] for feature in workload.scales}
+    apart, tied = 0, 0
+    for statistic in workload.statistics:
+        asked = workload.asked(statistic)
+        part = whole.of_features(asked.features)
+        for decoder in (whole, part):
+            assert decoder.read.shape[1] == workload.dimension
+        first, second = (asked.decode(decoder.released(mean, 0.05, 300.0)) for decoder in (whole, part))
+        np.testing.assert_allclose(second.value, first.value, rtol=1e-12)
+        np.testing.assert_allclose(second.standard_error, first.standard_error, rtol=1e-12)
+        read = part.features_read(places)
+        others = [feature for feature in workload.scales if feature not in read]
+        apart += len(others)
+        tied += len(set(read) - {workload.whole(feature) for feature in asked.features})
+        kept = np.concatenate([places[feature] for feature in read])
+        np.testing.assert_array_equal(workload.of_records(records, features=read), vectors[:, kept])
+        changed = mean.copy()
+        for feature in others:
+            changed[places[feature]] += 1.0
+        np.testing.assert_allclose(part.read @ changed, part.read @ mean, atol=1e-10)
+    assert apart
+    # The table of both knows how many are of each sex, as well as what asks for that alone.
+    assert tied

@@ -23,6 +23,7 @@ import quietmean.report
 from quietmean.cli.main import main
 from quietmean.node.net import Identity
 from quietmean.studies.outcome import local
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.local import LocalStudy
 from support.outcomes import PARTIES, finished, truth_of
 from support.site_policy import BETWEEN_TWO, write_policy
@@ -174,6 +175,20 @@ def test_json_is_printed_before_pages(table: Path, monkeypatch: pytest.MonkeyPat
     assert json.loads(seen[0])["report"] == "out/report.html"
 
 
+def unwanted(*_: Any) -> Any:
+    raise AssertionError("what only JSON tells was computed before the answer was printed")
+
+
+def test_what_was_to_be_expected_keeps_nobody_waiting_for_the_answer(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a study with many questions it takes minutes of a processor, and the answer is paid for."""
+    monkeypatch.setattr(local, "run_study", canned(["mean(x)"]))
+    monkeypatch.setattr(Forecast, "to_json", unwanted)
+    main([*RUN, "--epsilon", "4", "--out", "out"])
+    assert "parties counted" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @EVERY
 def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,6 +231,8 @@ def test_join(
     for process in processes:
         errors = process.communicate(timeout=120)[1]
         assert process.returncode == 0, errors.decode()
+
+    monkeypatch.setattr(Forecast, "to_json", unwanted)
 
     def run() -> Path:
         main(lines[0])

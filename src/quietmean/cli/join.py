@@ -128,18 +128,13 @@ def command(
         ready = preparation.prepare(data, pages.outputs)
         shown.warn(budget_warnings(contract.plan.target))
         end = asyncio.run(take_part(ready, shown.say))
-        document = {
-            **end.to_json(),
-            **choice_document(choice),
-            "expected": ready.forecast.to_json(),
-            **pages.to_json(),
-        }
+        document = {**end.to_json(), **choice_document(choice), **pages.to_json()}
         shown.result({name: document[name] for name in _RESULT_EVENT})
     outcome, charged, payer = end.outcome, end.account, preparation.payer
     if payer is not None and charged is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
     if json:
-        print_json(document)
+        print_json(document | {"expected": ready.forecast.to_json()})
     else:
         _show(files.study, outcome, document)
         if charged is not None:

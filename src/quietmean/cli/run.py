@@ -191,11 +191,10 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         **_document(local, pages, seconds),
         **choice_document(choice),
         "not_counted": local.outcome.missing(names),
-        "expected": forecast.to_json(),
     }
     # The answer first: it is paid for, and pages only show it.
     if json:
-        print_json(document)
+        print_json(document | {"expected": forecast.to_json()})
     else:
         _show(study, local, document)
     network = local.network

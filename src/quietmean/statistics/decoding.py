@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from quietmean.statistics.statistic import TOTAL, Feature, Released
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
 _REDUNDANT = 1e-10
+# Entries of the matrix below this part of the largest are zeros.
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +52,32 @@ class Decoder:
         all_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
         return cls(free - gain @ (equal @ free), gain @ right, (restricted + restricted.T) / 2, all_places, total)
 
+    def of_features(self, features: Iterable[Feature]) -> Decoder:
+        """What reads these features alone, as well as this one does: from the same mean vector, and with all equalities."""
+        needed = np.zeros(len(self.offset), dtype=np.bool_) if self.whole is None else self.whole != 0
+        for feature in features:
+            needed[self.places[feature]] = True
+        kept, place = np.flatnonzero(needed), np.cumsum(needed) - 1
+        return Decoder(
+            self.read[kept],
+            self.offset[kept],
+            self.spread[np.ix_(kept, kept)],
+            {feature: place[places] for feature, places in self.places.items() if needed[places].all()},
+            None if self.whole is None else self.whole[kept],
+        )
+
     def released(self, mean: Array, noise: float, weight: float) -> Released:
         """What statistics read from a mean vector (d,) with noise of that standard deviation on each coordinate."""
-        return Released(weight, self.read @ mean + self.offset, noise**2 * self.spread, self.places, self.whole)
+        return self.of_quantities(self.read @ mean + self.offset, noise, weight)
+
+    def features_read(self, places: Mapping[Feature, Ints]) -> list[Feature]:
+        """The features of the vector, by their ``places`` in it, whose coordinates count: of others only what rounding leaves."""
+        size = np.abs(self.read).max(axis=0, initial=0.0)
+        return [feature for feature, own in places.items() if size[own].max() > _ROUNDING * size.max()]
+
+    def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
+        """The same from the quantities (q,) themselves."""
+        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:

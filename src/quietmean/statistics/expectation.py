@@ -168,21 +168,15 @@ class Expectation:
         return (USUAL_SPREAD,) if guessed else (SPREADS[0], USUAL_SPREAD, SPREADS[1])
 
     @cached_property
-    def _populations(self) -> dict[tuple[str, float], Array]:
-        """Vectors of made-up records, (ROWS, d), by statistic and spread: of the latest statistic only, for they are large."""
+    def _latest(self) -> dict[str, _Studies]:
+        """What is drawn of a statistic, by its text: of the latest one only, for made-up records are large."""
         return {}
 
-    def _population(self, statistic: Statistic, spread: float) -> Array:
-        key = (statistic.text, spread)
-        if key not in self._populations:
-            for other in [population for population in self._populations if population[0] != statistic.text]:
-                del self._populations[other]
-            made = Supposed(self.workload.columns, dict(statistic.expect), spread, statistic.subject)
-            statistic.suppose(made)
-            table = made.table(_columns_of(statistic, self.workload))
-            parts = [self.workload.of_records(table[begin : begin + _CHUNK], step=self.step) for begin in range(0, ROWS, _CHUNK)]
-            self._populations[key] = np.vstack(parts)
-        return self._populations[key]
+    def _studies_of(self, statistic: Statistic) -> _Studies:
+        if statistic.text not in self._latest:
+            self._latest.clear()
+            self._latest[statistic.text] = _Studies(self.workload, statistic, self.step)
+        return self._latest[statistic.text]
 
     def drawn(
         self,
@@ -193,21 +187,15 @@ class Expectation:
         studies: int | None = None,
     ) -> Drawn:
         """Studies with ``more`` times as many records and ``less_noise`` times less noise."""
-        population, count = self._population(statistic, spread), self.studies if studies is None else studies
+        source, count = self._studies_of(statistic), self.studies if studies is None else studies
         # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
-        count = min(count, max(_FEWEST_STUDIES, count * _LONG // population.shape[1]))
+        count = min(count, max(_FEWEST_STUDIES, count * _LONG // self.workload.dimension))
         weight = self.records * more
         noise = self.noise / less_noise / weight
-        # The same for the same question, whatever the factors: more never does less by chance.
-        stream = BitStream(Seed.public("expectation", statistic.text, count))
-        added = noise * stream.standard_normal((count, population.shape[1]))
-        means = _sample_means(population, weight, count, stream) + added
-        decoder = self.workload.decoder(self.step)
-        decoded, asked = [], self.workload.asked(statistic)
+        means, added = source.drawn(spread, weight, count)
+        asked, decoder = self.workload.asked(statistic), source.decoder
         with np.errstate(all="ignore"):
-            for mean in means:
-                released = decoder.released(mean, noise, weight)
-                decoded.append(asked.decode(released))
+            decoded = [asked.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
         return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
@@ -240,6 +228,46 @@ class Expectation:
     def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
         """Under every spread."""
         return all(self.drawn(statistic, spread, more, less_noise, _FOR_HOPE).hopeless for spread in self._spreads(statistic))
+
+
+class _Studies:
+    """Quantities that a statistic reads from studies of made-up records, with and without noise; others are left out."""
+
+    def __init__(self, workload: Workload, statistic: Statistic, step: float) -> None:
+        whole = workload.decoder(step)
+        self._workload, self._statistic, self._step = workload, statistic, step
+        self.decoder = whole.of_features(workload.asked(statistic).features)
+        self._features = self.decoder.features_read({feature: whole.places[feature] for feature in workload.scales})
+        self._places = np.concatenate([whole.places[feature] for feature in self._features])
+        self._populations: dict[float, Array] = {}
+        self._drawn: dict[tuple[float, float, int], tuple[Array, Array]] = {}
+
+    def drawn(self, spread: float, weight: float, count: int) -> tuple[Array, Array]:
+        """Of ``count`` studies with so many records each, (count, q): the quantities, and noise for a deviation of 1.
+
+        The same for the same question, whatever the number of records: more never does less by chance.
+        """
+        key = spread, weight, count
+        if key not in self._drawn:
+            stream = BitStream(Seed.public("expectation", self._statistic.text, count))
+            added = stream.standard_normal((count, self._workload.dimension)) @ self.decoder.read.T
+            means = _sample_means(self._population(spread), weight, count, stream) + self.decoder.offset
+            self._drawn[key] = means, added
+        return self._drawn[key]
+
+    def _population(self, spread: float) -> Array:
+        """The quantities of made-up records, (ROWS, q)."""
+        if spread not in self._populations:
+            made = Supposed(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
+            self._statistic.suppose(made)
+            table = made.table(_columns_of(self._statistic, self._workload))
+            read = self.decoder.read[:, self._places].T
+            parts = [
+                self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read
+                for begin in range(0, ROWS, _CHUNK)
+            ]
+            self._populations[spread] = np.vstack(parts)
+        return self._populations[spread]
 
 
 def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:

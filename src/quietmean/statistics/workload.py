@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -313,16 +313,20 @@ class Workload:
         encoded = self.of_records(grouped.values, step=step)
         return encoded if not self.adds_rows else np.add.reduceat(encoded, grouped.starts, axis=0)
 
-    def of_records(self, records: Array, *, step: float = 0.0) -> Array:
-        """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity."""
-        inside = self.inside(records)
-        return self._rounded([feature.encode(inside) * scale for feature, scale in self.scales.items()], step)
+    def of_records(self, records: Array, *, step: float = 0.0, features: Collection[Feature] | None = None) -> Array:
+        """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity.
 
-    def _rounded(self, features: list[Array], step: float) -> Array:
-        """The vectors of units, (units, d), from their scaled features, (units, size) each."""
+        With ``features`` the coordinates of these alone, in the order of the vector.
+        """
+        inside = self.inside(records)
+        scales = {feature: scale for feature, scale in self.scales.items() if features is None or feature in features}
+        return self._rounded([feature.encode(inside) * scale for feature, scale in scales.items()], step, scales)
+
+    def _rounded(self, features: list[Array], step: float, scales: Mapping[Feature, float] | None = None) -> Array:
+        """The vectors of units, (units, d), from their scaled features, (units, size) each; ``scales``: of all by default."""
         if not step:
             return np.hstack(features)
-        scaled_features = zip(self.scales.items(), features, strict=True)
+        scaled_features = zip((self.scales if scales is None else scales).items(), features, strict=True)
         return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in scaled_features])
 
     def inside(self, records: Array) -> Records:
