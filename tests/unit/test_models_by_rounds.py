@@ -426,3 +426,23 @@ def test_a_second_fit_has_answers_of_its_own() -> None:
         ratios.append(model.ratios.value.tolist())
     assert coefficients[0] != coefficients[1]
     assert ratios[0] != ratios[1]
+
+
+def test_means_above_the_bound_of_a_count_are_flagged_and_of_costs_are_means() -> None:
+    """Counts and costs that grow tenfold, and stop at their bound: the reference expects more than that of some."""
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(6)
+    x = rng.random(3000)
+    y = np.minimum(rng.poisson(np.exp(0.5 + 3.2 * x)), 12) + 0.25
+    columns = [Column(name="x", low=0, high=1), Column(name="y", low=0, high=12.25)]
+    records = np.column_stack([x, y])
+    families: dict[str, Any] = {"gamma": sm.families.Gamma(sm.families.links.Log()), "poisson": sm.families.Poisson()}
+    for family, flagged in (("gamma", False), ("poisson", True)):
+        model = GeneralizedLinearModel("y ~ x", columns, family=family, residual=80.0, rounds=12, epsilon=4.0, delta=1e-6)
+        answer = fitted(model, [records[::2], records[1::2]]).coefficients
+        exact = sm.GLM(y, sm.add_constant(x), family=families[family]).fit(tol=1e-12, maxiter=100).params
+        assert np.exp(exact.sum()) > 12.25
+        assert ("cut" in [flag.code for flag in answer.flags]) == flagged
+        if not flagged:
+            np.testing.assert_allclose(answer.value, exact, rtol=1e-4)

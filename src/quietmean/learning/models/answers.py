@@ -184,8 +184,8 @@ class Fit:
             flags.append(
                 Flag(
                     "cut",
-                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores or predictors and "
-                    "count as at these: the answer is drawn towards no effect; choose a larger residual, or more rounds",
+                    f"about {100 * newton.cut:.0f} % of the records are beyond the public bounds of scores, predictors or means "
+                    "and count as at these: the answer is drawn towards no effect; choose a larger residual, or more rounds",
                 )
             )
         return tuple(flags)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from quietmean.core.arrays import Array
@@ -52,6 +53,10 @@ class Family(ABC):
     def length(self, score: float, information: float, squares: float) -> float:
         """How long (score r / residual, information v / most, squares (r / residual)^2) may be; what is longer is cut."""
         return math.sqrt(score**2 + information**2 + squares**2)
+
+    def beyond(self, eta: Array) -> NDArray[np.bool_]:
+        """Which records count as at a bound of the mean, (N,)."""
+        return np.zeros(len(eta), dtype=np.bool_)
 
     @property
     def begin(self) -> float:
@@ -110,7 +115,10 @@ class _Log(Family):
         return math.log(max((self.low + self.high) / 4, 1e-9)) if self.high > 4 else 0.0
 
     def mean(self, eta: Array) -> Array:
-        return np.minimum(np.exp(np.minimum(eta, 700.0)), self.high)
+        return np.minimum(_exponential(eta), self.high)
+
+    def beyond(self, eta: Array) -> NDArray[np.bool_]:
+        return np.asarray(_exponential(eta) > self.high)
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,13 @@ class Gamma(_Log):
         mean = np.maximum(self.mean(eta), max(self.low, 1e-6 * self.high))
         return outcome / mean - 1, outcome / mean
 
+    def mean(self, eta: Array) -> Array:
+        # However large, it makes no score longer.
+        return _exponential(eta)
+
+    def beyond(self, eta: Array) -> NDArray[np.bool_]:
+        return np.zeros(len(eta), dtype=np.bool_)
+
     def null(self, begin: float, constant: Array, score: Array, information: Array) -> tuple[float, Array, Array]:
         # Sums of y / m x, and of x alone.
         outcomes = information @ constant
@@ -230,6 +245,12 @@ FAMILIES: dict[str, type[Family]] = {
     "negative-binomial": NegativeBinomial,
     "poisson": Poisson,
 }
+
+
+def _exponential(eta: Array) -> Array:
+    """Without overflow."""
+    means: Array = np.exp(np.minimum(eta, 700.0))
+    return means
 
 
 def _usual(residual: float) -> float:

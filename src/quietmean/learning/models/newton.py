@@ -119,7 +119,8 @@ class Newton:
             squares = scores[:, self._upper[0]] * scores[:, self._upper[1]]
             total[:, size + many : -2] = _folded(squares, self._upper) / by_squares
         total[given.record, -2] = 1 / by_present
-        cut = _summed(given, (beyond != eta).astype(np.float64)[:, None])[:, 0] > 0
+        bounded = (beyond != eta) | family.beyond(eta + given.offset)
+        cut = _summed(given, bounded.astype(np.float64)[:, None])[:, 0] > 0
         length = np.linalg.norm(total, axis=1)
         total[:, -1] = (cut | (length > 1 + 1e-9)) / by_cut
         shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
