@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError, NotYet
+from quietmean.core.errors import InputError, NotYet, Outage
+from quietmean.core.portability import replace_durably
 from quietmean.core.site_options import SiteOptions
 from quietmean.node.committee import MailboxOpener
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
 from quietmean.protocols.committee.result import check_result, read_result
+from quietmean.studies.agreement import study_keys
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar
@@ -29,6 +31,7 @@ from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_wit
 from quietmean.studies.party.member_holdings import MemberHoldings
 from quietmean.studies.party.register import Register
 from support.committee_study import CommitteeStudy, soon
+from support.disk import SYSTEM_ERRORS
 
 FreePorts = Callable[[int], list[int]]
 PAY = {"c1": 100.0, "c2": 400.0, "c3": 700.0}
@@ -240,6 +243,40 @@ def test_a_folder_without_contributions_opens_nothing(tmp_path: Path, free_ports
         asyncio.run(day.open("m1"))
     assert not day.member("m1").held.exists()
     assert not day.member("m1").store.exists()
+
+
+def test_a_member_whose_disk_is_full_goes_on_once_there_is_room(
+    tmp_path: Path, free_ports: FreePorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = Day(tmp_path, free_ports(4))
+    own = day.member("m1")
+    # While it runs it waits for room itself; at its end the same command does.
+    refusals = {own.sums: 2, own.beside(".end"): 1}
+    real = replace_durably
+
+    def refusing(path: Path, content: bytes) -> None:
+        if refusals.get(path):
+            refusals[path] -= 1
+            raise SYSTEM_ERRORS["full"]()
+        real(path, content)
+
+    async def opening() -> list[OpenedAtMember | BaseException]:
+        show = Observers(lambda event: None)
+        running = [open_with_others(day.member(name), day.box, show, None) for name in ("m1", "m2", "m3", "m4")]
+        return await asyncio.gather(*running, return_exceptions=True)
+
+    monkeypatch.setattr(study_keys, "replace_durably", refusing)
+    failed, *others = asyncio.run(opening())
+    assert not any(refusals.values())
+    assert isinstance(failed, Outage), failed
+    assert str(failed) == f"no space beside {own.beside('.end')}: make room, then run the same command again"
+    # The others are not needed for that.
+    again = asyncio.run(day.open("m1"))["m1"]
+    for end in (again, *others):
+        assert isinstance(end, OpenedAtMember), end
+        right(day.study, end, PAY)
+        assert end.checked.total.tobytes() == again.checked.total.tobytes()
+    assert own.beside(".end").exists()
 
 
 def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:

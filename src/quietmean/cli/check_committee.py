@@ -188,8 +188,14 @@ class CommitteeCheck:
 
 def _committee(sealed: Sealed, plan: Plan) -> Finding:
     committee = plan.target.committee
-    against = "" if committee is None else committee.against(tuple(entry.name for entry in sealed.computing))
-    return Finding("study", True, f"plan {plan.digest[:_SHORT]}: up to {sealed.admitted} contributors, against {against}")
+    against = (
+        ""
+        if committee is None
+        else "all other contributors with " + committee.against(tuple(entry.name for entry in sealed.computing))
+    )
+    return Finding(
+        "study", True, f"plan {plan.digest[:_SHORT]}: up to {sealed.admitted} contributors; it holds against {against}"
+    )
 
 
 def _left(terms: CommitteeTerms) -> str:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.outage import ONCE_MORE, is_read_only, outage_of
 from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
@@ -271,11 +272,17 @@ def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -
     return folder / f"{identity_file.stem}-{invitation[:16]}.studykeys"
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600, whole or not at all, and durably. Raises :class:`InputError` if that is not possible."""
+def write_private(path: Path, content: bytes, then: str = ONCE_MORE) -> None:
+    """Write a file with mode 0600, whole or not at all, and durably.
+
+    Raises :class:`InputError` if that is not possible, and :class:`Outage` where the disk is full or fails, which says what is
+    ``then``.
+    """
     try:
         replace_durably(path, content)
     except OSError as error:
+        if not is_read_only(error) and (outage := outage_of(error, path, then)) is not None:
+            raise outage from None
         raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
 
 

@@ -18,6 +18,7 @@ from quietmean.core.codec import decode_json, digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotYet, ProtocolFailure
 from quietmean.core.folders import configuration_folder
+from quietmean.core.outage import THE_STUDY_GOES_ON
 from quietmean.core.party import NoiseSource
 from quietmean.core.readable import by_this_clock
 from quietmean.core.site_options import SiteOptions
@@ -264,8 +265,8 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> 
     checked = check_result(own.session, read_result(own.session, state.result.content))
     counted = {names.get(key, key) for _, key, _ in checked.counted}
     uncounted = tuple((name, why) for name, why in left_out.items() if name not in counted)
-    write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)))
-    write_private(own.sums, state.result.content)
+    write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)), THE_STUDY_GOES_ON)
+    write_private(own.sums, state.result.content, THE_STUDY_GOES_ON)
 
 
 def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
