@@ -14,6 +14,7 @@ import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.planning.automatic import AUTO, PREFERRED, choose, choose_from
 from quietmean.planning.candidates import Candidate, Ranking
+from quietmean.planning.explain import where_more_is_promised
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.studies import StudyTerms
@@ -65,6 +66,32 @@ def test_what_promises_more_than_the_target_is_never_taken() -> None:
     assert why.startswith("protocol muffliato, chosen automatically: ")
     with pytest.raises(InputError, match=r"gopa is left, a priori .* more than the target 1: .* never chosen automatically"):
         choose_from(Ranking(MANY_LEAVE, (above,)), {})
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.json")))
+def test_a_plan_above_its_target_says_what_keeps_it(name: str) -> None:
+    """Of every protocol; and whose figures are for colluders by chance says that the chance is no part of delta."""
+    plan = qm.Plan.from_json(json.loads((GOLDEN / f"{name}.json").read_text())["plan"])
+    sentences = where_more_is_promised(plan)
+    if plan.above_target is None:
+        assert sentences == []
+        return
+    kept = choose(plan.target).plan
+    assert kept.above_target is None
+    assert sentences[-1].startswith(
+        f"{kept.protocol.name} promises epsilon {kept.epsilon_a_priori:.4f} a priori, whoever of as many colludes: "
+    )
+    simulated = "executions" in plan.prediction
+    assert [plan.prediction["certificate"] in sentence for sentence in sentences] == [True] * simulated + [False]
+    assert ["is no part of delta" in sentence for sentence in sentences] == [True] * simulated + [False]
+
+
+def test_where_nothing_keeps_the_target_the_reason_is_said() -> None:
+    raw = json.loads((GOLDEN / "gopa.json").read_text())["plan"]
+    raw["target"] |= {"parties": 4, "dropouts": 0.5}
+    raw["parameters"] |= {"partners": 3}
+    sentences = where_more_is_promised(qm.Plan.from_json(raw))
+    assert "packed-sharing does not keep the target either: a decision needs 3 of 4 votes" in sentences[-1]
 
 
 def test_too_many_parties_for_everybody_to_be_connected() -> None:

@@ -238,7 +238,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     # Imported here: a cached answer needs none of it.
     from quietmean.planning.automatic import choose_from
     from quietmean.planning.candidates import configured, general_protocols, rank
-    from quietmean.planning.explain import when_another, why_first
+    from quietmean.planning.explain import when_another, where_more_is_promised, why_first
     from quietmean.planning.ways import USUAL, compare_ways, propose
     from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
@@ -301,6 +301,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         **({"ways": ways} if ways else {}),
         **({"proposed": proposed} if proposed else {}),
     }
+    if instead := where_more_is_promised(candidates[chosen].plan, domain):
+        document["instead"] = instead
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
@@ -373,7 +375,7 @@ def _show(answer: dict[str, Any]) -> None:
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     proposed = [answer["proposed"]] if "proposed" in answer else []
-    for sentence in (answer["why"], *proposed, *gates, *drawn, *answer.get("otherwise", ())):
+    for sentence in (answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
 
 

@@ -82,6 +82,7 @@ def plan_study(
     """
     options.require_possible()
     from quietmean.planning.automatic import AUTO
+    from quietmean.planning.explain import where_more_is_promised
     from quietmean.planning.ways import propose
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
@@ -133,7 +134,8 @@ def plan_study(
         print_json(_document(plan) | {"expected": expected, "needed": [remedy.to_json() for remedy in needed]} | moved | more)
         return
     if first := plan.above_target or plan.nats_kept:
-        out.print(first, markup=False)
+        for sentence in (first, *where_more_is_promised(plan, plan.domain)):
+            out.print(sentence, markup=False)
     target = plan.target
     out.print(
         f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "

@@ -50,9 +50,9 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     """
     options = options or {}
     names = _with_options(options)
-    preferred, against = _preferred(target, options, domain, None)
-    if preferred is not None:
-        return Choice(preferred.plan, _preferred_sentence(preferred))
+    best, against = preferred(target, options, domain, None)
+    if best is not None:
+        return Choice(best.plan, _preferred_sentence(best))
     others = [name for name in names if name != PREFERRED]
     if not others:
         raise InputError(against)
@@ -71,7 +71,7 @@ def choose_from(
     ``options``, or none of those promises the target.
     """
     names = _with_options(options)
-    wanted, against = _preferred(ranking.target, options, domain, max_messages)
+    wanted, against = preferred(ranking.target, options, domain, max_messages)
     places = {
         candidate.plan.protocol.name: rank for rank, candidate in enumerate(ranking) if candidate.plan.protocol.name in names
     }
@@ -107,7 +107,7 @@ def _with_options(options: Mapping[str, Any]) -> list[str]:
     return capable
 
 
-def _preferred(
+def preferred(
     target: Target, options: Mapping[str, Any], domain: InputDomain | None, max_messages: int | None
 ) -> tuple[Candidate | None, str]:
     """The preferred protocol for the target, or None and why its conditions do not hold."""
@@ -125,12 +125,12 @@ def _preferred(
         return None, str(error)
 
 
-def _preferred_sentence(preferred: Candidate) -> str:
-    target = preferred.plan.target
+def _preferred_sentence(best: Candidate) -> str:
+    target = best.plan.target
     leaving = target.parties - target.responding
     return (
         f"protocol {PREFERRED}, chosen automatically: no server, {target.colluding} of {target.parties} parties may collude "
-        f"and {leaving} leave; expected mean squared error {preferred.mse / preferred.mse_central:.3g} times that of a trusted "
+        f"and {leaving} leave; expected mean squared error {best.mse / best.mse_central:.3g} times that of a trusted "
         "curator"
     )
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.readable import epsilon_text
+from quietmean.planning.automatic import PREFERRED, preferred
 from quietmean.planning.candidates import Candidate, Ranking
+from quietmean.planning.plan import Plan
 from quietmean.protocols import Server, Target
 
 Rank = Callable[[Target, Server], Ranking]
@@ -45,6 +49,30 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
         sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g} ({times:.3g} times that above)")
     return sentences
+
+
+def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> list[str]:
+    """Of a plan whose epsilon a priori is above its target: against whom it is calibrated, and which protocol keeps the target.
+
+    Empty for other plans, and for targets in nats, which no other protocol has. ``domain``: where values lie.
+    """
+    target, name, sentences = plan.target, plan.protocol.name, []
+    if plan.above_target is None or target.nats is not None or name == PREFERRED:
+        return []
+    if "executions" in plan.prediction:
+        sentences.append(
+            f"{name}: calibrated as in its paper, where it is chance who colludes: {plan.prediction['certificate']}. The chance "
+            "that other colluders learn more is no part of delta, and no ledger counts on it"
+        )
+    instead, against = preferred(target, {}, domain, None)
+    if instead is None:
+        return [*sentences, f"{PREFERRED} does not keep the target either: {against}"]
+    times = instead.mse / Candidate(plan, 0.0, 0.0).mse
+    return [
+        *sentences,
+        f"{PREFERRED} promises epsilon {epsilon_text(instead.epsilon_a_priori)} a priori, whoever of as many colludes: "
+        f"predicted MSE {instead.mse:.3g} per coordinate, {times:.3g} times that of {name}",
+    ]
 
 
 def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]:
