@@ -23,7 +23,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder
 from quietmean.core.site_options import NodeOptions, SiteOptions
-from quietmean.node.posting import Answer
+from quietmean.node.posting import ServerAnswer
 from quietmean.node.preflight import PeerReadiness
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.committee import CommitteeTerms
@@ -153,11 +153,11 @@ def test_what_a_contributor_has_to_mend(
         body = b"<html>" if wrong == "no drop" else json.dumps({"session": session, "contributions": 2}).encode()
         ahead = 61.0 if wrong == "drop's clock" else 0.0
 
-        def ask(place: str, seconds: float) -> Answer:
+        def ask(place: str, seconds: float) -> ServerAnswer:
             assert place == "https://drop.example/health"
             if wrong == "drop away":
                 raise OSError("connection refused")
-            return Answer(200, body, formatdate(time.time() + ahead, usegmt=True))
+            return ServerAnswer(200, body, formatdate(time.time() + ahead, usegmt=True))
 
         monkeypatch.setattr(dropping, "ask_server", ask)
     there = of_contributor(study, **places)
@@ -168,7 +168,7 @@ def test_what_a_contributor_has_to_mend(
 def test_a_drop_that_is_there_is_in_order(study: CommitteeStudy, monkeypatch: pytest.MonkeyPatch) -> None:
     write_policy(budget=BELOW)
     body = json.dumps({"session": study.sealed.digest, "contributions": 2}).encode()
-    monkeypatch.setattr(dropping, "ask_server", lambda place, seconds: Answer(200, body, formatdate(usegmt=True)))
+    monkeypatch.setattr(dropping, "ask_server", lambda place, seconds: ServerAnswer(200, body, formatdate(usegmt=True)))
     there = of_contributor(study, drop="https://drop.example/")
     assert there["drop"] == "https://drop.example/ takes contributions to this study, 2 so far"
 

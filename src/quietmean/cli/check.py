@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +105,16 @@ def command(
         settings = files.settings(SiteOptions(store=node.store), records)
         findings += _look_at_session(files.contract, settings, payer)
         members = settings.roster
-    _with_others(files, members, shared, findings, rules, node, wait, json)
+    _with_others(files, members, shared, findings, rules, _Asking(node, wait, json))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """How the others are asked: they have ``wait`` seconds; ``json``: the answer is one document."""
+
+    node: NodeOptions
+    wait: float
+    json: bool
 
 
 def _with_others(
@@ -113,9 +123,7 @@ def _with_others(
     shared: Plan,
     findings: list[Finding],
     rules: Policy,
-    node: NodeOptions,
-    wait: float,
-    json: bool,
+    asking: _Asking,
     committee: CommitteeTerms | None = None,
 ) -> None:
     """Ask the others, and show all that was found. Raises :class:`SystemExit` where somebody is not ready."""
@@ -128,19 +136,19 @@ def _with_others(
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
             by_folder = files.asked.by_folder
-            findings.append(_folder(rules) if by_folder else _listen(files, session, node))
+            findings.append(_folder(rules) if by_folder else _listen(files, session, asking.node))
             tell_failed(findings)
             if by_folder:
                 # Nobody is dialled: each looks into the folder in its own time.
                 session.standings.clear()
             else:
-                asyncio.run(session.run(wait))
+                asyncio.run(session.run(asking.wait))
     matter = CLOCKS_MATTER_LITTLE
     if committee is not None:
         findings += clocks(committee, files.roster, list(session.standings.values()))
         matter = CLOCKS_MATTER
     passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
-    if json:
+    if asking.json:
         about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": members.digest}
         print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session, matter)})
     else:
@@ -157,7 +165,7 @@ def _of_committee(checked: CommitteeCheck, wait: float, json: bool) -> None:
     if checked.is_member:
         own, rules = checked.files(), Policy.load(checked.node.policy)
         findings = checked.of_member(own, rules.folder)
-        _with_others(own.files, own.files.roster, own.with_all, findings, rules, checked.node, wait, json, own.terms)
+        _with_others(own.files, own.files.roster, own.with_all, findings, rules, _Asking(checked.node, wait, json), own.terms)
         return
     findings = checked.of_contributor()
     tell_failed(findings)

@@ -103,7 +103,10 @@ class CommitteeCheck:
         return [*findings, _drop(self.places.drop, self.sealed)] if self.places.drop is not None else findings
 
     def of_member(self, own: MemberFiles, usual_folder: str | None) -> list[Finding]:
-        """What join would find, before the others are asked; with --data also what contribute would."""
+        """What join would find, before the others are asked; with --data also what contribute would.
+
+        Raises :class:`InputError` without a folder of contributions, and for a drop.
+        """
         if self.places.drop is not None:
             raise InputError("--drop is for contributors: a member reads what came with --contributions FOLDER")
         if self.places.contributions is None:

@@ -13,7 +13,7 @@ _MOST = 1 << 16
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerAnswer:
     """``date``: when the server says it is, if it does."""
 
     status: int
@@ -32,18 +32,18 @@ def post_file(place: str, content: bytes, seconds: float) -> tuple[int, bytes]:
     return answer.status, answer.body
 
 
-def ask_server(place: str, seconds: float) -> Answer:
+def ask_server(place: str, seconds: float) -> ServerAnswer:
     """What a server says at a ``place``, as :func:`post_file`. Raises :class:`OSError` where there is no answer."""
     return _answer(urllib.request.Request(place), seconds)  # noqa: S310 - the caller names the schemes
 
 
-def _answer(request: urllib.request.Request, seconds: float) -> Answer:
+def _answer(request: urllib.request.Request, seconds: float) -> ServerAnswer:
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as response:
-            return Answer(response.status, response.read(_MOST), response.headers.get("Date"))
+            return ServerAnswer(response.status, response.read(_MOST), response.headers.get("Date"))
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(error.code, error.read(_MOST), error.headers.get("Date"))
+            return ServerAnswer(error.code, error.read(_MOST), error.headers.get("Date"))
     except http.client.HTTPException as error:
         raise OSError(f"{type(error).__name__}: no HTTP") from None
 

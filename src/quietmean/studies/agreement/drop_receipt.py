@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 import msgspec
 
+from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose
 from quietmean.studies.agreement.deadlines import in_words
@@ -53,11 +54,12 @@ class DropReceipt:
         body = signed.decode(_Body)
         if not signed.is_by(body.drop):
             raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")
+        wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")
+        time = convert(body.time, _Time, lambda reason: wrong)
         try:
-            time = msgspec.convert(body.time, _Time)
             in_words(time)
-        except (ValueError, OverflowError):
-            raise InputError("the receipt has no time with its offset from UTC: it was changed on the way") from None
+        except OverflowError:
+            raise wrong from None
         return cls(signed, body.contributor, body.digest, body.drop, body.session, time)
 
     @property
