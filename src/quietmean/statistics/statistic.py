@@ -15,6 +15,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import Sums
 from quietmean.core.schema import OPEN, Configured, is_kind, nearest, parameter, parameters_of, wrong_field
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
@@ -412,3 +413,20 @@ def _brief(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def domain_of_sums(feature: Feature, scale: float) -> InputDomain:
+    """Of sums of rows, no longer than one encoding may be."""
+    largest = min(feature.domain.largest, feature.length)
+    return InputDomain((Sums(size=feature.size, length=feature.length, largest_coordinate=largest, scale=scale),))
+
+
+def scaled_domain(feature: Feature, scale: float) -> InputDomain:
+    """Of encodings times a scale. Raises :class:`InputError` where the feature states a domain that is not theirs."""
+    domain = feature.domain
+    if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
+        raise InputError(
+            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter {domain.diameter:g} "
+            f"and {domain.size} coordinates: a statistic's feature must state the domain of its encodings"
+        )
+    return domain.times(scale)

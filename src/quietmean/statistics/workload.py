@@ -13,7 +13,6 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, PrivacyUnit, counted_text, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import Sums
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
@@ -22,7 +21,16 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.grouping import Groups, sums_of
 from quietmean.statistics.persons import Grouped
-from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
+from quietmean.statistics.statistic import (
+    Feature,
+    Records,
+    Released,
+    Statistic,
+    domain_of_sums,
+    presence_of,
+    raw,
+    scaled_domain,
+)
 from quietmean.statistics.subgroups import AskedOf
 
 # Records that are encoded at a time: memory does not grow with the table.
@@ -248,7 +256,7 @@ class Workload:
 
         Raises :class:`InputError` for a feature whose domain is wider than its sensitivity.
         """
-        scaled = _domain_of_sums if self.hides_count else _scaled_domain
+        scaled = domain_of_sums if self.hides_count else scaled_domain
         return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
     def is_stated_in_full(self, statistic: Statistic) -> bool:
@@ -437,18 +445,3 @@ def _filled_in(column: Column, terms: tuple[str, ...]) -> Flag:
         'only, let the column have missing = "indicator"'
     )
     return Flag("filled-in", text, terms)
-
-
-def _domain_of_sums(feature: Feature, scale: float) -> InputDomain:
-    largest = min(feature.domain.largest, feature.length)
-    return InputDomain((Sums(size=feature.size, length=feature.length, largest_coordinate=largest, scale=scale),))
-
-
-def _scaled_domain(feature: Feature, scale: float) -> InputDomain:
-    domain = feature.domain
-    if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
-        raise InputError(
-            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter {domain.diameter:g} "
-            f"and {domain.size} coordinates: a statistic's feature must state the domain of its encodings"
-        )
-    return domain.times(scale)
