@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -18,7 +18,7 @@ from quietmean.studies.agreement.committee_session import sharing_of
 from statistical.test_statistic_coverage import CASES, COLUMNS, Case, draw
 from support.coverage import Coverage
 
-CONTRIBUTORS, SEEDS, SEED = 8, 200, 36
+CONTRIBUTORS, SEEDS, SEED = 8, 120, 36
 TWELVE = (
     "table 1, mean",
     "table 1, proportion",
@@ -29,7 +29,7 @@ TWELVE = (
     "brier",
     "slope of predictions",
     "mann-whitney",
-    "table 1, missing",
+    "restricted mean",
     "cumulative incidence",
     "common mean of sites",
 )
@@ -59,21 +59,31 @@ def opened(case: Case, seed: int) -> Estimates:
     return workload.decode(total / weight, error, weight)[0].estimates
 
 
-def coverage(name: str, seeds: int) -> Coverage:
+def by_a_curator(case: Case, seed: int) -> Estimates:
+    """Of other records of the same population, with noise of the same size that a curator adds to their mean."""
+    workload, plan = planned(case.text, case.count)
+    rng = np.random.default_rng((SEED, seed, 1))
+    encoded = workload.encode(draw(rng, case.count))
+    error = standard_error(sharing_of(plan).parameters(CONTRIBUTORS), CONTRIBUTORS, encoded.weight)
+    mean = encoded.vector / encoded.weight + error * rng.standard_normal(workload.dimension)
+    return workload.decode(mean, error, encoded.weight)[0].estimates
+
+
+def coverage(name: str, seeds: int, study: Callable[[Case, int], Estimates]) -> Coverage:
     case = CASES[name]
-
-    def studies() -> Iterator[Estimates]:
-        return (opened(case, seed) for seed in range(seeds))
-
-    place = next(studies()).terms.index(case.term)
-    return Coverage.of(studies(), place, case.truth())
+    place = study(case, 0).terms.index(case.term)
+    return Coverage.of((study(case, seed) for seed in range(seeds)), place, case.truth())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TWELVE)
-def test_intervals_hold_the_population(name: str) -> None:
-    """Of 200 seeds a true coverage of 95 % is inside but for a chance of 0.06 %: 0.7 % for all twelve."""
-    times = coverage(name, SEEDS)
-    print(f"{name}: {times}")
+def test_intervals_hold_the_population_as_often_as_a_curators(name: str) -> None:
+    """Of 120 seeds a true coverage of 95 % is inside but for a chance of 0.03 %, and of 0.03 % for the difference: 0.8 % for all.
+
+    Intervals that count what bins leave open hold more often than they say, whoever adds the noise.
+    """
+    times, others = coverage(name, SEEDS, opened), coverage(name, SEEDS, by_a_curator)
+    print(f"{name}: {times}, by a curator {others}")
     assert times.known >= SEEDS * CASES[name].known
-    assert 0.89 <= times.held <= 0.99, times
+    assert times.held >= 0.87, times
+    assert abs(times.held - others.held) <= 0.1, (times, others)
