@@ -58,15 +58,15 @@ def pieces(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> Ite
     Those that are ``wanted``, or all where none is. Nothing follows where one of these is not there, or two have one name.
     Raises :class:`TooManyCellsError`, and whatever a library raises for a file.
     """
-    libraries = [library for name, library in _LIBRARIES.items() if anyway(partial(import_module, name)) is not None]
-    heading = _first_that_can([partial(library.names, Path(path), kind) for library in libraries])
+    # Each is imported when the one before it cannot: two take longer to begin than most files to be read.
+    heading = _first_that_can([partial(library.names, Path(path), kind) for library in _LIBRARIES.values()])
     names = [plain_name(name) for name in heading]
     if not set(wanted) <= set(names) or len(set(filter(None, names))) != len([name for name in names if name]):
         yield msgspec.msgpack.encode((heading, []))
         return
     places = [names.index(name) for name in wanted] or list(range(len(names)))
     yield msgspec.msgpack.encode((heading, places))
-    for piece in _pieces(libraries, Path(path), kind, [heading[place] for place in places], max_cells):
+    for piece in _pieces(Path(path), kind, [heading[place] for place in places], max_cells):
         yield msgspec.msgpack.encode(piece)
 
 
@@ -85,13 +85,13 @@ def unpacked(columns: Sequence[Packed]) -> list[tuple[Cells, NDArray[np.int32] |
     ]
 
 
-def _pieces(libraries: Sequence[Library], path: Path, kind: str, names: list[str], max_cells: int) -> Iterator[list[Packed]]:
+def _pieces(path: Path, kind: str, names: list[str], max_cells: int) -> Iterator[list[Packed]]:
     """All columns at once where a library can; from the row on where it cannot, each column by itself.
 
     A library that cannot read one of them says nothing about the next then.
     """
     done = 0
-    for library in libraries:
+    for library in _LIBRARIES.values():
         if library.batches is not None and (batches := anyway(partial(library.batches, path, kind, names))) is not None:
             while (piece := anyway(partial(_next_of, batches))) is not None:
                 if not piece:
@@ -99,7 +99,8 @@ def _pieces(libraries: Sequence[Library], path: Path, kind: str, names: list[str
                 height, columns = piece
                 yield columns
                 done += height
-    columns = [_first_that_can([partial(_column, library.read, path, kind, name) for library in libraries]) for name in names]
+    reads = [library.read for library in _LIBRARIES.values()]
+    columns = [_first_that_can([partial(_column, read, path, kind, name) for read in reads]) for name in names]
     height = len(columns[0]) if columns else 0
     if height * len(columns) > max_cells:
         raise TooManyCellsError

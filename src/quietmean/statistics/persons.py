@@ -54,12 +54,9 @@ class Grouped:
 
     def pieces(self, rows: int) -> Iterator[Grouped]:
         """The same persons, about so many rows at a time."""
-        begin = 0
-        while begin < len(self):
-            end = max(int(np.searchsorted(self.starts, self.starts[begin] + rows)), begin + 1)
+        for begin, end in spans(self.starts, rows):
             stop = self.starts[end] if end < len(self) else len(self.values)
             yield Grouped(self.values[self.starts[begin] : stop], self.starts[begin:end] - self.starts[begin])
-            begin = end
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,31 +76,55 @@ class PersonRows:
 
         Rows without a day come last of all; of one day, a hash of the person and the row decides.
         """
-        order = self._order(latest_first=rows == LAST_ROW)
-        persons = self.persons[order]
-        starts = np.flatnonzero(np.concatenate([[True], (persons[1:] != persons[:-1]).any(axis=1)]))[: len(persons)]
-        if rows == MEAN_OF_ROWS:
-            return Grouped(self.values[order], starts)
-        most = 1 if rows in (FIRST_ROW, LAST_ROW) else int(rows)
-        counts = np.diff(starts, append=len(persons))
-        kept = np.arange(len(persons)) - np.repeat(starts, counts) < most
-        fewer = np.minimum(counts, most)
-        return Grouped(self.values[order[kept]], np.cumsum(fewer) - fewer)
+        order, starts = self._chosen(rows)
+        return Grouped(self.values[order], starts)
 
-    def _order(self, *, latest_first: bool) -> NDArray[np.intp]:
-        """Of the rows: by person, day and hash."""
+    def chosen_in_pieces(self, rows: str | int, size: int) -> Iterator[Grouped]:
+        """The same, whole persons with about ``size`` rows at a time: the rows of one piece alone are copied."""
+        order, starts = self._chosen(rows)
+        for begin, end in spans(starts, size):
+            first = starts[begin]
+            stop = starts[end] if end < len(starts) else len(order)
+            yield Grouped(self.values[order[first:stop]], starts[begin:end] - first)
+
+    def _chosen(self, rows: str | int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The places of the rows that count, and where each person begins among them."""
+        order, fresh = self._order(latest_first=rows == LAST_ROW)
+        starts = np.flatnonzero(fresh)
+        if rows == MEAN_OF_ROWS:
+            return order, starts
+        most = 1 if rows in (FIRST_ROW, LAST_ROW) else int(rows)
+        counts = np.diff(starts, append=len(order))
+        kept = np.arange(len(order)) - np.repeat(starts, counts) < most
+        fewer = np.minimum(counts, most)
+        return order[kept], np.cumsum(fewer) - fewer
+
+    def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Of the rows of somebody: by person, day and hash; and which ones are the first of a person."""
         keys = [_hashed(self.persons, self.values)]
         # What is the same in all rows, as where no day is known, need not be sorted by.
         if not np.isnan(self.days).all():
             days = -self.days if latest_first else self.days
             keys.append(np.where(np.isnan(days), np.inf, days))
         first, second = self.persons[:, 0], self.persons[:, 1]
-        order = np.lexsort((*keys, first))
+        # Zeros come first.
+        nobodys = len(self.persons) - int(self.persons.any(axis=1).sum())
+        order = np.lexsort((*keys, first))[nobodys:]
+        fresh, also = _fresh(first[order]), _fresh(second[order])
         # Half of the bits tell persons apart, unless two have the same half.
-        same = first[order[1:]] == first[order[:-1]]
-        if (second[order[1:]] == second[order[:-1]])[same].all():
-            return order
-        return np.lexsort((*keys, second, first))
+        if (also & ~fresh).any():
+            order = np.lexsort((*keys, second, first))[nobodys:]
+            fresh, also = _fresh(first[order]), _fresh(second[order])
+        return order, fresh | also
+
+
+def spans(starts: NDArray[np.intp], size: int) -> Iterator[tuple[int, int]]:
+    """Which persons, from and up to, have about ``size`` rows together; one person at least."""
+    begin = 0
+    while begin < len(starts):
+        end = max(int(np.searchsorted(starts, starts[begin] + size)), begin + 1)
+        yield begin, end
+        begin = end
 
 
 def joined(parts: list[PersonRows]) -> PersonRows:
@@ -119,9 +140,14 @@ def _hashed(persons: NDArray[np.uint64], values: Array) -> NDArray[np.uint64]:
     """64 bits for each row, of its person and its values: as good as random, and the same whenever it is asked."""
     hashes = persons[:, 0].copy()
     # Adding 0.0 makes the two zeros one.
-    for column in (values + 0.0).T:
-        hashes = _mixed(hashes ^ np.ascontiguousarray(column).view(np.uint64))
+    for column in values.T:
+        hashes = _mixed(hashes ^ np.ascontiguousarray(column + 0.0).view(np.uint64))
     return hashes
+
+
+def _fresh(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which ones differ from the one before, (rows,): the first one does."""
+    return np.concatenate([[True], words[1:] != words[:-1]])[: len(words)]
 
 
 def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -10,10 +10,12 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
-from quietmean.statistics.persons import Grouped, PersonRows, joined
+from quietmean.statistics.persons import Grouped, PersonRows
 from quietmean.studies.data.formats import state_of
+from quietmean.studies.data.kept_rows import RANGES, KeptRows, parts_of, ranges_of
 from quietmean.studies.data.persons import DistinctPersons, Identities, KnownNumbers, require_persons
 from quietmean.studies.data.reading import Source, location_of, read_person_rows, read_records
+from quietmean.studies.data.table import ROWS
 from quietmean.studies.data.text import Tell
 
 # So many values are kept, 64 MiB; of more, the source is read again each time.
@@ -26,8 +28,8 @@ class Records:
     ``rows``: where persons are the unit, which of a person's rows count. Pieces are of whole persons then
     (:class:`~quietmean.statistics.persons.Grouped`), and the length says how many persons there are, or rows where these are
     added up. A source whose rows are not kept is gone over once for each 64 MiB of them, with the rows of as many persons in
-    memory as that holds; besides, 16 bytes for each person (24 more where
-    numbers tell them apart), and all rows of any one person.
+    memory as that holds, once, and 40 bytes more for each; besides, 16 bytes for each person (24 more where numbers tell them
+    apart), and all rows of any one person.
 
     Raises :class:`InputError` as :func:`read_columns` does, where a large source is another one when it is read again, and where
     the site does not say whose its rows are.
@@ -39,18 +41,21 @@ class Records:
         if rows is not None:
             require_persons(location_of(source), rows)
         self._state = self._state_now()
-        self._kept: list[PersonRows] | None = []
-        self._all_rows = self._values = 0
+        self._room = max(MOST_KEPT // len(columns), 1)
+        kept = KeptRows(self._room, len(columns), by_person=rows is not None)
+        self._all_rows = 0
+        # Of each range of hashes.
+        self._rows = np.zeros(RANGES, dtype=np.int64)
         self._known = KnownNumbers()
         distinct = DistinctPersons()
         for piece in self._read(tell):
             self._all_rows += len(piece.values)
-            self._values += piece.values.size
             distinct.add(piece.persons)
-            if self._values > MOST_KEPT:
-                self._kept = None
-            elif self._kept is not None:
-                self._kept.append(piece)
+            self._rows += np.bincount(ranges_of(piece.persons[piece.persons.any(axis=1)]), minlength=RANGES)
+            kept.add(piece)
+        self._kept: KeptRows | None = kept if kept.whole else None
+        # The first part of the persons, for who goes over them first.
+        self._first, self._limit = kept if kept.limit else None, kept.limit
         self._persons = distinct.all()
         if rows is not None and not len(self._persons):
             raise InputError(f"{location_of(source).name} names no person in any row: a party needs at least one")
@@ -78,7 +83,7 @@ class Records:
         return RowsInOrder(self)
 
     def rows(self) -> Iterator[Array]:
-        return (piece.values for piece in self._pieces())
+        return (piece.values for piece in self._again()) if self._kept is None else self._kept.in_order()
 
     @property
     def persons(self) -> Identities | None:
@@ -86,27 +91,35 @@ class Records:
         return self._persons if self._names_persons else None
 
     def _grouped(self, rows: str | int) -> Iterator[Grouped]:
-        """Persons by their hash, as many at a time as are kept."""
-        parts = np.uint64(-(-self._values // MOST_KEPT))
-        for part in range(int(parts)):
-            # Nothing here has a name, so that no rows stay in memory beside those that were chosen.
-            chosen = joined([_of_part(piece, part, parts) for piece in self._pieces()]).chosen(rows)
-            if len(chosen):
-                yield chosen
-
-    def _pieces(self) -> Iterator[PersonRows]:
+        """Persons by their hash, of as many at a time as are kept."""
         if self._kept is not None:
-            yield from self._kept
+            yield from self._kept.by_person.chosen_in_pieces(rows, ROWS)
             return
+        parts = parts_of(self._rows, self._limit, self._room)
+        kept, self._first = self._first, None
+        for first, last in parts:
+            if kept is None or first:
+                there = int(self._rows[first:last].sum())
+                if kept is None or kept.room < there:
+                    kept = KeptRows(max(self._room, there), len(self._columns), by_person=True)
+                if kept.fill(self._again(), first, last) != there:
+                    raise self._changed()
+            yield from kept.by_person.chosen_in_pieces(rows, ROWS)
+
+    def _again(self) -> Iterator[PersonRows]:
+        """All rows, anew from the source."""
         rows = 0
         if self._state_now() == self._state:
             for piece in self._read():
                 rows += len(piece.values)
                 yield piece
         if rows != self._all_rows:
-            raise InputError(
-                f"{location_of(self._source).name} was changed while it was read: wait until its program has written all of it"
-            )
+            raise self._changed()
+
+    def _changed(self) -> InputError:
+        return InputError(
+            f"{location_of(self._source).name} was changed while it was read: wait until its program has written all of it"
+        )
 
     def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
         if self._names_persons:
@@ -121,14 +134,9 @@ class Records:
 
     def wipe(self) -> None:
         """Nothing reads the values any more."""
-        for piece in self._kept or ():
-            piece.values.fill(0.0)
-
-
-def _of_part(piece: PersonRows, part: int, parts: np.uint64) -> PersonRows:
-    """The rows of somebody whose hash is in this part; the same ones where that is all of them."""
-    here = piece.persons.any(axis=1) & (piece.persons[:, 1] % parts == part)
-    return piece if here.all() else PersonRows(piece.values[here], piece.persons[here], piece.days[here])
+        for kept in (self._kept, self._first):
+            if kept is not None:
+                kept.wipe()
 
 
 @dataclass(frozen=True, eq=False)

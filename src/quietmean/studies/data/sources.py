@@ -109,10 +109,9 @@ def _names(parties: int) -> list[str]:
 
 def _of_persons(rows: PersonRows, persons: Persons) -> Grouped:
     """Without rows of nobody. Raises :class:`InputError` where no other is left."""
-    here = rows.persons.any(axis=1)
-    if not here.any():
+    if not rows.persons.any():
         raise InputError("a party has no row that names a person: every party needs one at least, or leave it out")
-    return PersonRows(rows.values[here], rows.persons[here], rows.days[here]).chosen(persons.rows)
+    return rows.chosen(persons.rows)
 
 
 class _Whose:
