@@ -43,7 +43,7 @@ before = used()
 begun = time.perf_counter()
 WHAT
 after = used()
-print(json.dumps([after[0] - before[0], time.perf_counter() - begun, after[1], after[1] - before[1]]))
+print(json.dumps([after[0] - before[0], time.perf_counter() - begun, after[1], after[1] - before[1], after[0]]))
 """
 OURS = """
 from quietmean.statistics import Column, Columns
@@ -54,6 +54,13 @@ columns = Columns(
 )
 """
 READ = "rows = sum(len(piece) for piece in read_records(path, columns))\nassert rows"
+# The library that reads Parquet in the process that wants its columns, as Polars' own scan does.
+HERE = """
+from quietmean.core import columnar
+from quietmean.studies.data import frames
+import narwhals
+frames.pieces_apart = lambda module, said: module.pieces(said[0], said[1], int(said[2]), said[3:])
+"""
 POLARS = "import polars as pl, numpy"
 SCAN = """
 scan = pl.scan_csv(path) if path.endswith(".csv") else pl.scan_parquet(path)
@@ -127,7 +134,7 @@ def table_of(rows: int, seed: int) -> pl.DataFrame:
 
 
 def measured(path: Path | str, warm: str, what: str) -> tuple[list[float], str]:
-    """Processor seconds, seconds, megabytes in all, and added; and what was printed before."""
+    """Processor seconds, seconds, megabytes in all, and added, processor seconds of the whole process; and what was printed."""
     program = MEASURE.replace("WARM", warm).replace("WHAT", what)
     arguments = [sys.executable, "-c", program, json.dumps([str(path), NUMBERS, LEVELS])]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
@@ -172,6 +179,15 @@ def test_a_csv_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str], N
 def test_a_parquet_file(tmp_path: Path, table: Callable[[str], None]) -> None:
     table_of(ROWS, 1).write_parquet(tmp_path / "t.parquet")
     compared(tmp_path / "t.parquet", "Parquet, 1e6 rows, the process that reads it included", table)
+    both = (OURS + HERE, READ), (POLARS, SCAN)
+    (ours, polars), (our_processes, its_process) = (
+        [min(measured(tmp_path / "t.parquet", warm, what)[0][place] for _ in range(3)) for warm, what in asked]
+        for place, asked in ((0, both), (4, ((OURS, READ), both[1])))
+    )
+    table(
+        f"the same: {ours:.2f} s in one process, {ours / polars:.1f} times Polars there; whole processes, imports included, "
+        f"{our_processes:.2f} and {its_process:.2f} s: {our_processes / its_process:.1f} times"
+    )
 
 
 @pytest.mark.slow
