@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
 
 # Of the hash that decides among rows of one day: the constants of splitmix64.
@@ -99,7 +99,7 @@ class PersonRows:
         fewer = np.minimum(counts, most)
         return order[kept], np.cumsum(fewer) - fewer
 
-    def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], Mask]:
         """Of the rows of somebody: by person, day and hash; and which ones are the first of a person."""
         keys = [_hashed(self.persons, self.values)]
         # What is the same in all rows, as where no day is known, need not be sorted by.
@@ -145,7 +145,7 @@ def _hashed(persons: NDArray[np.uint64], values: Array) -> NDArray[np.uint64]:
     return hashes
 
 
-def _fresh(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _fresh(words: NDArray[np.uint64]) -> Mask:
     """Which ones differ from the one before, (rows,): the first one does."""
     return np.concatenate([[True], words[1:] != words[:-1]])[: len(words)]
 

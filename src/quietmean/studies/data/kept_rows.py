@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Ints
 from quietmean.statistics.persons import PersonRows
 
 # Ranges of hashes: a part of the persons is those of some ranges, one after the other.
@@ -89,7 +89,7 @@ class KeptRows:
             self._put(of_ranges(PersonRows(kept.values[some], kept.persons[some], kept.days[some]), 0, self.limit))
 
 
-def ranges_of(persons: NDArray[np.uint64]) -> NDArray[np.int64]:
+def ranges_of(persons: NDArray[np.uint64]) -> Ints:
     """The range of each person's hash, (persons,)."""
     return (persons[:, 1] >> _SHIFT).astype(np.int64)
 
@@ -101,7 +101,7 @@ def of_ranges(piece: PersonRows, first: int, last: int) -> PersonRows:
     return PersonRows(piece.values[here], piece.persons[here], piece.days[here])
 
 
-def parts_of(rows: NDArray[np.int64], limit: int, room: int) -> list[tuple[int, int]]:
+def parts_of(rows: Ints, limit: int, room: int) -> list[tuple[int, int]]:
     """All ranges in parts of at most ``room`` rows, or of one range: the first part ends at the ``limit``, where that is not 0.
 
     ``rows``: of each range, (4096,).
