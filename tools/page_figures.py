@@ -196,6 +196,7 @@ def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: 
 
 
 def model_bars() -> Found:
+    import model_bar_cases as cases
     import model_bars as tool
 
     for question in tool.QUESTIONS:
@@ -205,6 +206,9 @@ def model_bars() -> Found:
         yield question.what, float(np.sum(errors[np.isfinite(errors)]))
     for asked in tool.LEVEL_QUESTIONS:
         yield asked.text, _widths(tool.LEVELS, asked.text, tool.unrelated(np.random.default_rng(0), _RECORDS), 4.0)
+    for case in cases.CASES:
+        drawn = case.draw(np.random.default_rng(0), _RECORDS)
+        yield f"{case.text}: {case.data}", _widths(cases.COLUMNS, case.text, drawn, 4.0)
 
 
 def joined_errors() -> Found:

@@ -25,16 +25,21 @@ def rows(text: str) -> list[list[str]]:
 
 def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
     page = (ROOT / "docs" / "model-bars.md").read_text(encoding="utf-8")
-    runs, tests = (int(number) for number in re.findall(r"Each line is (\d+) studies", page))
+    runs, tests, studies = (int(number) for number in re.findall(r"Each line is (\d+) studies", page))
     assert runs >= 40
     assert tests >= 300
-    for part in (tool.HEAD, tool.MODELS.format(runs=runs), tool.TEST_HEAD.format(tests=tests)):
+    assert studies >= 100
+    more = max(tool.MORE.values())
+    heads = (tool.MODELS.format(runs=runs, more=more), tool.TEST_HEAD.format(tests=tests), tool.CASE_HEAD.format(cases=studies))
+    for part in (tool.HEAD, *heads):
         assert part in page, "run python tools/model_bars.py"
-    models, levels = page.split("## Agreement")
+    models, levels, cases = re.split("## Agreement|## On data", page)
     settings = [(f"{n:,}", f"{epsilon:g}") for epsilon in tool.EPSILONS for n in tool.SIZES]
     assert [tuple(row[:3]) for row in rows(models)] == [(one.what, *own) for one in tool.QUESTIONS for own in settings]
     asked = [f"`{one.text}` {one.term}".strip() for one in tool.LEVEL_QUESTIONS]
     assert [tuple(row[:3]) for row in rows(levels)] == [(text, *own) for text in asked for own in settings]
+    drawn = [(tool.case_text(one), one.data) for one in tool.CASES]
+    assert [tuple(row[:4]) for row in rows(cases)] == [(*one, *own) for one in drawn for own in settings]
 
 
 def test_wrong_truth_is_seen_in_a_line(tool: ModuleType) -> None:

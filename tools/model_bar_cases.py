@@ -1,0 +1,124 @@
+"""Statistics of one exchange on data that fit and on data that do not, for ``model_bars.py``: what is drawn, and what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+
+Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Array]
+
+COLUMNS = Columns(
+    [
+        Column(name="x", low=-6, high=8),
+        Column(name="y", low=-6, high=8),
+        Column(name="site", levels=tuple("ABCD")),
+        Column(name="arm", levels=("control", "drug")),
+        Column(name="time", low=0, high=10),
+        Column(name="died", boolean=True),
+    ]
+)
+# Records that the truth is taken from where nobody knows it.
+_POPULATION = 400_000
+# Sites of other sizes, of which the drug is given to other parts.
+_SITES, _DRUG = (0.4, 0.3, 0.2, 0.1), (0.3, 0.45, 0.6, 0.75)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``data``: what is drawn, in words; ``truth``: of the term, by default what it is of very many records.
+
+    ``test``: one whose hypothesis is true, or "term" for that of the term itself; ``fits``: what the method assumes holds.
+    """
+
+    text: str
+    term: str
+    data: str
+    draw: Draw
+    fits: bool
+    test: str = ""
+    truth: float | None = None
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(COLUMNS, (parse_statistic(read_text(self.text)),), PrivacyUnit.RECORD)
+
+    def true_value(self) -> float:
+        if self.truth is not None:
+            return self.truth
+        workload, rng = self.workload, np.random.default_rng(1)
+        parts = [workload.encode(self.draw(rng, _POPULATION // 40)).vector for _ in range(40)]
+        answer = workload.decode(np.sum(parts, axis=0) / _POPULATION, 0.0, float(_POPULATION))[0].estimates
+        return float(answer.value[answer.terms.index(self.term)])
+
+
+def _table(rng: np.random.Generator, n: int, x: Array, y: Array, site: NDArray[np.int64] | None = None) -> Array:
+    sites = rng.choice(4, n, p=_SITES) if site is None else site
+    columns = [np.clip(x, -6, 8), np.clip(y, -6, 8), sites, np.zeros(n), np.zeros(n), np.zeros(n)]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def normal(rng: np.random.Generator, n: int) -> Array:
+    """Two columns that are alike and go with nothing."""
+    return _table(rng, n, rng.standard_normal(n), rng.standard_normal(n))
+
+
+def other_spreads(rng: np.random.Generator, n: int) -> Array:
+    """One median at all sites, deviations from 0.5 to 2."""
+    site = rng.choice(4, n, p=_SITES)
+    return _table(rng, n, rng.standard_normal(n) * (0.5 + 0.5 * site), rng.standard_normal(n), site)
+
+
+def measured_twice(rng: np.random.Generator, n: int) -> Array:
+    """By two methods with normal errors."""
+    common = 1.5 * rng.standard_normal(n)
+    return _table(rng, n, common + rng.standard_normal(n), common + 0.2 + rng.standard_normal(n))
+
+
+def skewed_twice(rng: np.random.Generator, n: int) -> Array:
+    """By two methods, the second with skewed errors that grow with what is measured."""
+    common = rng.exponential(1.0, n)
+    return _table(rng, n, common + 0.3 * rng.standard_normal(n), common + 0.5 * rng.exponential(1.0, n) * (0.5 + common))
+
+
+def uncorrelated(rng: np.random.Generator, n: int) -> Array:
+    """Without a correlation, but the spread of one grows with the other."""
+    x = rng.standard_normal(n)
+    return _table(rng, n, x, rng.standard_normal(n) * np.abs(x))
+
+
+def other_sites(rng: np.random.Generator, n: int) -> Array:
+    """Skewed records at sites that differ, by skewed differences drawn anew in each study."""
+    site, differences = rng.choice(4, n, p=_SITES), 0.5 * (rng.exponential(1.0, 4) - 1)
+    return _table(rng, n, differences[site] + rng.exponential(1.0, n) - 1, np.zeros(n), site)
+
+
+def lived(rng: np.random.Generator, n: int) -> Array:
+    """Sites of other hazards, at which other parts have the drug, which does nothing."""
+    site = rng.choice(4, n, p=_SITES)
+    arm = (rng.random(n) < np.array(_DRUG)[site]).astype(float)
+    event = rng.weibull(1.0, n) * (4.0 + 4.0 * site)
+    leaves = rng.uniform(2.0, 14.0, n)
+    time, died = np.minimum(event, np.minimum(leaves, 9.99)), event < np.minimum(leaves, 9.99)
+    return np.column_stack([site, site, site, arm, time, died]).astype(np.float64)
+
+
+_RANKS, _LIMIT, _SITES_OF = "kruskal-wallis(x, by=site)", "bland-altman(x, y)", "meta-analysis(mean(x), by=site)"
+_STRATA = "survival(time, died, by=arm, strata=site)"
+CASES = (
+    Case(_RANKS, "A", "alike at all sites", normal, True, "kruskal-wallis", 0.5),
+    Case(_RANKS, "A", "one median, deviations 0.5 to 2", other_spreads, False, "kruskal-wallis", 0.5),
+    Case(_LIMIT, "upper-limit", "normal errors", measured_twice, True),
+    Case(_LIMIT, "upper-limit", "skewed errors that grow", skewed_twice, False),
+    Case("correlation(x, y)", "x:y", "both normal", normal, True, "term", 0.0),
+    Case("correlation(x, y)", "x:y", "the spread of y grows with x", uncorrelated, False, "term", 0.0),
+    Case(_SITES_OF, "random", "alike at all sites", normal, True, "Q", 0.0),
+    Case(_SITES_OF, "random", "sites differ, skewed", other_sites, False, "", 0.0),
+    Case(_STRATA, "", "sites of other hazards", lived, True, "log-rank"),
+)
