@@ -37,7 +37,8 @@ class Sites:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.output: dict[str, str] = {}
         new, *lines, self.line = commands(PAGE)
-        for line in (new, "quietmean keygen --key north.key --name north"):
+        keygen, invite, accept, seal = lines
+        for line in (new, keygen):
             main(shlex.split(line)[1:])
         study = folder / "study.toml"
         self.first = datetime.now(UTC) + timedelta(seconds=start)
@@ -48,7 +49,6 @@ class Sites:
             when = datetime.now(UTC) + timedelta(seconds=start_by)
             text = text.replace("colluding = 1", f"colluding = 0\nminimum = 2\nstart_by = {when.isoformat()}")
         study.write_text(text)
-        invite, accept, seal = lines
         main(shlex.split(invite)[1:])
         for name in PARTIES:
             main(shlex.split(accept.replace("south", name))[1:])

@@ -51,8 +51,8 @@ def sealed(
     write_policy(largest_epsilon=10.0, budget={"epsilon": 10.0, "delta": 1e-4})
     page = blocks(PAGE, "toml")[0]
     Path("session.toml").write_text(page.replace("dropouts = 0.0 ", f"{request.param} #") if request.param else page)
-    invite, accept, seal, *_ = commands(PAGE)
-    main(["keygen", "--key", "ada.key"])
+    keygen, invite, accept, seal, *_ = commands(PAGE)
+    call(keygen)
     call(invite)
     for name, port in zip(NAMES, free_ports(3), strict=True):
         call(accept.replace("north.example.org:7000", f"127.0.0.1:{port}").replace("north", name))
@@ -65,8 +65,10 @@ def call(line: str, *more: str) -> None:
     main([*shlex.split(line)[1:], *more])
 
 
-def lines(name: str) -> list[str]:
-    return [line.replace("north", name).replace("wards", name) for line in commands(PAGE)]
+def shown(command: str, name: str) -> str:
+    """The page's first line of a command, for this party."""
+    line = next(line for line in commands(PAGE) if line.split()[1] == command)
+    return line.replace("north", name).replace("wards", name)
 
 
 def start(line: str, *more: str) -> Popen[str]:
@@ -77,17 +79,17 @@ def start(line: str, *more: str) -> Popen[str]:
 def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").write_text(next(block for block in blocks(PAGE, "python") if "qm.joined" in block))
     capsys.readouterr()
-    call(lines("north")[3], "--json")
+    call(shown("contract", "north"), "--json")
     contract = json.loads(capsys.readouterr().out)
     agreed = Sealed.load(sealed)
     digest, by_key = agreed.digest, [entry.name for entry in agreed.entries]
     assert contract["digest"] == digest
     assert contract["links"] == "hybrid"
-    checks = [start(lines(name)[4]) for name in NAMES]
+    checks = [start(shown("check", name)) for name in NAMES]
     for checking in checks:
         code, output, errors = ending(checking)
         assert code == 0, (output, errors)
-    joining = [start(lines(name)[5], "--accept", digest, "--json") for name in NAMES]
+    joining = [start(shown("join", name), "--accept", digest, "--json") for name in NAMES]
     for name, process in zip(NAMES, joining, strict=True):
         code, output, errors = ending(process)
         assert code == 0, errors
@@ -102,7 +104,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
         # As nobody compared the words with them.
         assert approval["sealed"]["trusts_convener_for"] == [other for other in by_key if other != name]
         capsys.readouterr()
-        call(lines(name)[6], "--json")
+        call(shown("certify", name), "--json")
         certified = json.loads(capsys.readouterr().out)
         assert certified["epsilon"] == receipt["certificate"]["epsilon"] == document["epsilon"] <= 8.0
     log = verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries
@@ -119,7 +121,7 @@ def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(
     Path("train.py").write_text(RUNNING)
 
     def join(name: str) -> Popen[str]:
-        return start(lines(name)[5], "--accept", digest)
+        return start(shown("join", name), "--accept", digest)
 
     running = {name: join(name) for name in NAMES}
     try:
@@ -176,7 +178,7 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, ca
 def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     digest = Sealed.load(sealed).digest
     Path("train.py").write_text("import quietmean as qm\nqm.joined()\nraise ValueError('secret 4711')\n")
-    failing = [start(lines(name)[5], "--accept", digest) for name in NAMES]
+    failing = [start(shown("join", name), "--accept", digest) for name in NAMES]
     for process in failing:
         code, output, errors = ending(process)
         assert code == 1
@@ -188,7 +190,7 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
     assert {entry.about["reason"] for entry in entries if entry.event == Event.ENDED} == {"interrupted, it can be continued"}
     # Now one that ends by itself, early.
     Path("train.py").write_text("import sys\nimport quietmean as qm\nqm.joined()\nsys.exit()\n")
-    for process in [start(lines(name)[5]) for name in NAMES]:
+    for process in [start(shown("join", name)) for name in NAMES]:
         code, output, errors = ending(process)
         assert code == 0, errors
         assert "0 of 10 rounds" in output
@@ -213,7 +215,7 @@ def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: P
         approval = Path("session-north.approval")
         assert OwnerApproval.load(approval).terms.contract == agreed.digest
         Path("train.py").write_text(RUNNING)
-        assert "approval" in str(refused(shlex.split(lines("north")[5])[1:], capsys, warned=True))
+        assert "approval" in str(refused(shlex.split(shown("join", "north"))[1:], capsys, warned=True))
         with pytest.warns(UserWarning, match="is made in|I trust the convener"):
             qm.session("session.sealed", key="north.key", account="north", approvals=[approval]).give_up()
         assert "0 of 10 rounds began" in ask(desk.port, cookie, "/result/session-north")

@@ -113,8 +113,8 @@ def test_the_convener_of_a_study_by_schedule_starts_it_with_its_next_visit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    new, invite, accept, seal, _ = commands("how-to/folder.md")
-    lines = [f"{new} --start-by 2099-03-01T12:00:00Z", "quietmean keygen --key north.key --name north", invite]
+    new, keygen, invite, accept, seal, _ = commands("how-to/folder.md")
+    lines = [f"{new} --start-by 2099-03-01T12:00:00Z", keygen, invite]
     for line in (*lines, *(accept.replace("south", name) for name in ("north", "south", "east")), seal):
         main(shlex.split(line)[1:])
     start = ["start", "study.sealed", "--key", "north.key"]
@@ -132,9 +132,9 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_policy(unattended=True)
-    new, invite, accept, seal, _ = commands("how-to/folder.md")
+    new, keygen, invite, accept, seal, _ = commands("how-to/folder.md")
     passed = datetime.now(UTC) - timedelta(seconds=1)
-    for line in (f"{new} --first-deadline {passed.isoformat()}", "quietmean keygen --key north.key --name north", invite):
+    for line in (f"{new} --first-deadline {passed.isoformat()}", keygen, invite):
         main(shlex.split(line)[1:])
     for name in ("north", "south", "east"):
         main(shlex.split(accept.replace("south", name))[1:])

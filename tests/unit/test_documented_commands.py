@@ -98,3 +98,14 @@ def test_a_command_that_is_not_there_is_found() -> None:
         tokens = words(line)
         with pytest.raises((CycloptsError, InputError)):
             make_app(tokens[0]).parse_args(attach(tokens), exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_who_invites_has_made_the_key_on_the_same_page(page: Path) -> None:
+    """Whoever types a page from its top has no key yet; accept makes one, and invite does not."""
+    made: set[str] = set()
+    for line in map(words, lines_of(page.read_text())):
+        key = line[line.index("--key") + 1] if "--key" in line[:-1] else ""
+        if line[0] in ("keygen", "accept"):
+            made.add(key)
+        assert line[0] != "invite" or "--after" in line or key in made, line

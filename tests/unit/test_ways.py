@@ -99,6 +99,15 @@ def test_new_proposes_one_for_files(
         assert "a committee of 5 would open" in json.loads(capsys.readouterr().out)["proposed"]
 
 
+def test_new_proposes_none_for_messages_through_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There each party meets the others several times: it does not hand in one file."""
+    monkeypatch.chdir(tmp_path)
+    main(["new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--transport", "folder"])
+    assert "committee" not in capsys.readouterr().out
+
+
 def test_two_hundred_parties_see_three_ways_in_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
