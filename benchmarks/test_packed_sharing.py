@@ -13,6 +13,7 @@ import json
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import encode
-from quietmean.protocols.packed_sharing.packing import Packing, add, deal, expand, open_sums
+from quietmean.protocols.packed_sharing.packing import Dealt, Packing, add, deal_residues, expand, open_sums, padded
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -79,18 +80,20 @@ def costs(parameters: PackedSharing, value: np.ndarray) -> tuple[float, float, f
     """Dealing with noise, adding up and opening, and the noise and rounding alone."""
     packing, noise = Packing.of(parameters), SecureNoise(Seed.public("benchmark"))
     secret = Seed(noise.secret("shares", 0))
-    numbers = encode(parameters, value, 1.0, noise)
-    dealt = deal(packing, numbers, 0, secret)
+
+    def dealing() -> Dealt:
+        return deal_residues(packing, padded(packing, DIMENSION, encode(parameters, value, 1.0, noise)), 0, secret)
+
+    dealt = dealing()
     blocks = packing.blocks(DIMENSION)
     held = {member: dealt.shares.get(member) for member in range(parameters.members)}
     shares = {member: expand(packing, dealt.seeds[member], blocks) if share is None else share for member, share in held.items()}
 
     def opening() -> None:
-        add(packing, [shares[0]] * parameters.members)
+        add(packing, [shares[0]] * parameters.members, blocks)
         open_sums(packing, shares, DIMENSION)
 
-    both = milliseconds(lambda: deal(packing, encode(parameters, value, 1.0, noise), 0, secret))
-    return both, milliseconds(opening), milliseconds(lambda: encode(parameters, value, 1.0, noise))
+    return milliseconds(dealing), milliseconds(opening), milliseconds(lambda: list(encode(parameters, value, 1.0, noise)))
 
 
 def masked_input(value: np.ndarray) -> float:
@@ -131,7 +134,12 @@ def test_dealing_as_parties_grow(table: Callable[[str], None]) -> None:
             parameters = planned(parties // 10, LARGE_PRIME, parties)
             dealt, opened, own = costs(parameters, value)
             packing, noise = Packing.of(parameters), SecureNoise(Seed.public("benchmark"))
-            memory = megabytes(lambda: deal(packing, encode(parameters, value, 1.0, noise), 0, Seed(noise.secret("shares", 0))))  # noqa: B023
+            secret = Seed(noise.secret("shares", 0))
+
+            def dealing(its: PackedSharing, packing: Packing, noise: SecureNoise, secret: Seed) -> Dealt:
+                return deal_residues(packing, padded(packing, DIMENSION, encode(its, value, 1.0, noise)), 0, secret)
+
+            memory = megabytes(partial(dealing, parameters, packing, noise, secret))
             sent = parties * packing.blocks(DIMENSION) * parameters.word_bytes / 1e6
             table(
                 f"n = {parties:<5} T = {parameters.threshold:<5} deal {dealt:7.1f} ms  of it noise {own:5.1f}"

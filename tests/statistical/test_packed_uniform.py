@@ -67,7 +67,7 @@ def with_randoms(draw: Callable[[BitStream, int], Elements], *, all_the_same: bo
         count = packing.blocks(numbers.size)
         labels = [0 if all_the_same else place for place in range(packing.randoms)]
         drawn = [draw(BitStream(secret.derive("points", label)), count) for label in labels]
-        rows = deal_points(packing, padded(packing, numbers), np.array(drawn, dtype=np.uint32), dealer)
+        rows = deal_points(packing, padded(packing, numbers.size, [numbers]), np.array(drawn, dtype=np.uint32), dealer)
         shares = dict(zip(packing.unseeded(dealer), rows, strict=True))
         return shares | dict(zip(packing.seeded(dealer), drawn, strict=True))
 
@@ -97,7 +97,7 @@ def samples(what: str, prime: int, size: int, dealing: Dealing) -> Iterator[list
         dealers = range(1) if what == SHARES else range(DEALERS)
         # All dealers deal as the first: so their seeds are at the same members.
         dealt = [dealing(packing, numbers, 0, seed.derive(chunk, dealer)) for dealer in dealers]
-        held = [add(packing, [shares[member] for shares in dealt]) for member in range(MEMBERS)]
+        held = [add(packing, [shares[member] for shares in dealt], count) for member in range(MEMBERS)]
         pair = np.array([held[member] for member in members])
         yield [*held, product(combination[None, :], pair, prime)[0]]
 

@@ -103,8 +103,9 @@ def require_as_said(said: set[str], ended: Any) -> None:
         assert said & {"no result", "cannot be sent"}, repr(ended)
         return
     assert said != {"no result"}, ended
-    without = ended.missing or any(note.startswith(f"nothing published by {LIAR} arrived here") for note in ended.notes)
-    assert said & ({"left out, named", "cannot be sent"} if without else {"within the bound"}), ended.missing
+    # Nothing of the liar is in a result that is not within the bound, which says so, in numbers of parties and records as well.
+    assert said & ({"left out, named", "cannot be sent"} if ended.missing else {"within the bound"}), ended.missing
+    assert ended.outcome.parties_counted == len(PARTIES) - len(ended.missing)
     assert set(ended.missing) <= {LIAR, f"party {PLACE}"}
     answer = ended["mean(age)"]
     most = 0.0 if ended.missing else ended.influence.most("mean(age)")

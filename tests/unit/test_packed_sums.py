@@ -29,7 +29,7 @@ def summed(packing: Packing, values: np.ndarray) -> dict[int, Elements]:
         for member in held:
             own = dealt.shares.get(member)
             held[member].append(expand(packing, dealt.seeds[member], count) if own is None else own)
-    return {member: add(packing, shares) for member, shares in held.items()}
+    return {member: add(packing, shares, count) for member, shares in held.items()}
 
 
 def polynomial(prime: int, nodes: list[tuple[int, int]], at: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 Decoded = TypeVar("Decoded")
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -124,6 +125,12 @@ class StableBytes:
     def __init__(self, content: bytes) -> None:
         self.content = content
         self._digest = b""
+
+    @classmethod
+    def of_array(cls, array: NDArray[Any]) -> StableBytes:
+        """Those of an array that nobody changes any more, where they are: a long one is not copied."""
+        view: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data.toreadonly()
+        return cls(view)
 
     @property
     def digest(self) -> bytes:

@@ -7,7 +7,7 @@ its plan. Nothing here refuses a vector: whether a study goes on must not depend
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_class
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.party import Vector
+from quietmean.core.pieces import all_finite, pieces
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
 from quietmean.core.statement import StatedValue
 
@@ -216,6 +217,16 @@ class InputDomain:
         ]
         return np.concatenate([low for low, _ in both]), np.concatenate([high for _, high in both])
 
+    def bounds_in_pieces(self) -> Iterator[tuple[slice, Vector | float, Vector | float]]:
+        """The same a piece of the coordinates at a time: which they are, and their bounds, one number where these are equal."""
+        begin = 0
+        for part in self.parts:
+            own = getattr(part, "coordinate_bounds", None)
+            for piece in pieces(part.size):
+                low, high = (part.low, part.high) if own is None else (own[0][piece], own[1][piece])
+                yield slice(begin + piece.start, begin + piece.stop), low, high
+            begin += part.size
+
     @property
     def statement(self) -> StatedValue:
         """What can be checked of a vector without learning it: the bounds of each coordinate, and where cells of tables add up.
@@ -264,7 +275,7 @@ class InputDomain:
 
         What is not a number counts as the middle. Never raises for any value.
         """
-        if np.isfinite(vector).all() and self.holds(vector, scale):
+        if all_finite(vector) and self.holds(vector, scale):
             return vector
         moved = np.array(vector, dtype=np.float64)
         largest = np.finfo(np.float64).max / 4

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
+from quietmean.core.pieces import all_finite
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import (
@@ -82,7 +83,7 @@ def _impossible(
     plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None
 ) -> str | None:
     """Why, or None."""
-    if not np.isfinite(opened.total).all():
+    if not all_finite(opened.total):
         return "the sum is no number"
     used = execution.in_result
     noise = released_noise(used)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import PartyId, Release, Vector
+from quietmean.core.pieces import all_finite
 from quietmean.graphs import Schedule
 from quietmean.planning.plan import Plan
 
@@ -40,9 +41,11 @@ def deviations_allowed(tests: int, gaussian: bool) -> float:
 
 def within_bounds(domain: InputDomain, units: float, total: Vector, reach: float, room: float) -> bool:
     """Is each coordinate of a sum over so many ``units`` at most ``reach`` half widths and ``room`` from the domain's middle?"""
-    low, high = domain.coordinate_bounds
-    far = reach * units * (high - low) / 2 * (1 + ROUNDING) + room
-    return bool((np.abs(total - units * (low + high) / 2) <= far).all())
+    for piece, low, high in domain.bounds_in_pieces():
+        far = reach * units * (high - low) / 2 * (1 + ROUNDING) + room
+        if not (np.abs(total[piece] - units * (low + high) / 2) <= far).all():
+            return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ class PossibleReleases:
     def cannot_be(self, party: PartyId, release: Release) -> bool:
         """Is this release none of values within their bounds, of this party's weight, and noise of the plan's size?"""
         stated, weight = self.weights, release.weight
-        if not (math.isfinite(weight) and weight > 0 and np.isfinite(release.vector).all()):
+        if not (math.isfinite(weight) and weight > 0 and all_finite(release.vector)):
             return True
         if stated is not None and abs(weight - stated[party]) > ROUNDING * stated[party]:
             return True

@@ -28,7 +28,12 @@ def clip_to_ball(vector: Vector, radius: float) -> Vector:
 
 def round_at_random(vector: Vector, seed: Seed) -> Ints:
     """Each entry up or down to a whole number, so that the mean is right: shape (d,) as ``vector``, which is in steps."""
-    stream, rounded = BitStream(seed), np.empty(vector.size, dtype=np.int64)
+    return round_with(BitStream(seed), vector)
+
+
+def round_with(stream: BitStream, vector: Vector) -> Ints:
+    """The same with what comes next in a stream: a vector may be rounded a piece after the other."""
+    rounded = np.empty(vector.size, dtype=np.int64)
     # Blocks stay in the cache.
     for begin in range(0, vector.size, _BLOCK):
         block = vector[begin : begin + _BLOCK]

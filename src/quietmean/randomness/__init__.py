@@ -1,7 +1,7 @@
 """The only source of randomness. Everything is drawn from 32-byte seeds by labelled derivation."""
 
 from quietmean.randomness.exchange import Encapsulated, ExchangeKey
-from quietmean.randomness.noise import SecureNoise
+from quietmean.randomness.noise import SecureNoise, discrete_pieces
 from quietmean.randomness.seed import Seed, fresh_bytes
 from quietmean.randomness.stream import BitStream
 
@@ -11,5 +11,6 @@ __all__ = [
     "ExchangeKey",
     "SecureNoise",
     "Seed",
+    "discrete_pieces",
     "fresh_bytes",
 ]

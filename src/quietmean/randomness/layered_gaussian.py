@@ -40,18 +40,31 @@ def layered_gaussian(seed: Seed, scale: float, count: int) -> Ints:
     v >= scale^2, and v <= scale^2 (1 + 2**-45). Fewer values are the first ones of more. Raises ValueError for a scale that is
     not in (0, 2**36].
     """
-    layers = _layers(scale)
-    tables = [cumulative_table(layer, _TAIL) for layer in layers]
-    seeds = [seed.derive("layer", number) for number in range(len(layers))]
-    streams = [BitStream(party_seed.derive("high")) for party_seed in seeds]
-    values = np.zeros(count, dtype=np.int64)
-    # Blocks stay in the cache.
-    for begin in range(0, count, _BLOCK):
-        block = values[begin : begin + _BLOCK]
-        for number in reversed(range(len(layers))):
-            block *= _FACTOR
-            block += invert(tables[number], streams[number].words(block.size), seeds[number], begin)
-    return values
+    return LayeredStream(seed, scale).next(count)
+
+
+class LayeredStream:
+    """The values of :func:`layered_gaussian`, a piece after the other."""
+
+    def __init__(self, seed: Seed, scale: float) -> None:
+        layers = _layers(scale)
+        self._tables = [cumulative_table(layer, _TAIL) for layer in layers]
+        self._seeds = [seed.derive("layer", number) for number in range(len(layers))]
+        self._streams = [BitStream(layer_seed.derive("high")) for layer_seed in self._seeds]
+        self._drawn = 0
+
+    def next(self, count: int) -> Ints:
+        """The next ``count`` of them."""
+        values = np.zeros(count, dtype=np.int64)
+        # Blocks stay in the cache.
+        for begin in range(0, count, _BLOCK):
+            block = values[begin : begin + _BLOCK]
+            for number in reversed(range(len(self._tables))):
+                words = self._streams[number].words(block.size)
+                block *= _FACTOR
+                block += invert(self._tables[number], words, self._seeds[number], self._drawn + begin)
+        self._drawn += count
+        return values
 
 
 def variance(scale: float) -> Fraction:

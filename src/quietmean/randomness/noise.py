@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
-from quietmean.core.party import PartyId, Units, Vector
-from quietmean.randomness.layered_gaussian import layered_gaussian
+import numpy as np
+
+from quietmean.core.party import NoiseSource, PartyId, Units, Vector
+from quietmean.randomness.layered_gaussian import LayeredStream, layered_gaussian
 from quietmean.randomness.seed import Seed
 from quietmean.randomness.stream import BitStream
 
@@ -13,6 +15,16 @@ from quietmean.randomness.stream import BitStream
 def no_shared_seed(other: PartyId) -> Seed:
     """For a party without key agreement. Raises ValueError."""
     raise ValueError(f"no key was agreed with party {other}")
+
+
+def discrete_pieces(noise: NoiseSource, purpose: str, index: int, scale: float, sizes: Iterable[int]) -> Iterator[Units]:
+    """The first values of ``noise.discrete`` in pieces of these ``sizes``; made one by one where the source can."""
+    if isinstance(noise, SecureNoise):
+        stream = noise.discrete_stream(purpose, index, scale)
+        yield from (stream.next(size) for size in sizes)
+        return
+    wanted = list(sizes)
+    yield from np.split(noise.discrete(purpose, index, scale, sum(wanted)), np.cumsum(wanted)[:-1])
 
 
 class SecureNoise:
@@ -35,7 +47,11 @@ class SecureNoise:
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Independent values of N_Z(0, v), shape (d,): see :mod:`quietmean.randomness.layered_gaussian`."""
-        return layered_gaussian(self._seed.derive("discrete noise", purpose, index), scale, dimension)
+        return self.discrete_stream(purpose, index, scale).next(dimension)
+
+    def discrete_stream(self, purpose: str, index: int, scale: float) -> LayeredStream:
+        """The same a piece at a time."""
+        return LayeredStream(self._seed.derive("discrete noise", purpose, index), scale)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """The same, shape (d,), that ``other`` draws as well."""

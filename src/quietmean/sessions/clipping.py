@@ -10,6 +10,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.party import Vector
+from quietmean.core.pieces import pieces
 
 # A vector on the boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
@@ -58,8 +59,9 @@ def shortened(rows: Array, bound: float) -> Array:
 
 def _norms_of_finite(rows: Array) -> Array:
     largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
-    scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
-    lengths: Array = np.linalg.norm(scaled, axis=1) * largest
+    scale = np.where(largest > 0, largest, 1.0)[:, None]
+    parts = [np.linalg.norm(rows[:, piece] / scale, axis=1) for piece in pieces(rows.shape[1])]
+    lengths: Array = (parts[0] if len(parts) == 1 else np.linalg.norm(parts, axis=0)) * largest
     return lengths
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotStarted, ProtocolFailure
+from quietmean.core.party import Vector
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import NodeSettings, RoundEnd, Series
@@ -202,7 +203,7 @@ class JoinedSession:
             )
         return RoundMean(
             end.number,
-            end.result.mean * scale,
+            _scaled(end.result.mean, scale),
             tuple(name for name, counted in zip(names, inside, strict=True) if counted),
             end.execution,
             tuple(names[party] for party in end.not_heard),
@@ -219,6 +220,11 @@ class JoinedSession:
         if not self._series.standing.left:
             self._series.leave()
         self.account = _settle(self._ready, self._series)
+
+
+def _scaled(mean: Vector, scale: float) -> Vector:
+    """In place where that changes no other array: vectors are large."""
+    return np.multiply(mean, scale, out=mean if mean.base is None else None)
 
 
 def give_up(ready: PreparedSession) -> Account | None:

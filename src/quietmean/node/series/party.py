@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
+from quietmean.core.pieces import PIECE
 from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import Refusals, Roster, Seal
 from quietmean.node.phase import Phase
@@ -45,7 +47,7 @@ class SeriesParty:
         self.number = 0
         self.ended = True
         self.session: StudySession | None = None
-        self.last: RoundEnd | None = None
+        self._last: RoundEnd | None = None
         # Of the time between rounds; each round has its own.
         self._refusals = Refusals()
         self._defect: BaseException | None = None
@@ -119,11 +121,22 @@ class SeriesParty:
     def begin(self, number: int) -> None:
         """On disk before anything of the round exists; of what was kept of the one before, only its mean stays."""
         progress = self.progress
-        if self.last is not None:
-            keep_last(self._last_mean, self.last)
+        if (last := self.last) is not None:
+            keep_last(self._last_mean, last)
+        del last
         self.save(msgspec.structs.replace(progress, current=number, begun=progress.begun + 1))
-        self.number, self.ended, self.last = number, False, None
+        self.number, self.ended, self._last = number, False, None
         empty(self.round_store)
+
+    @property
+    def last(self) -> RoundEnd | None:
+        """The round that this party ended last, if none was begun after it."""
+        end = self._last
+        if end is None or end.result.total_vector.size:
+            return end
+        phase = Phase.DISSEMINATION if self.inside.plan.protocol.releases_are_public else Phase.MIXING
+        with contextlib.closing(self._kept()) as store:
+            return replace(end, result=replace(end.result, total_vector=store.required_release(phase).vector))
 
     @property
     def last_before(self) -> RoundEnd | None:
@@ -142,11 +155,14 @@ class SeriesParty:
     def note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by whoever finds the result in its store."""
         progress, end = self.progress, RoundEnd.of(self.number, result, sent, self.inside.plan)
-        if self.last is None or self.last.number != self.number:
+        if self._last is None or self._last.number != self.number:
             inside = end.execution.contributors()
             counted = tuple(before + bool(inside[party]) for party, before in enumerate(progress.counted))
             self.progress = msgspec.structs.replace(progress, results=progress.results + 1, counted=counted)
-        self.last, self.ended = end, True
+        # A long vector is in the store, and not in memory from this round to the next.
+        long = result.total_vector.size > PIECE
+        self._last = replace(end, result=replace(result, total_vector=np.zeros(0))) if long else end
+        self.ended = True
         return end
 
     def pass_all(self) -> None:

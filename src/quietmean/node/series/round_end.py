@@ -18,7 +18,7 @@ class RoundEnd:
     """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
 
     ``not_heard``: parties whose releases did not arrive here, or cannot be; they may be in what others have. ``execution``: the
-    round as it really went, without these where the mean here is the sum of what each party released of its own.
+    round as it really went, without these where nothing of their values can be in the mean.
     """
 
     number: int
@@ -38,5 +38,9 @@ def what_arrived(result: NodeResult, plan: Plan) -> tuple[frozenset[PartyId], Ex
     releasers = plan.protocol.releasers(plan.target.parties)
     inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
     missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
-    own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
-    return missing, result.execution.without(missing) if own and missing else result.execution
+    without = missing if len(releasers) == plan.target.parties else frozenset()
+    if plan.protocol.transfers_mass:
+        # What a party passed on others may have released: nothing is in the result of who passed on nothing that anybody took.
+        taken = np.nonzero(result.execution.trace.delivered(result.execution.schedule))[1]
+        without -= set(taken.tolist())
+    return missing, result.execution.without(without) if without else result.execution

@@ -34,7 +34,8 @@ class PhaseRunner:
     ``transfers_mass``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
     ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
     be more than the machine expects. ``gated``: a gate follows, so the release is withheld, and nothing is sent to a party that
-    has closed its mixing rounds. ``restarted``: the store was there before this process.
+    has closed its mixing rounds. ``restarted``: the store was there before this process. ``deals_value``: once the
+    machine's first step is durable, neither it nor anybody else needs the value.
     """
 
     context: Context
@@ -46,10 +47,15 @@ class PhaseRunner:
     senders: Callable[[int], frozenset[PartyId]] = field(kw_only=True, default=lambda round_: frozenset())
     gated: bool = field(kw_only=True, default=False)
     restarted: bool = field(kw_only=True, default=False)
+    deals_value: bool = field(kw_only=True, default=False)
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
+        if self.deals_value:
+            machine: Any = self.machine
+            machine.forget_value()
+            self.context.settings.forget_value()
         if self.transfers_mass:
             for round_, receiver in self.context.store.in_doubt(self.phase):
                 self.context.spawn(self._cancel((int(self.phase), round_), receiver))

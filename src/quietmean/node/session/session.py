@@ -210,6 +210,7 @@ class StudySession:
             senders=lambda round_: self._schedule.senders(round_, settings.party),
             gated=plan.gated,
             restarted=self._restarted,
+            deals_value=settings.machine is None and plan.protocol.deals_value,
         )
         last = await runner.run()
         self._remarks, self._carried_out = plan.protocol.warnings(last), plan.protocol.as_carried_out(last)
@@ -227,8 +228,7 @@ class StudySession:
     def _forget_input(self) -> None:
         """After mixing, neither the value nor the shared seeds are needed again."""
         self._shared_seeds.clear()
-        if self._settings.wipe_value:
-            self._settings.value.wipe()
+        self._settings.forget_value()
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
@@ -239,9 +239,9 @@ class StudySession:
         return self._shared_seeds[other]
 
     async def _disseminate(self) -> Came:
-        release = self._store.release(Phase.MIXING)
         if not self._settings.plan.protocol.releases_are_public:
             return Came((self._settings.party,))
+        release = self._store.release(Phase.MIXING)
         possible = PossibleReleases.of(self._settings.plan, self._schedule, self._weights)
         machine = self._settings.plan.dissemination_machine(
             self._settings.party, release, self._seed, None if possible is None else possible.cannot_be

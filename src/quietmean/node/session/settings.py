@@ -139,6 +139,11 @@ class NodeSettings:
                 "a study through a folder cannot have a gate before the release yet: leave it out, or let the parties connect"
             )
 
+    def forget_value(self) -> None:
+        """What is not needed any more, if it may be wiped."""
+        if self.wipe_value:
+            self.value.wipe()
+
     @cached_property
     def party(self) -> PartyId:
         """This party's place in the roster."""

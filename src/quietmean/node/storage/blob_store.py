@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from quietmean.core.portability import open_private, read_at, sync_data, write_at
 from quietmean.node.net import Payload
@@ -18,6 +20,8 @@ from quietmean.node.net import Payload
 # Whatever is shorter stays in the database.
 LARGE = 64 * 1024
 _SLOT = 64 * 1024
+# Slots that are read at once.
+_AT_ONCE = 64
 # The first byte of a token: is the content in it, or in the file?
 _SMALL_TAG, LARGE_TAG = b"\0", b"\1"
 _ZEROS = bytes(_SLOT)
@@ -70,13 +74,29 @@ class BlobStore:
         return LARGE_TAG + struct.pack(f">Q{len(slots)}I", len(content), *slots)
 
     def get(self, token: bytes) -> bytes:
+        return token[1:] if token[:1] == _SMALL_TAG else b"".join(self._read(token, _slots_of(token)))
+
+    def get_long(self, token: bytes) -> Payload:
+        """The same, read a piece at a time: what is read is not twice in memory."""
         if token[:1] == _SMALL_TAG:
             return token[1:]
-        slots, length = _slots_of(token), struct.unpack_from(">Q", token, 1)[0]
-        content = b"".join(read_at(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))[:length]
-        if len(content) < length:
-            raise OSError(errno.EIO, "the file is shorter than what was written")
+        # Its pages come into being as it is read.
+        content, begin = np.empty(_length_of(token), dtype=np.uint8).data, 0
+        for piece in self._read(token, _slots_of(token), _AT_ONCE):
+            content[begin : begin + len(piece)] = piece
+            begin += len(piece)
         return content
+
+    def _read(self, token: bytes, slots: Sequence[int], most: int | None = None) -> Iterator[bytes]:
+        """Neighbouring slots at once, but not more than ``most``."""
+        length, most = _length_of(token), most or len(slots)
+        for begin in range(0, len(slots), most):
+            for index, (first, count) in _runs(slots[begin : begin + most]):
+                size = min(count * _SLOT, length - (begin + index) * _SLOT)
+                piece = read_at(self._file, size, first * _SLOT)
+                if len(piece) < size:
+                    raise OSError(errno.EIO, "the file is shorter than what was written")
+                yield piece
 
     def sync(self) -> None:
         """To be called before the transaction that names new tokens commits."""
@@ -120,6 +140,10 @@ def _write_all(file: int, content: memoryview, offset: int) -> None:
     while content:
         written = write_at(file, content, offset)
         content, offset = content[written:], offset + written
+
+
+def _length_of(token: bytes) -> int:
+    return int(struct.unpack_from(">Q", token, 1)[0])
 
 
 def _slots_of(token: bytes) -> tuple[int, ...]:

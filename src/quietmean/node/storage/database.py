@@ -12,6 +12,7 @@ from typing import Any
 from quietmean.core.errors import InputError, Outage, reason_of
 from quietmean.core.outage import is_read_only, outage_of
 from quietmean.core.portability import open_private
+from quietmean.node.net import Payload
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
 
@@ -213,6 +214,11 @@ class StoreDatabase:
         """What a token stands for."""
         with self._on_disk():
             return self._blobs.get(token)
+
+    def _long_content(self, token: bytes) -> Payload:
+        """The same, of a vector."""
+        with self._on_disk():
+            return self._blobs.get_long(token)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -176,7 +176,7 @@ class Store(PairSecrets, GateVotes, KeptLogs):
 
     def release(self, phase: int) -> Release | None:
         row = self._release_row(phase)
-        return None if row is None else Release(self._codec.decode(self._content(row[0])), row[1])
+        return None if row is None else Release(self._codec.decode(self._long_content(row[0])), row[1])
 
     def _release_row(self, phase: int) -> tuple[bytes, float] | None:
         row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
@@ -278,7 +278,8 @@ class Store(PairSecrets, GateVotes, KeptLogs):
 
     def _outgoing(self, vector: Payload, content: bytes, weight: float) -> Outgoing:
         width = self._codec.width(vector)
-        return Outgoing(bytes(vector) + content if content else vector, len(vector) // width, weight, width)
+        payload = vector if not content else bytes(vector) + content if len(vector) else content
+        return Outgoing(payload, len(vector) // width, weight, width)
 
     def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)

@@ -20,7 +20,8 @@ class SendsMessages(ABC):
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
     ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``shares_noise``: pairs of parties draw the same noise, from keys that they agreed on before. ``agrees_on_keys``: its messages
-    carry keys of X25519, through one of the parties.
+    carry keys of X25519, through one of the parties. ``deals_value``: a party's machine needs its value for its first step alone,
+    and has a method ``forget_value`` for when that is durable.
     """
 
     transfers_mass: ClassVar[bool] = False
@@ -28,6 +29,7 @@ class SendsMessages(ABC):
     sends_to_all: ClassVar[bool] = False
     shares_noise: ClassVar[bool] = False
     agrees_on_keys: ClassVar[bool] = False
+    deals_value: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import Units
+from quietmean.core.pieces import pieces
 from quietmean.protocols.packed_sharing.field import Residues, lagrange, null_vector, powers, product, uniform
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, member_points, open_sums
 from quietmean.randomness import BitStream, Seed
@@ -53,8 +54,8 @@ def conclude(packing: Packing, sums: Mapping[int, Elements], lies: int, size: in
         raise ValueError(f"{len(members)} sums do not determine polynomials of degree {packing.threshold - 1}")
     right = members
     if spare:
-        matrix = np.array([sums[member] for member in members], dtype=np.uint32)
-        agreeing = agreeing_members(packing, members, _combined(packing, matrix, secret), min(lies, spare // 2))
+        words = _combined(packing, [sums[member] for member in members], secret)
+        agreeing = agreeing_members(packing, members, words, min(lies, spare // 2))
         if agreeing is None:
             return Conclusion(None, problem=_problem(min(lies, spare // 2)))
         right = agreeing
@@ -70,11 +71,15 @@ def _problem(corrected: int) -> str:
     )
 
 
-def _combined(packing: Packing, matrix: Elements, secret: Seed) -> Residues:
-    """Random combinations of the coordinates of each sum, (k, blocks), shape (k, 3)."""
-    blocks = matrix.shape[1]
-    drawn = uniform(BitStream(secret.derive("checks of sums")), _CHECKS * blocks, packing.prime)
-    return product(matrix, drawn.reshape(blocks, _CHECKS), packing.prime)
+def _combined(packing: Packing, sums: Sequence[Elements], secret: Seed) -> Residues:
+    """Random combinations of the coordinates of k sums, (blocks,) each, shape (k, 3)."""
+    stream = BitStream(secret.derive("checks of sums"))
+    combined = np.zeros((len(sums), _CHECKS), dtype=np.uint64)
+    for piece in pieces(len(sums[0])):
+        part = np.array([one[piece] for one in sums], dtype=np.uint32)
+        drawn = uniform(stream, _CHECKS * part.shape[1], packing.prime).reshape(part.shape[1], _CHECKS)
+        combined += product(part, drawn, packing.prime)
+    return (combined % np.uint64(packing.prime)).astype(np.uint32)
 
 
 def agreeing_members(packing: Packing, members: Sequence[int], words: Residues, corrected: int) -> list[int] | None:

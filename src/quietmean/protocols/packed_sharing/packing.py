@@ -8,7 +8,7 @@ c_m members get a 32-byte seed of their shares instead of numbers: of member i's
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Ints
 from quietmean.core.party import Units
+from quietmean.core.pieces import pieces
 from quietmean.protocols.packed_sharing.field import centred, lagrange, powers, product, uniform
 from quietmean.randomness import BitStream, Seed
 
@@ -73,19 +74,31 @@ def deal(packing: Packing, numbers: Units, dealer: int, secret: Seed) -> Dealt:
     ``secret``: the dealer's own for this study, from which all random points follow: the same one gives the same shares. It must
     never serve for other numbers.
     """
+    return deal_residues(packing, padded(packing, numbers.size, [numbers]), dealer, secret)
+
+
+def deal_residues(packing: Packing, secrets: Elements, dealer: int, secret: Seed) -> Dealt:
+    """The same of numbers that are :func:`padded` residues, shape (l, blocks); a piece of the blocks at a time."""
     seeds = {member: secret.derive("share", member).secret for member in packing.seeded(dealer)}
-    count = packing.blocks(numbers.size)
-    randoms = np.array([expand(packing, seed, count) for seed in seeds.values()], dtype=np.uint32).reshape(-1, count)
-    others = packing.unseeded(dealer)
-    rows = deal_points(packing, padded(packing, numbers), randoms, dealer)
+    streams = [BitStream(Seed(seed)) for seed in seeds.values()]
+    others, count = packing.unseeded(dealer), secrets.shape[1]
+    rows = [np.empty(count, dtype=np.uint32) for _ in others]
+    for piece in pieces(count):
+        randoms = [uniform(stream, piece.stop - piece.start, packing.prime) for stream in streams]
+        drawn = np.array(randoms, dtype=np.uint32).reshape(len(streams), piece.stop - piece.start)
+        for row, points in zip(rows, deal_points(packing, secrets[:, piece], drawn, dealer), strict=True):
+            row[piece] = points
     return Dealt(dict(zip(others, rows, strict=True)), seeds)
 
 
-def padded(packing: Packing, numbers: Units) -> Elements:
-    """``numbers``, signed, shape (size,), as residues, shape (l, blocks), with zeros behind: each column is one polynomial's."""
-    count = packing.blocks(numbers.size)
-    filled = np.zeros(count * packing.secrets, dtype=np.uint32)
-    filled[: numbers.size] = numbers % packing.prime
+def padded(packing: Packing, size: int, numbers: Iterable[Units]) -> Elements:
+    """Signed ``numbers``, ``size`` of them in pieces, as residues, shape (l, blocks), with zeros behind: each column is one
+    polynomial's."""
+    count = packing.blocks(size)
+    filled, begin = np.zeros(count * packing.secrets, dtype=np.uint32), 0
+    for piece in numbers:
+        filled[begin : begin + piece.size] = piece % packing.prime
+        begin += piece.size
     return filled.reshape(packing.secrets, count)
 
 
@@ -118,13 +131,17 @@ def expand(packing: Packing, seed: bytes, blocks: int) -> Elements:
     return uniform(BitStream(Seed(seed)), blocks, packing.prime)
 
 
-def add(packing: Packing, shares: Sequence[Elements]) -> Elements:
-    """The sum of one or more shares of shape (blocks,) modulo p."""
-    total = np.zeros(shares[0].shape, dtype=np.uint64)
-    # 2^32 residues fit 64 bits.
-    for share in shares:
-        total += share
-    return (total % np.uint64(packing.prime)).astype(np.uint32)
+def add(packing: Packing, shares: Sequence[Elements | bytes], blocks: int) -> Elements:
+    """The sum of one or more shares modulo p, shape (blocks,): numbers (blocks,), or the 32-byte seeds that stand for them."""
+    total = np.empty(blocks, dtype=np.uint32)
+    sources = [BitStream(Seed(share)) if isinstance(share, bytes) else share for share in shares]
+    for piece in pieces(blocks):
+        # 2^32 residues fit 64 bits.
+        added = np.zeros(piece.stop - piece.start, dtype=np.uint64)
+        for source in sources:
+            added += uniform(source, added.size, packing.prime) if isinstance(source, BitStream) else source[piece]
+        total[piece] = added % np.uint64(packing.prime)
+    return total
 
 
 def open_sums(packing: Packing, sums: Mapping[int, Elements], size: int) -> Units:
@@ -132,7 +149,12 @@ def open_sums(packing: Packing, sums: Mapping[int, Elements], size: int) -> Unit
 
     By number of the member; of more than T, the first T count. Raises ValueError for fewer.
     """
-    return centred(values_at(packing, sums, secret_points(packing)).reshape(-1)[:size], packing.prime)
+    points, blocks = secret_points(packing), packing.blocks(size)
+    opened = np.empty((packing.secrets, blocks), dtype=np.int64)
+    for piece in pieces(blocks):
+        part = {member: share[piece] for member, share in sums.items()}
+        opened[:, piece] = centred(values_at(packing, part, points), packing.prime)
+    return opened.reshape(-1)[:size]
 
 
 def values_at(packing: Packing, sums: Mapping[int, Elements], points: Ints) -> Elements:

@@ -39,7 +39,7 @@ from quietmean.protocols.packed_sharing.member import (
     is_unpublished,
 )
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
-from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand
+from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal_residues, padded
 from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
 from quietmean.randomness import Seed
@@ -123,12 +123,20 @@ class PackedSharingParty:
     def start(self) -> Step[PackedSharingState]:
         """Deal. This is done once: a party that is started again sends what its store has."""
         numbers = encode(self._parameters, self._value, self._weight, self._noise)
-        dealt = deal(self._packing, numbers, self._party, Seed(self._noise.secret("shares", 0)))
-        contents = {member: self._codec.write_share(share) for member, share in dealt.shares.items()} | dict(dealt.seeds)
+        residues = padded(self._packing, self._parameters.dimension, numbers)
+        dealt = deal_residues(self._packing, residues, self._party, Seed(self._noise.secret("shares", 0)))
+        contents, shares = dict(dealt.seeds), dict(dealt.shares)
+        # All of these are as large as the value, or nearly.
+        del residues, dealt
+        contents |= {member: self._codec.write_share(shares.pop(member)) for member in list(shares)}
         state = PackedSharingState(
             self._member.start(), {self._party: StableBytes(contents[self._party])}, {self._party: self._weight}
         )
         return Step(state, tuple(self._message((other,), DEALING, contents[other], self._weight) for other in self._others))
+
+    def forget_value(self) -> None:
+        """Once what it dealt is durable: a machine that goes on from a state needs no value."""
+        self._value = _NOTHING
 
     def end_round(
         self, state: PackedSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
@@ -214,15 +222,15 @@ class PackedSharingParty:
         state = replace(state, inputs=inputs, undelivered=self._others)
         if not all(dealer in state.shares for dealer in dealers):
             return replace(state, shares={}, weights={})
-        total = add(self._packing, [self._share(dealer, state.shares[dealer].content) for dealer in dealers])
+        dealt = [self._share(dealer, state.shares[dealer].content) for dealer in dealers]
+        total = add(self._packing, dealt, self._codec.blocks)
         weight = math.fsum(state.weights[dealer] for dealer in dealers)
         own = Published(inputs, weight, StableBytes(self._codec.write_share(total)))
         return replace(state, own=own, sums=state.sums | {self._party: own}, shares={}, weights={})
 
-    def _share(self, dealer: PartyId, content: bytes) -> Elements:
-        if self._party in self._packing.seeded(dealer):
-            return expand(self._packing, content, self._codec.blocks)
-        return self._codec.read_share(content)
+    def _share(self, dealer: PartyId, content: bytes) -> Elements | bytes:
+        """Its numbers, or the seed of them."""
+        return content if self._party in self._packing.seeded(dealer) else self._codec.read_share(content)
 
     def _has_enough(self, state: PackedSharingState) -> bytes | None:
         """Over which set there are enough sums; None if there is none."""
@@ -254,7 +262,7 @@ class PackedSharingParty:
         counted, total = len(shares), decode_sum(self._parameters, conclusion.total, weight)
         # All of the size of a vector, and not needed any more.
         del conclusion, shares
-        result = StableBytes(total.astype("<f8", copy=False).tobytes())
+        result = StableBytes.of_array(total.astype("<f8", copy=False))
         state = replace(state, result=result, weight=weight, sums={}, remarks=remarks, counted=counted)
         if state.inputs:
             return state
@@ -292,7 +300,8 @@ class PackedSharingParty:
     def _end(self, state: PackedSharingState) -> Step[PackedSharingState]:
         if not state.has_result:
             return Step(state)
-        return Step(state, release=Release(np.frombuffer(state.result.content, dtype="<f8").astype(np.float64), state.weight))
+        vector = np.frombuffer(state.result.content, dtype="<f8").astype(np.float64, copy=False)
+        return Step(state, release=Release(vector, state.weight))
 
     def _tell(
         self, state: PackedSharingState, recipients: tuple[PartyId, ...], statement: MemberStatement, weight: float = 0.0

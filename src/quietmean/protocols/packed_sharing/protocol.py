@@ -67,6 +67,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     releases_are_public = False
     refuses_messages = True
     sends_to_all = True
+    deals_value = True
     batchable = False
 
     def own_assumptions(self) -> tuple[Assumption, ...]:
