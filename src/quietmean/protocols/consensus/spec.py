@@ -195,7 +195,12 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
     two_step: bool = parameter(help="differences over two iterations", option=True, required=False, written=_is_quantised)
     dither_seed: int = parameter(0, help="number of the public dither", option=True, written=_is_quantised)
     value_sd: float = parameter(
-        1.0, help="standard deviation of the values that a quantiser is made for", option=True, written=never_written
+        1.0,
+        help="standard deviation of the values that a quantiser is made for",
+        option=True,
+        above=0,
+        remedy="a standard deviation is a finite number > 0",
+        written=never_written,
     )
 
     def __post_init__(self) -> None:

@@ -41,12 +41,16 @@ class SecAggPlus(SecAgg):
         _SECURITY_BITS,
         help="secrecy over the random graph fails with 2 to the power of minus this",
         option=True,
+        above=0,
+        remedy="choose a number of bits > 0",
         written=never_written,
     )
     correctness_bits: float = parameter(
         _CORRECTNESS_BITS,
         help="the run fails for its random graph with 2 to the power of minus this",
         option=True,
+        above=0,
+        remedy="choose a number of bits > 0",
         written=never_written,
     )
 
