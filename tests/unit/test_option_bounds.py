@@ -1,7 +1,8 @@
-"""No number below 0 is taken for an option that counts or measures something: refused when it is read, or by the plan."""
+"""No number that is below 0, or beyond all use, is taken for an option: refused when it is read, or by the plan, at once."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure, registry
+from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, LEADERLESS, ballots_needed
 
 # Names of public randomness, and a place on the line of numbers.
 SIGNED = {"graph_seed", "dither_seed", "rotation", "centre"}
@@ -26,3 +28,34 @@ OPTIONS = [(name, key) for name, kind in registry().items() for key in kind.opti
 def test_nothing_is_below_zero(name: str, key: str) -> None:
     with pytest.raises(InputError):
         calibrate(Target(6, 1.0, 1e-6, 1, 1.0, 1), configure(name, {key: -1, **BESIDE.get(key, {})}))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "most"),
+    [
+        ("inca", "rounds", 1000),
+        ("gossip", "rounds", 1000),
+        ("muffliato", "rounds", 10_000),
+        ("consensus", "iterations", 100_000),
+        ("secret-sharing", "iterations", 100_000),
+    ],
+)
+def test_rounds_have_an_end(name: str, key: str, most: int) -> None:
+    """A billion of them was planned for until memory was used up."""
+    configure(name, {key: most})
+    with pytest.raises(InputError, match=key):
+        configure(name, {key: most + 1})
+
+
+@pytest.mark.parametrize("gone", [6, 10**9])
+def test_no_more_members_are_gone_than_there_are(gone: int) -> None:
+    with pytest.raises(InputError, match=f"gone is {gone}, but there are 6 members: choose fewer than these"):
+        calibrate(Target(6, 1.0, 1e-6, 1, 1.0, 1), configure("packed-sharing", {"gone": gone}))
+
+
+def test_ballots_are_not_counted_beyond_what_there_can_be() -> None:
+    assert ballots_needed(10**6, 10**6 - 1) == LARGEST_BALLOTS + 1
+    for members in range(4, 60):
+        for leaving in range(members - 1):
+            fewest = next(b for b in range(3, 61) if math.comb(leaving, b) <= LEADERLESS * math.comb(members, b))
+            assert ballots_needed(members, leaving) == fewest

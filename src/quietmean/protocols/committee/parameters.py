@@ -11,13 +11,12 @@ from typing import Any, Self
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.protocols.committee_size import Committee, Size
-from quietmean.protocols.packed_sharing.ballots import ballots_needed
+from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, ballots_needed
 from quietmean.protocols.packed_sharing.packing import Packing
 from quietmean.protocols.packed_sharing.spec import (
     BALL,
     BOX,
     LARGE_PRIME,
-    LARGEST_BALLOTS,
     LEAST_SCALE,
     Condition,
     PackedSharingParameters,

@@ -129,7 +129,8 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         option=True,
         required=False,
         at_least=1,
-        remedy="at least 1 exchange is needed",
+        at_most=100_000,
+        remedy="at least 1 exchange is needed: choose 1..100000",
     )
     mode: str = parameter("unicast", help="how differences are sent", option=True, choices=("unicast", "broadcast"))
     patience: int = parameter(

@@ -35,7 +35,9 @@ class MuffliatoParameters(DiscreteNoise):
     sigma: float = parameter(
         help="standard deviation of every party's noise", at_least=0, remedy="a standard deviation is a finite number >= 0"
     )
-    rounds: int = parameter(help="rounds of gossip", option=True, at_least=1, remedy="gossip needs at least 1 round")
+    rounds: int = parameter(
+        help="rounds of gossip", option=True, at_least=1, at_most=10_000, remedy="gossip needs at least 1 round: choose 1..10000"
+    )
     schedule: str = parameter(help="the graph along which parties gossip", option=True, required=False, choices=GRAPHS)
     out_degree: int = parameter(
         help="to how many others each party sends in a round",

@@ -15,6 +15,8 @@ from quietmean.core.party import PartyId
 # The largest accepted probability that all leaders have left.
 LEADERLESS = 1e-5
 LEAST_BALLOTS = 3
+# A ballot number takes one byte.
+LARGEST_BALLOTS = 255
 # A set of parties: bit i stands for party i.
 PartyMask = int
 
@@ -102,10 +104,12 @@ def members_of(mask: PartyMask) -> tuple[PartyId, ...]:
 def ballots_needed(members: int, leaving: int) -> int:
     """B, the least number of ballots, at least 3, whose leaders all leave with probability 1e-5 at most.
 
-    ``leaving`` of ``members`` leave, and leaders are drawn among all.
+    ``leaving`` of ``members`` leave, and leaders are drawn among all. Where :data:`LARGEST_BALLOTS` do not do, one more.
     """
     ballots = LEAST_BALLOTS
-    while math.comb(leaving, ballots) > LEADERLESS * math.comb(members, ballots):
+    all_leave = math.prod((leaving - leader) / max(members - leader, 1) for leader in range(ballots))
+    while ballots <= LARGEST_BALLOTS and all_leave > LEADERLESS:
+        all_leave *= (leaving - ballots) / (members - ballots)
         ballots += 1
     return ballots
 

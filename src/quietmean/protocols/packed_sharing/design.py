@@ -71,6 +71,8 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
     """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
     gone = given_value(asked.gone, leaving(target))
+    if gone >= n:
+        raise InputError(f"gone is {gone}, but there are {n} members: choose fewer than these")
     lies = given_value(asked.lies, _lies_for_next_to_nothing(target, gone) if asked.secrets is OPEN else 0)
     most_secrets = _most_secrets(target, gone, lies)
     region = given_value(asked.region, BOX)

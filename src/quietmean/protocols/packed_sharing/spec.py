@@ -9,7 +9,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
-from quietmean.protocols.packed_sharing.ballots import BallotRules
+from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, BallotRules
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Both are prime: the larger takes 4 bytes a number, the smaller 2.
@@ -17,8 +17,6 @@ LARGE_PRIME, SMALL_PRIME = 2**31 - 1, 65521
 BOX, BALL, ANY = "box", "ball", "any"
 # Integers are held in 64 bits before they are reduced.
 _LARGEST_INTEGER = 2.0**52
-# A ballot number takes one byte.
-LARGEST_BALLOTS = 255
 _OVERFLOW_CHANCE = 2.0**-40
 # The least standard deviation of a party's noise, in steps.
 LEAST_SCALE = 2.0

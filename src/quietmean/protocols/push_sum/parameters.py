@@ -201,7 +201,8 @@ ROUNDS: dict[str, Any] = {
     "help": "mixing rounds",
     "option": True,
     "at_least": 1,
-    "remedy": "at least 1 mixing round is needed",
+    "at_most": 1000,
+    "remedy": "at least 1 mixing round is needed, and 1000 are enough for any number of parties",
 }
 SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choices": SCHEDULES}
 OUT_DEGREE: dict[str, Any] = {

@@ -46,7 +46,12 @@ class SecretSharingParameters(GraphParameters):
         remedy=f"choose {2.0**-STEP_BITS:g} <= c <= 1000",
     )
     iterations: int = parameter(
-        help="how many times shares are averaged", option=True, required=False, at_least=1, remedy="at least 1 exchange is needed"
+        help="how many times shares are averaged",
+        option=True,
+        required=False,
+        at_least=1,
+        at_most=100_000,
+        remedy="at least 1 exchange is needed: choose 1..100000",
     )
 
     def __post_init__(self) -> None:
