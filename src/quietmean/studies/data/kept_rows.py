@@ -21,16 +21,18 @@ _SHIFT = np.uint64(64 - 12)
 class KeptRows:
     """The rows that were added, until there is no room; then those of persons whose range is below ``limit``, 0 for nobody's.
 
-    ``room``: for so many rows, which take memory once they are there; ``by_person``: whether it is kept whose each row is, and
-    its day.
+    ``room``: for so many rows, which take memory once they are there; ``by_person``: whether it is kept whose each row is;
+    ``dated``: and its day.
     """
 
-    def __init__(self, room: int, columns: int, *, by_person: bool) -> None:
+    def __init__(self, room: int, columns: int, *, by_person: bool, dated: bool) -> None:
         self.room, self._by_person, self._size = room, by_person, 0
         self._ends: list[int] = []
         self._values = np.empty((room, columns))
         self._persons = np.empty((room if by_person else 0, 2), dtype=np.uint64)
-        self._days = np.empty(room if by_person else 0)
+        # One day that is not known stands for all.
+        self._days = np.empty(room) if dated else np.broadcast_to(np.nan, room)
+        self._dated = dated
         self.limit = RANGES
 
     @property
@@ -75,7 +77,9 @@ class KeptRows:
         place = slice(self._size, self._size + len(rows.values))
         self._values[place] = rows.values
         if self._by_person:
-            self._persons[place], self._days[place] = rows.persons, rows.days
+            self._persons[place] = rows.persons
+        if self._dated:
+            self._days[place] = rows.days
         self._size = place.stop
 
     def _leave_out(self) -> None:

@@ -42,7 +42,7 @@ class Records:
             require_persons(location_of(source), rows)
         self._state = self._state_now()
         self._room = max(MOST_KEPT // len(columns), 1)
-        kept = KeptRows(self._room, len(columns), by_person=rows is not None)
+        kept = self._place_for(self._room)
         self._all_rows = 0
         # Of each range of hashes.
         self._rows = np.zeros(RANGES, dtype=np.int64)
@@ -101,10 +101,15 @@ class Records:
             if kept is None or first:
                 there = int(self._rows[first:last].sum())
                 if kept is None or kept.room < there:
-                    kept = KeptRows(max(self._room, there), len(self._columns), by_person=True)
+                    kept = self._place_for(max(self._room, there))
                 if kept.fill(self._again(), first, last) != there:
                     raise self._changed()
             yield from kept.by_person.chosen_in_pieces(rows, ROWS)
+
+    def _place_for(self, room: int) -> KeptRows:
+        by_person = self._of_person is not None
+        dated = by_person and bool(location_of(self._source).mapping.date)
+        return KeptRows(room, len(self._columns), by_person=by_person, dated=dated)
 
     def _again(self) -> Iterator[PersonRows]:
         """All rows, anew from the source."""
