@@ -20,6 +20,7 @@ from quietmean.core.site_options import PaymentOptions
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary, is_connected, survives
 from quietmean.node import Identity
+from quietmean.planning.automatic import choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.privacy.mutual_information import of_sum
@@ -251,3 +252,21 @@ def connected_without(edges: np.ndarray[Any, Any], gone: set[int]) -> bool:
     place = {party: row for row, party in enumerate(left)}
     kept = [[place[one], place[other]] for one, other in edges.tolist() if one in place and other in place]
     return is_connected(np.array(kept, dtype=np.int64).reshape(-1, 2), len(left))
+
+
+def test_without_a_name_a_plan_is_of_what_keeps_nats(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", "--parties", "6", "--nats", "0.3", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["candidates"]
+    assert all(candidate["nats_kept"] and candidate["nats_a_priori"] <= 0.3 for candidate in document["candidates"])
+    # A committee, and a file of each, keep a target in epsilon.
+    assert not document.get("ways")
+    assert not document.get("proposed")
+
+
+def test_without_a_name_a_study_takes_what_keeps_nats() -> None:
+    choice = choose(target(6, 1, 0.3))
+    assert choice.plan.protocol.name == "consensus"
+    assert "packed-sharing cannot be taken: it keeps a target in epsilon, none in nats" in (choice.why or "")
+    with pytest.raises(InputError, match="protocol consensus has no option 'gone'"):
+        choose(target(6, 1, 0.3), {"gone": 1})

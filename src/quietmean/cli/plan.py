@@ -260,7 +260,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
 
     def ranking(wanted: Target, accepted: Server) -> Ranking:
-        values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
+        values = configured(asked["protocols"] or general_protocols(accepted, wanted), asked["options"], asked["offered"])
         named, max_messages = bool(asked["protocols"]), asked["max_messages"]
         return rank(
             wanted,

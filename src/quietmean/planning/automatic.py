@@ -49,7 +49,7 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     the target.
     """
     options = options or {}
-    names = _with_options(options)
+    names = _with_options(options, target)
     best, against = preferred(target, options, domain, None)
     if best is not None:
         return Choice(best.plan, _preferred_sentence(best))
@@ -70,7 +70,7 @@ def choose_from(
     ``max_messages`` is a further condition, which the ranking keeps. Raises :class:`InputError` if none of the ranking has all
     ``options``, or none of those promises the target.
     """
-    names = _with_options(options)
+    names = _with_options(options, ranking.target)
     wanted, against = preferred(ranking.target, options, domain, max_messages)
     places = {
         candidate.plan.protocol.name: rank for rank, candidate in enumerate(ranking) if candidate.plan.protocol.name in names
@@ -96,9 +96,9 @@ def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
     return kept
 
 
-def _with_options(options: Mapping[str, Any]) -> list[str]:
-    """Protocols among equals that have all of these options. Raises :class:`InputError` if there are none."""
-    names = general_protocols()
+def _with_options(options: Mapping[str, Any], target: Target) -> list[str]:
+    """Protocols among equals for the target that have all of these options. Raises :class:`InputError` if there are none."""
+    names = general_protocols(target=target)
     # Refuses an option that no protocol has.
     configured(names, options)
     capable = [name for name in names if set(options) <= get_protocol(name).options().keys()]
@@ -111,7 +111,9 @@ def preferred(
     target: Target, options: Mapping[str, Any], domain: InputDomain | None, max_messages: int | None
 ) -> tuple[Candidate | None, str]:
     """The preferred protocol for the target, or None and why its conditions do not hold."""
-    if PREFERRED not in _with_options(options):
+    if target.nats is not None:
+        return None, "it keeps a target in epsilon, none in nats"
+    if PREFERRED not in _with_options(options, target):
         lacking = sorted(set(options) - get_protocol(PREFERRED).options().keys())
         return None, f"it has no option {', '.join(map(repr, lacking))}"
     if target.parties > MOST_PARTIES or target.parties * target.dimension > _MOST_NUMBERS:
