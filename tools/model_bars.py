@@ -339,9 +339,10 @@ CASE_HEAD = """
 
 Each line is {cases} studies. The first six lines of a statistic are of data that fit what its method assumes, the others of data
 that do not. Intervals of Kruskal and Wallis's parts, of Bland and Altman's limits, of a correlation (Fisher's z) and of the mean
-of sites (Knapp and Hartung); tests are of hypotheses that are true. *Unknown*: studies without the term, or where there is none,
+of sites (Knapp and Hartung); tests are of hypotheses that are true, but for Kruskal and Wallis's where deviations differ: there
+the medians are one, and the test asks whether the distributions are. *Unknown*: studies without the term, or where there is none,
 without the test, in percent. Four sites whose means differ by a skewed distribution do not tell the mean over all sites like
-these well: its interval holds in fewer than 95 %, and the flag `heterogeneous` is raised.
+these well: its interval holds in fewer than 95 %, and a flag is raised as often as the last column says.
 
 | statistic | data | records | epsilon | population | type I | unknown | flagged |
 |---|---|---:|---:|---:|---:|---:|---:|
