@@ -249,6 +249,9 @@ class _Studies:
         """
         key = spread, weight, count
         if key not in self._drawn:
+            # Of another number of records nothing is asked again.
+            for other in [drawn for drawn in self._drawn if drawn[1] != weight]:
+                del self._drawn[other]
             stream = BitStream(Seed.public("expectation", self._statistic.text, count))
             added = stream.standard_normal((count, self._workload.dimension)) @ self.decoder.read.T
             means = _sample_means(self._population(spread), weight, count, stream) + self.decoder.offset
