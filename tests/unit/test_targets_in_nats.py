@@ -20,7 +20,6 @@ from quietmean.core.site_options import PaymentOptions
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary, is_connected, survives
 from quietmean.node import Identity
-from quietmean.planning.automatic import choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.privacy.mutual_information import of_sum
@@ -43,6 +42,7 @@ TABLES: dict[str, Any] = {
     "protocol": "adqsp",
     "colluding": 2,
 }
+AUTOMATIC = "a protocol that is chosen automatically"
 PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in "abcde")
 
 
@@ -139,7 +139,7 @@ def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
         ({"nats": 0.1}, "the exact mean of 3 honest parties tells 0.2027 nats of each by itself: choose more"),
         ({"colluding": 4}, "tells inf nats of each by itself"),
         ({"protocol": "inca"}, "protocol inca keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
-        ({"protocol": "auto"}, "keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
+        ({"protocol": "auto"}, f"{AUTOMATIC} keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
         ({"dropouts": 0.2}, "consensus is exact only among parties that stay"),
         ({"options": {"bits": 2, "delta_min": 0.1, "iterations": 9}}, "leaves an error in a mean that is to be exact"),
     ],
@@ -254,19 +254,7 @@ def connected_without(edges: np.ndarray[Any, Any], gone: set[int]) -> bool:
     return is_connected(np.array(kept, dtype=np.int64).reshape(-1, 2), len(left))
 
 
-def test_without_a_name_a_plan_is_of_what_keeps_nats(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["plan", "--parties", "6", "--nats", "0.3", "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert document["candidates"]
-    assert all(candidate["nats_kept"] and candidate["nats_a_priori"] <= 0.3 for candidate in document["candidates"])
-    # A committee, and a file of each, keep a target in epsilon.
-    assert not document.get("ways")
-    assert not document.get("proposed")
-
-
-def test_without_a_name_a_study_takes_what_keeps_nats() -> None:
-    choice = choose(target(6, 1, 0.3))
-    assert choice.plan.protocol.name == "consensus"
-    assert "packed-sharing cannot be taken: it keeps a target in epsilon, none in nats" in (choice.why or "")
-    with pytest.raises(InputError, match="protocol consensus has no option 'gone'"):
-        choose(target(6, 1, 0.3), {"gone": 1})
+def test_a_plan_without_a_name_is_not_refused_in_the_name_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "--parties", "6", "--nats", "0.3"])
+    assert f"quietmean: {AUTOMATIC} keeps a target in epsilon" in capsys.readouterr().err

@@ -112,7 +112,7 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The other protocols take ten times as long, and stand in no row of it.
-    monkeypatch.setattr(candidates, "general_protocols", lambda server, target=None: ["packed-sharing", "local-dp"])
+    monkeypatch.setattr(candidates, "general_protocols", lambda server: ["packed-sharing", "local-dp"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     line = ["plan", "--parties", "200"]
     main([*line, "--json"])

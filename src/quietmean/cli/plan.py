@@ -236,7 +236,7 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The JSON document, and the best plan with it."""
     # Imported here: a cached answer needs none of it.
-    from quietmean.planning.automatic import choose_from
+    from quietmean.planning.automatic import choose_from, require_epsilon
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, where_more_is_promised, why_first
     from quietmean.planning.ways import USUAL, compare_ways, propose
@@ -255,12 +255,14 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         nats=asked.get("nats"),
         eavesdropping=asked.get("eavesdropping"),
     )
+    if not asked["protocols"]:
+        require_epsilon(target)
     calibration, server = CalibrationMethod(asked["calibration"]), Server(asked["server"])
 
     domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
 
     def ranking(wanted: Target, accepted: Server) -> Ranking:
-        values = configured(asked["protocols"] or general_protocols(accepted, wanted), asked["options"], asked["offered"])
+        values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
         named, max_messages = bool(asked["protocols"]), asked["max_messages"]
         return rank(
             wanted,

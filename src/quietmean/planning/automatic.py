@@ -49,7 +49,8 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     the target.
     """
     options = options or {}
-    names = _with_options(options, target)
+    require_epsilon(target)
+    names = _with_options(options)
     best, against = preferred(target, options, domain, None)
     if best is not None:
         return Choice(best.plan, _preferred_sentence(best))
@@ -62,6 +63,14 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
     return Choice(kept[0].plan, _least_error_sentence(kept, against))
 
 
+def require_epsilon(target: Target) -> None:
+    """Raises :class:`InputError` for a target in nats: what is no differential privacy is never chosen automatically."""
+    if target.nats is not None:
+        raise InputError(
+            "a protocol that is chosen automatically keeps a target in epsilon, none in nats: name adqsp, or give epsilon"
+        )
+
+
 def choose_from(
     ranking: Ranking, options: Mapping[str, Any], domain: InputDomain | None = None, max_messages: int | None = None
 ) -> tuple[int, str]:
@@ -70,7 +79,7 @@ def choose_from(
     ``max_messages`` is a further condition, which the ranking keeps. Raises :class:`InputError` if none of the ranking has all
     ``options``, or none of those promises the target.
     """
-    names = _with_options(options, ranking.target)
+    names = _with_options(options)
     wanted, against = preferred(ranking.target, options, domain, max_messages)
     places = {
         candidate.plan.protocol.name: rank for rank, candidate in enumerate(ranking) if candidate.plan.protocol.name in names
@@ -96,9 +105,9 @@ def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
     return kept
 
 
-def _with_options(options: Mapping[str, Any], target: Target) -> list[str]:
-    """Protocols among equals for the target that have all of these options. Raises :class:`InputError` if there are none."""
-    names = general_protocols(target=target)
+def _with_options(options: Mapping[str, Any]) -> list[str]:
+    """Protocols among equals that have all of these options. Raises :class:`InputError` if there are none."""
+    names = general_protocols()
     # Refuses an option that no protocol has.
     configured(names, options)
     capable = [name for name in names if set(options) <= get_protocol(name).options().keys()]
@@ -111,9 +120,7 @@ def preferred(
     target: Target, options: Mapping[str, Any], domain: InputDomain | None, max_messages: int | None
 ) -> tuple[Candidate | None, str]:
     """The preferred protocol for the target, or None and why its conditions do not hold."""
-    if target.nats is not None:
-        return None, "it keeps a target in epsilon, none in nats"
-    if PREFERRED not in _with_options(options, target):
+    if PREFERRED not in _with_options(options):
         lacking = sorted(set(options) - get_protocol(PREFERRED).options().keys())
         return None, f"it has no option {', '.join(map(repr, lacking))}"
     if target.parties > MOST_PARTIES or target.parties * target.dimension > _MOST_NUMBERS:

@@ -15,7 +15,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import Mechanism, SelfCalibrating, Server, Target, configure, get_protocol, registry
+from quietmean.protocols import Mechanism, Server, Target, configure, get_protocol, registry
 from quietmean.protocols.mechanism.values import ANY_DOMAIN
 
 # Header and framing of one message besides its vector.
@@ -177,7 +177,7 @@ def rank(
     where protocols are named, also where one cannot. Otherwise a protocol is left out whose plan would take more than a gigabyte
     or twenty seconds; ``left_out`` says which.
     """
-    chosen = general_protocols(server, target) if protocols is None else protocols
+    chosen = general_protocols(server) if protocols is None else protocols
     values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
     if not values:
         raise InputError("no protocol is left to choose from: name one with --protocol")
@@ -207,10 +207,8 @@ def rank(
     return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)), tuple(left_out))
 
 
-def general_protocols(server: Server = Server.NONE, target: Target | None = None) -> list[str]:
-    """The protocols that are compared by default: see :func:`rank`; for a target in nats those that can keep it."""
-    if target is not None and target.nats is not None:
-        return [name for name, kind in registry().items() if issubclass(kind, SelfCalibrating) and kind.keeps_nats]
+def general_protocols(server: Server = Server.NONE) -> list[str]:
+    """The protocols that are compared by default: see :func:`rank`."""
     return [
         name
         for name, kind in registry().items()

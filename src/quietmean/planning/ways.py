@@ -44,13 +44,8 @@ class Way:
 
 
 def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDomain | None = None) -> list[Way]:
-    """Beside each other, for the target of a ``ranking`` of all protocols among equals. ``domain``: where values lie.
-
-    None for a target in nats, which neither a committee nor a file keeps.
-    """
+    """Beside each other, for the target of a ``ranking`` of all protocols among equals. ``domain``: where values lie."""
     target = ranking.target
-    if target.nats is not None:
-        return []
     return [
         _way("equals", lambda: _equals(ranking, target)),
         _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, domain)),
@@ -64,7 +59,7 @@ def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = Fal
     ``one_message``. None elsewhere, for a plan that has one, and where none can be had."""
     target = plan.target
     many = target.parties > MANY
-    if target.committee is not None or target.nats is not None or plan.above_target is not None or not (many or one_message):
+    if target.committee is not None or plan.above_target is not None or not (many or one_message):
         return None
     way = _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, plan.domain))
     if way.mse is None or way.over_central is None:
