@@ -15,9 +15,12 @@ from quietmean.cli.check_view import (
     CLOCKS_MATTER_LITTLE,
     Finding,
     findings_json,
+    plan_text,
+    policy_finding,
     show,
     show_findings,
     store_text,
+    table_finding,
     tell_failed,
     to_json,
     watching,
@@ -35,11 +38,7 @@ if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.sessions.agreed import SessionContract
     from quietmean.studies.agreement.committee import CommitteeTerms
-    from quietmean.studies.party import Agreement, Contract, Files, PartyFiles, Payer, Policy
-
-_SHORT = 12
-# The digits of a contract that join accepts as a yes.
-_ACCEPTED = 32
+    from quietmean.studies.party import Contract, Files, PartyFiles, Payer, Policy
 
 
 def command(
@@ -96,7 +95,7 @@ def command(
     shared = contract.plan
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
-    findings = [_policy(rules, contract)]
+    findings = [policy_finding(rules, contract)]
     if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
         show_before_yes(data, files.workload.columns)
         findings += _look(files, contract, data, files.store(node.store), payer, rules)
@@ -196,9 +195,7 @@ def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, pa
 def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: Payer | None) -> list[Finding]:
     """What can be found out without the others."""
     plan, parties, rounds = contract.plan, len(contract.parties), contract.study.rounds
-    findings = [
-        Finding("session", True, f"plan {plan.digest[:_SHORT]}: {rounds} rounds of {plan.protocol.name} for {parties} parties")
-    ]
+    findings = [Finding("session", True, f"{plan_text(plan)}: {rounds} rounds of {plan.protocol.name} for {parties} parties")]
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "all rounds fit; before them")]
 
 
@@ -221,18 +218,13 @@ def _look_at_store_and_ledger(
         return [store, Finding("ledger", False, str(error))]
 
 
-def _policy(rules: Policy, contract: Agreement) -> Finding:
-    return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
-
-
 def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
-    from quietmean.studies.data import location_of
     from quietmean.studies.party import planned_values
     from quietmean.studies.party.people import People
 
     plan = contract.plan
-    findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
+    findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
         rules.refuse_records(len(records), files.study.count, files.study.unit)
@@ -245,8 +237,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     filled = [column.name for column in contract.filled_in]
     if filled:
         findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
-    columns = ", ".join(files.workload.columns.names)
-    findings.append(Finding("data", True, f"{location_of(data).name} is a table with {columns}"))
+    findings.append(table_finding(data, files.workload.columns))
     try:
         findings.append(Finding("expected", True, "; ".join(files.forecast(plan, records).sentences())))
     except InputError as error:

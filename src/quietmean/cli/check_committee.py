@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quietmean.cli.check_view import Finding, store_text
+from quietmean.cli.check_view import Finding, beside_this_clock, plan_text, policy_finding, store_text, table_finding
 from quietmean.cli.console import tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from quietmean.studies.party.committee_file import CommitteeContributor
     from quietmean.studies.party.member import MemberFiles
 
-_SHORT = 12
-# Digits of a contract that are a yes.
-_ACCEPTED = 32
 # Clocks that differ by less are alike (s), whatever the study's grace.
 _CLOCKS_ALIKE = 5.0
 
@@ -140,9 +137,8 @@ class CommitteeCheck:
         contract = Contract.by_file(self.sealed, self.identity, choice, keys.voucher)
         rules.refuse(contract)
         contributor = CommitteeContributor(self.sealed, choice.plan, self.identity, keys)
-        accept = contract.digest[:_ACCEPTED]
         return [
-            Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {accept}"),
+            policy_finding(rules, contract),
             _own_file(contributor),
             *self._data(contract, keys, contributor, data, rules),
         ]
@@ -150,7 +146,7 @@ class CommitteeCheck:
     def _data(
         self, contract: Contract, keys: StudyKeys, contributor: CommitteeContributor, data: str | Path, rules: Policy
     ) -> list[Finding]:
-        from quietmean.studies.data import account_name, location_of, records_of
+        from quietmean.studies.data import account_name, records_of
         from quietmean.studies.outcome.forecast import Forecast
         from quietmean.studies.party import payer_for
         from quietmean.studies.party.people import People
@@ -173,8 +169,7 @@ class CommitteeCheck:
             return [Finding("data", False, str(error))]
         tell_owner([encoded])
         tell_notes(notes)
-        columns = ", ".join(study.workload.columns.names)
-        findings = [Finding("data", True, f"{location_of(data).name} is a table with {columns}")]
+        findings = [table_finding(data, study.workload.columns)]
         if forecast is not None:
             findings.append(Finding("expected", True, "; ".join(forecast.sentences())))
         if payer is None:
@@ -196,9 +191,7 @@ def _committee(sealed: Sealed, plan: Plan) -> Finding:
         if committee is None
         else "all other contributors with " + committee.against(tuple(entry.name for entry in sealed.computing))
     )
-    return Finding(
-        "study", True, f"plan {plan.digest[:_SHORT]}: up to {sealed.admitted} contributors; it holds against {against}"
-    )
+    return Finding("study", True, f"{plan_text(plan)}: up to {sealed.admitted} contributors; it holds against {against}")
 
 
 def _left(terms: CommitteeTerms) -> str:
@@ -273,7 +266,7 @@ def _drop(url: str, sealed: Sealed) -> Finding:
         return Finding("drop", False, str(error))
     ahead = there.clock_ahead
     if ahead is not None and abs(ahead) > _CLOCKS_ALIKE:
-        text = f"its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this one: what it calls late is late"
+        text = f"its clock is {beside_this_clock(ahead)}: what it calls late is late"
         return Finding("drop", False, f"{url}: {text}, set the one that is wrong")
     return Finding("drop", True, f"{url} takes contributions to this study, {there.contributions} so far")
 
@@ -283,8 +276,7 @@ def clocks(terms: CommitteeTerms, roster: Roster, standings: list[PeerReadiness]
     allowed = max(terms.grace, _CLOCKS_ALIKE)
     known = [(standing.party, standing.reply) for standing in standings if standing.reply is not None]
     wrong = [
-        f"the clock of {roster.name(party)} is {abs(reply.clock_offset):.0f} s "
-        f"{'ahead of' if reply.clock_offset > 0 else 'behind'} this one"
+        f"the clock of {roster.name(party)} is {beside_this_clock(reply.clock_offset)}"
         for party, reply in known
         if abs(reply.clock_offset) - reply.clock_uncertainty > allowed
     ]

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
     from quietmean.node import Roster
     from quietmean.node.preflight import CheckSession, PeerReadiness
+    from quietmean.planning.plan import Plan
+    from quietmean.statistics import Columns
+    from quietmean.studies.party import Agreement, Policy
+
+_SHORT = 12
+# The digits of a contract that join and contribute accept as a yes.
+_ACCEPTED = 32
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,28 @@ def store_text(store: Path, there: bool) -> str:
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         raise InputError(f"store {store} cannot be made: choose a writable place with --store")
     return f"{store} will be new"
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan by the beginning of its digest."""
+    return f"plan {plan.digest[:_SHORT]}"
+
+
+def policy_finding(rules: Policy, contract: Agreement) -> Finding:
+    """That a contract is allowed, and what says yes to it."""
+    return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
+
+
+def table_finding(data: str | Path, columns: Columns) -> Finding:
+    """That the data were read."""
+    from quietmean.studies.data import location_of
+
+    return Finding("data", True, f"{location_of(data).name} is a table with {', '.join(columns.names)}")
+
+
+def beside_this_clock(seconds: float, digits: int = 0) -> str:
+    """How another clock differs that is so far ahead of this one."""
+    return f"{abs(seconds):.{digits}f} s {'ahead of' if seconds > 0 else 'behind'} this one"
 
 
 @contextmanager
@@ -124,8 +153,7 @@ def _cells(standing: PeerReadiness) -> list[str]:
 
 def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness], matter: str) -> list[str]:
     return [
-        f"the clock of {roster.name(standing.party)} is {abs(standing.reply.clock_offset):.1f} s "
-        f"{'ahead of' if standing.reply.clock_offset > 0 else 'behind'} this one: {matter}"
+        f"the clock of {roster.name(standing.party)} is {beside_this_clock(standing.reply.clock_offset, 1)}: {matter}"
         for standing in standings
         if standing.reply is not None and standing.reply.clock_differs
     ]
