@@ -21,7 +21,7 @@ from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.mapping import SiteMapping
-from quietmean.studies.data.persons import DistinctPersons, PersonReader
+from quietmean.studies.data.persons import DistinctPersons, KnownNumbers, PersonReader, identities_of
 from quietmean.studies.data.sources import parties_of_data, parties_of_table
 from quietmean.studies.data.table import Cells, Table
 
@@ -127,6 +127,45 @@ def test_persons_whose_hashes_have_one_half_are_two() -> None:
         distinct = DistinctPersons()
         distinct.add(words[order])
         assert distinct.all().tolist() == [[4, 9], [5, 1], [5, 2]]
+
+
+def test_persons_of_many_pieces_are_each_there_once() -> None:
+    """Also who has half of another one's bits, whichever of the two was there before."""
+    rng = np.random.default_rng(1)
+    words = rng.integers(1, 2**63, (90_000, 2)).astype(np.uint64)
+    words[40_000:, 0] = words[:50_000, 0]
+    # Some again, among new ones, and rows of nobody.
+    pieces = np.split(np.vstack([words, words[::3], np.zeros((9, 2), dtype=np.uint64)])[rng.permutation(120_009)], 3)
+    distinct = DistinctPersons()
+    for piece in pieces:
+        distinct.add(piece)
+    once = distinct.all()
+    assert np.array_equal(once, words[np.lexsort((words[:, 1], words[:, 0]))])
+    distinct.add(pieces[0])
+    assert np.array_equal(distinct.all(), once)
+
+
+def test_numbers_that_are_known_have_the_words_of_their_texts() -> None:
+    rng, known = np.random.default_rng(1), KnownNumbers()
+    for most in (10, 500, 100, 3000, 3000):
+        numbers = np.unique(rng.integers(-most, most, 400)).astype(float)
+        assert known.identities(numbers).tolist() == identities_of(str(int(number)) for number in numbers).tolist()
+
+
+@pytest.mark.parametrize("rule", ["mean", "first", "last", 2])
+def test_persons_in_pieces_are_the_same_in_the_same_order(rule: str | int) -> None:
+    rng = np.random.default_rng(2)
+    persons = np.vstack([np.zeros((1, 2), dtype=np.uint64), rng.integers(0, 2**64, (50, 2), dtype=np.uint64)])[
+        rng.integers(0, 51, 400)
+    ]
+    rows = PersonRows(rng.random((400, 2)), persons, rng.integers(0, 3, 400).astype(float))
+    whole, pieces = rows.chosen(rule), list(rows.chosen_in_pieces(rule, 30))
+    assert np.array_equal(np.vstack([piece.values for piece in pieces]), whole.values)
+    assert np.concatenate([piece.counts for piece in pieces]).tolist() == whole.counts.tolist()
+    assert len(pieces) > 5
+    assert max(len(piece.values) for piece in pieces) < 120
+    nobody = PersonRows(np.zeros((0, 2)), np.zeros((0, 2), dtype=np.uint64), np.zeros(0))
+    assert not list(nobody.chosen_in_pieces(rule, 30))
 
 
 def test_of_sums_the_first_rows_by_date_count(tmp_path: Path) -> None:

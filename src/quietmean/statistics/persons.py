@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,28 +77,24 @@ class PersonRows:
 
         Rows without a day come last of all; of one day, a hash of the person and the row decides.
         """
-        order, starts = self._chosen(rows)
+        order, fresh = self._order(latest_first=rows == LAST_ROW)
+        starts = np.flatnonzero(fresh)
+        if rows != MEAN_OF_ROWS:
+            most = 1 if rows in (FIRST_ROW, LAST_ROW) else int(rows)
+            counts = np.diff(starts, append=len(order))
+            order = order[np.arange(len(order)) - np.repeat(starts, counts) < most]
+            fewer = np.minimum(counts, most)
+            starts = np.cumsum(fewer) - fewer
         return Grouped(self.values[order], starts)
 
     def chosen_in_pieces(self, rows: str | int, size: int) -> Iterator[Grouped]:
-        """The same, whole persons with about ``size`` rows at a time: the rows of one piece alone are copied."""
-        order, starts = self._chosen(rows)
-        for begin, end in spans(starts, size):
-            first = starts[begin]
-            stop = starts[end] if end < len(starts) else len(order)
-            yield Grouped(self.values[order[first:stop]], starts[begin:end] - first)
-
-    def _chosen(self, rows: str | int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The places of the rows that count, and where each person begins among them."""
-        order, fresh = self._order(latest_first=rows == LAST_ROW)
-        starts = np.flatnonzero(fresh)
-        if rows == MEAN_OF_ROWS:
-            return order, starts
-        most = 1 if rows in (FIRST_ROW, LAST_ROW) else int(rows)
-        counts = np.diff(starts, append=len(order))
-        kept = np.arange(len(order)) - np.repeat(starts, counts) < most
-        fewer = np.minimum(counts, most)
-        return order[kept], np.cumsum(fewer) - fewer
+        """The same, whole persons with about ``size`` rows at a time: what sorts them is of one piece alone, as their copy is."""
+        first = self.persons[:, 0]
+        for low, high in pairwise(_edges(-(-len(first) // size))):
+            here = np.flatnonzero((first >= low) & (first <= high - 1))
+            grouped = PersonRows(self.values[here], self.persons[here], self.days[here]).chosen(rows)
+            if len(grouped):
+                yield grouped
 
     def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], Mask]:
         """Of the rows of somebody: by person, day and hash; and which ones are the first of a person."""
@@ -125,6 +122,11 @@ def spans(starts: NDArray[np.intp], size: int) -> Iterator[tuple[int, int]]:
         end = max(int(np.searchsorted(starts, starts[begin] + size)), begin + 1)
         yield begin, end
         begin = end
+
+
+def _edges(pieces: int) -> list[int]:
+    """From 0 to 2^64, so that as many hashes lie between each two."""
+    return [place * 2**64 // pieces for place in range(pieces + 1)] if pieces else []
 
 
 def joined(parts: list[PersonRows]) -> PersonRows:

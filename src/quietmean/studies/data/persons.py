@@ -60,10 +60,12 @@ class KnownNumbers:
         return words
 
     def _settle(self) -> None:
-        numbers = np.concatenate([self._numbers, *(waiting for waiting, _ in self._waiting)])
-        words = np.vstack([self._words, *(waiting for _, waiting in self._waiting)])
-        self._numbers, first = np.unique(numbers, return_index=True)
-        self._words, self._waiting = words[first], []
+        """Those who wait get their places among the others: only they are sorted."""
+        numbers, first = np.unique(np.concatenate([waiting for waiting, _ in self._waiting]), return_index=True)
+        words = np.vstack([waiting for _, waiting in self._waiting])[first]
+        places, self._waiting = np.searchsorted(self._numbers, numbers), []
+        self._numbers = np.insert(self._numbers, places, numbers)
+        self._words = np.insert(self._words, places, words, axis=0)
 
 
 @dataclass
@@ -140,15 +142,17 @@ def require_persons(location: Location, rows: str | int) -> None:
 class DistinctPersons:
     """The persons of all pieces so far, 16 bytes each; memory grows with them and not with their rows."""
 
-    _known: Identities = field(default_factory=lambda: np.empty((0, 2), dtype=np.uint64), repr=False)
+    # In order, a word after the other: each is looked up alone.
+    _known: Identities = field(default_factory=lambda: np.empty((0, 2), dtype=np.uint64, order="F"), repr=False)
     _waiting: list[Identities] = field(default_factory=list, repr=False)
     _rows: int = 0
 
     def add(self, identities: Identities) -> None:
-        self._waiting.append(_distinct(identities[identities.any(axis=1)]))
+        distinct = _distinct(identities[identities.any(axis=1)])
+        self._waiting.append(distinct[~self._has(distinct)])
         self._rows += len(self._waiting[-1])
-        # So seldom that each person is sorted a few times only.
-        if self._rows > max(len(self._known), 2**16):
+        # So seldom that each person moves a few times only.
+        if self._rows > max(len(self._known) // 4, 2**16):
             self._settle()
 
     def all(self) -> Identities:
@@ -156,8 +160,22 @@ class DistinctPersons:
         self._settle()
         return self._known
 
+    def _has(self, identities: Identities) -> Mask:
+        """Who is known, (persons,); somebody with half of the bits of another one need not be seen to be."""
+        if not len(self._known):
+            return np.zeros(len(identities), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self._known[:, 0], identities[:, 0]), len(self._known) - 1)
+        return np.asarray((self._known[places] == identities).all(axis=1))
+
     def _settle(self) -> None:
-        self._known, self._waiting, self._rows = _distinct(np.vstack([self._known, *self._waiting])), [], 0
+        """Those who wait get their places among the others: only they are sorted."""
+        if not self._waiting:
+            return
+        fresh = _distinct(np.vstack(self._waiting))
+        self._waiting, self._rows = [], 0
+        known = np.insert(self._known, np.searchsorted(self._known[:, 0], fresh[:, 0]), fresh, axis=0)
+        alike = (known[1:, 0] == known[:-1, 0]).any()
+        self._known = np.asfortranarray(_distinct(known) if alike else known)
 
 
 def identities_of(texts: Iterable[str | None]) -> Identities:
