@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
 from quietmean.core.readable import decimals_for, fixed, with_error
 from quietmean.graphs import ExecutionTrace
+from quietmean.node import NodeResult
+from quietmean.node.local.runner import LocalOutcome
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
+from quietmean.studies.outcome.local import LocalStudy
+from support.outcomes import studied
 from support.pages import words_of
 
 DELTA = 1e-6
@@ -103,6 +108,26 @@ def test_says_who_left_and_what_was_lost(usual: StudyReport, tmp_path: Path) -> 
     assert "Stopped by force clinic 5" in words
     assert "Parties counted 7 of 8" in words
     assert re.search(r"not delivered \(\d+\)", words)
+
+
+def test_says_by_whom_messages_were_counted(usual: StudyReport, tmp_path: Path) -> None:
+    """Who was killed told no number, and what arrived is known of all: it may be more."""
+    arrived = MessageTraffic.of(usual.execution, ()).arrived
+    words = words_of(_page(replace(usual, messages=arrived - 1, sent_by="the 7 parties that finished"), tmp_path))
+    assert f"Messages sent {arrived - 1} by the 7 parties that finished" in words
+    assert f"Data sent {data_size(usual.bytes)} by the 7 parties that finished" in words
+    assert f"Exchange {arrived} messages of all parties arrived" in words
+    assert f"{arrived} of them" not in words
+    bare = words_of(_page(_report(_execution("local-dp")), tmp_path))
+    assert "Messages sent 120" in bare
+    assert "of all parties arrived" not in bare
+
+
+@pytest.mark.parametrize(("told", "said"), [(6, "all 6 parties"), (4, "the 4 parties that finished"), (0, "all who took part")])
+def test_a_run_on_one_machine_says_who_counted(told: int, said: str) -> None:
+    outcome = studied(_execution(parties=6), 1)
+    results = dict.fromkeys(range(told), cast(NodeResult, None))
+    assert LocalStudy(outcome, LocalOutcome(results, {}, (4, 5), 1.0, 10, 10), outcome.answers).senders == said
 
 
 def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:

@@ -6,18 +6,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from quietmean.cli.console import print_influence
+from quietmean.core.domain import PrivacyUnit
+from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.influence import Checked, planned_influence
+from quietmean.planning.influence import Checked, influence_of, planned_influence
 from quietmean.protocols import Target, configure
-from quietmean.report import Stated
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.randomness import Seed
+from quietmean.report import Stated, StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.sessions.agreed import SessionContract
+from quietmean.statistics import Column, Columns, Workload
+from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.moves import Move
+from quietmean.studies import conclude
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.outcome.influence import StudyInfluence, bound_text, coordinate_json, coordinate_text, stated_influence
+from quietmean.studies.outcome.influence import (
+    StudyInfluence,
+    bound_text,
+    checked_text,
+    coordinate_json,
+    coordinate_text,
+    stated_influence,
+)
 from quietmean.testing import example_execution
 from support.rosters import on_this_machine, write_roster
 
@@ -36,7 +53,7 @@ def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
     mean, kappa, table, how = TOLD.sentences()
     assert mean == "mean(age) by at most 3.13"
     assert kappa == "kappa(a, b) kappa to anything from -1 to 1"
-    assert table == "any term of table-1() by at most 2, but all age smd by at most infinitely much"
+    assert table == "any term of table-1() by at most 2, but all age smd by any amount"
     assert how.endswith("the largest party counts 25 %")
 
 
@@ -69,6 +86,30 @@ def test_what_nobody_notices_of_a_lie_is_stated(protocol: str, options: dict[str
     told = replace(TOLD, unnoticed=stated.unnoticed)
     assert StudyInfluence.from_json(told.to_json()) == told
     assert set(stated.unnoticed) <= set(told.sentences())
+
+
+@pytest.mark.parametrize("lies", [0, 1])
+def test_of_the_sums_of_a_result_one_sentence_is_said_at_one_place(lies: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A result that nobody could check is flagged as such; how it was checked stands with how far one party can move it."""
+    workload = Workload(Columns([Column(name="age", low=0, high=1)]), (Mean(column="age"),), PrivacyUnit.PARTY)
+    target = Target(4, 8.0, 1e-6, workload.dimension, workload.sensitivity, colluding=1, unit=PrivacyUnit.PARTY)
+    plan = calibrate(target, configure("packed-sharing", {"secrets": 3 - lies}))
+    schedule = plan.schedule(Seed.public("sums"))
+    assert isinstance(plan.protocol, PackedSharing)
+    protocol = replace(plan.protocol, sums=4)
+    execution = Execution(protocol, schedule, ExecutionTrace.everyone(schedule.rounds, 4), workload.sensitivity, np.ones(4))
+    outcome = conclude(workload, target, execution, np.full(workload.dimension, 0.5), influence=influence_of(plan, execution))
+    sentence = checked_text(outcome.certificate_json()["checked_by"])
+    flagged = [flag.message for answer in outcome.answers for flag in answer.estimates.flags if flag.code == "unchecked"]
+    assert flagged == ([] if lies else [sentence])
+    report = StudyReport.of_outcome("ages", outcome, [*"abcd"], messages=1, bytes=1, seconds=1.0)
+    print_influence(outcome.certificate_json())
+    for told in (" ".join(report.influence), capsys.readouterr().out):
+        assert "one party can move" in told or told.startswith("mean(age)")
+        assert told.count(sentence) == (1 if lies else 0)
+        assert "sums of members are needed" not in told
+    # Pages without the answers have it in either case.
+    assert outcome.influence_sentences.count(sentence) == 1
 
 
 @pytest.mark.parametrize("clip", [1.0, 2.5])

@@ -203,8 +203,8 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
 
 
 def print_influence(certificate: Mapping[str, Any]) -> None:
-    """How far one party can have moved the answers, and how they were checked, a line each."""
-    if "checked_by" in certificate:
+    """How far one party can have moved the answers, and how they were checked, a line each. What was not checked is flagged."""
+    if certificate.get("checked_by", {}).get("lies_excluded"):
         from quietmean.studies.outcome.influence import checked_text
 
         out.print(checked_text(certificate["checked_by"]), markup=False)

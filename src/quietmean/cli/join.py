@@ -141,7 +141,7 @@ def command(
             show_balance(charged)
     # The answer first: it is paid for, and pages only show it.
     shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
-    pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
+    pages.write(files.study.name, outcome, tell=not json, sent_by=f"{contract.party} alone", **shown_to, **end.effort())
 
 
 def needed_data(command: str, data: str | Path | None) -> str | Path:

@@ -208,6 +208,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         messages=network.messages,
         bytes=network.bytes_sent,
         seconds=network.seconds,
+        sent_by=local.senders,
         killed=[names[party] for party in network.killed],
     )
 
@@ -266,8 +267,9 @@ def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> Non
     print_not_counted(document)
     how = "never contributed" if study.committee is not None else "killed on the way"
     killed = f", {len(local.network.killed)} {how}" if local.network.killed else ""
+    whose = f" by {local.senders}" if local.network.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
-        f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"
+        f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB{whose}, {math.ceil(document['seconds'] * 10) / 10} s"
     )
     out.print(f"receipt {document['receipt']}", markup=False)

@@ -76,7 +76,7 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
     means = _Means(execution.schedule, execution.weights, execution.contributors(), execution.counted_weight(), variance, reach)
     influence = _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
-    return replace(influence, unnoticed=plan.protocol.unnoticed(execution.parties))
+    return replace(influence, unnoticed=execution.protocol.unnoticed(execution.parties))
 
 
 def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:

@@ -61,6 +61,7 @@ class StudyReport:
     at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` and ``killed``
     only in local mode.
     ``records``: of all parties, counted or not (parties, where these are the unit); see :attr:`counts_are_private`.
+    ``messages`` and ``bytes`` were sent by those whom ``sent_by`` names in words: who was killed has told no number.
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
     ``account``: of the ledger that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
@@ -82,6 +83,7 @@ class StudyReport:
     messages: int
     bytes: int
     seconds: float
+    sent_by: str = ""
     truth: Array | None = None
     party_epsilon: float | None = None
     only_means: bool = True
@@ -137,7 +139,7 @@ class StudyReport:
             parties_counted=outcome.parties_counted,
             truth=None if truth is None else combined(truth).value,
             party_epsilon=outcome.party_epsilon,
-            influence=outcome.influence_sentences,
+            influence=_not_flagged(outcome),
             rows=outcome.rows,
             sites_per_person=outcome.sites_per_person,
             answers=outcome.answers,
@@ -198,6 +200,12 @@ class StudyReport:
     def delta(self) -> float:
         """The delta at which all epsilons hold."""
         return self.privacy.delta
+
+
+def _not_flagged(outcome: ReportedOutcome) -> tuple[str, ...]:
+    """How far one party can have moved the answers, without what is said at them."""
+    said = {flag.text for answer in outcome.answers for flag in answer.estimates.flags}
+    return tuple(sentence for sentence in outcome.influence_sentences if sentence not in said)
 
 
 def _population(estimates: Estimates) -> Array | None:

@@ -388,8 +388,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
         ("Trust", words.named(execution.protocol.trusts, report.party_names)),
         ("Rounds", f"{rounds_used(execution)}"),
-        ("Messages", _messages(report)),
-        ("Data sent", words.data_size(report.bytes)),
+        *_sent(report),
         ("Time", words.duration(report.seconds)),
         ("Parties counted", f"{report.parties_counted} of {execution.parties}"),
         ("Dropped out for good", words.listed(leavers) or "nobody"),
@@ -400,11 +399,14 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
     return facts
 
 
-def _messages(report: StudyReport) -> str:
-    if rounds_used(report.execution) == 0:
-        return f"{report.messages:,}"
-    private = MessageTraffic.of(report.execution, ()).arrived
-    return f"{report.messages:,} in all, {private:,} of them in the private exchange"
+def _sent(report: StudyReport) -> list[tuple[str, str]]:
+    """What those who counted it sent, and apart from that what arrived of all parties' exchange: who left counted nothing."""
+    whose = f" by {report.sent_by}" if report.sent_by else ""
+    rows = [("Messages sent", f"{report.messages:,}{whose}"), ("Data sent", f"{words.data_size(report.bytes)}{whose}")]
+    if rounds_used(report.execution):
+        arrived = MessageTraffic.of(report.execution, ()).arrived
+        rows.append(("Exchange", f"{words.counted(arrived, 'message', 'messages')} of all parties arrived"))
+    return rows
 
 
 def _assumptions(report: StudyReport) -> list[dict[str, str]]:

@@ -173,7 +173,8 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return {"sums": self.sums, "needed": self.threshold, "lies_excluded": self.lies_excluded}
 
     def unnoticed(self, parties: int) -> tuple[str, ...]:
-        if self.threshold < self.members:
+        # How many sums a result had is said by checked_by.
+        if self.threshold < self.members or self.checked_by is not None:
             return (WRAPS,)
         return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
 

@@ -157,6 +157,8 @@ def _bounded(move: Move) -> str:
     if move.range is not None:
         low, high = move.range
         return f"to anything from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}"
+    if move.most == math.inf:
+        return "by any amount"
     return f"by at most {bound_text(move.most)}"
 
 
@@ -187,7 +189,7 @@ def checked_text(by: Mapping[str, Any]) -> str:
     """Of :attr:`Mechanism.checked_by`, a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
-        return f"unchecked: {sums} sums of members came, and {needed} determine the result, so that a wrong one is not noticed"
+        return f"unchecked: {sums} sums of members came, as many as the result needs, so that nobody would notice a wrong one"
     wrong = "one wrong sum" if lies == 1 else f"up to {lies} wrong sums"
     return (
         f"checked by {sums} sums of members, of which {needed} determine the result: {wrong} would have been noticed for certain"

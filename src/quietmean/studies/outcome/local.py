@@ -40,6 +40,15 @@ class LocalStudy:
     network: LocalOutcome
     truth: tuple[Answer, ...]
 
+    @property
+    def senders(self) -> str:
+        """Whose messages and bytes ``network`` counts, in words: how many a killed party sent nobody knows."""
+        told, parties = len(self.network.results), self.outcome.execution.parties
+        # A committee's rehearsal has no processes, and counts all files.
+        if not told:
+            return "all who took part"
+        return f"all {parties} parties" if told == parties else f"the {told} parties that finished"
+
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
     """Of those who drop out, each is killed permanently as it enters a random mixing round of a usual run."""
