@@ -103,11 +103,13 @@ class Duplex:
         self._writing.spawn(self._write())
         reason: Exception = ConnectionError("connection lost")
         try:
-            if self._before is not None:
-                self._take(*self._before)
+            if (before := self._before) is not None:
+                self._before = None
+                self._take(*before)
+                del before
             while True:
-                frame, payload = await self._connection.receive(self._endpoint.limits)
-                self._take(frame, payload)
+                # No name for what came: a long payload must not stay in memory until the next one comes.
+                self._take(*await self._connection.receive(self._endpoint.limits))
         except (OSError, EOFError) as error:
             reason = ConnectionError(str(error))
             raise
