@@ -14,7 +14,7 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import grouped as module
-from quietmean.studies.data import read_columns
+from quietmean.studies.data import grouped_frames, read_columns
 from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import GroupsOfFrame, records_of
 from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
@@ -193,3 +193,11 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
     with pytest.raises(InputError, match="the engine of the data frame cannot count") as told:
         Workload(columns, mean, PrivacyUnit.RECORD).encode(records_of(GroupedFrame(failing), columns, print))
     assert "sentinel" not in str(told.value)
+
+
+def test_without_pyarrow_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [by(table()) for by in (by_polars, by_duckdb)]
+    monkeypatch.setattr(grouped_frames, "is_installed", lambda module: module != "pyarrow")
+    with pytest.raises(InputError, match="rows of DuckDB needs PyArrow, which is not installed: pip install pyarrow"):
+        records_of(GroupedFrame(there[1]), COLUMNS, print)
+    assert len(records_of(GroupedFrame(there[0]), COLUMNS, print)) == ROWS

@@ -12,7 +12,7 @@ import numpy as np
 from quietmean.core.cells import plain_name
 from quietmean.core.columnar import anyway
 from quietmean.core.errors import InputError
-from quietmean.core.extras import import_extra
+from quietmean.core.extras import import_extra, is_installed
 from quietmean.statistics import Columns
 from quietmean.studies.data.frames import GroupedFrame, table_of_frame
 from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, CountingEngine, GroupedRows
@@ -37,6 +37,10 @@ class GroupsOfFrame(CountingEngine):
                 f"data of type {type(data).__name__} are no table: give a lazy frame of Polars, DuckDB or Spark, or the "
                 "address of a PostgreSQL database"
             ) from None
+        engine = self._frame.implementation
+        if (engine.is_duckdb() or engine.is_spark_like()) and not is_installed("pyarrow"):
+            called = "DuckDB" if engine.is_duckdb() else "Spark"
+            raise InputError(f"counting groups of rows of {called} needs PyArrow, which is not installed: pip install pyarrow")
         self._schema = dict(_answer(self._frame.collect_schema))
         self._called = {plain_name(name): name for name in self._schema}
         wanted = [column.name for column in columns if not column.origin]
@@ -134,8 +138,9 @@ def _batches(native: Any, engine: Any) -> Iterator[Any]:
     if engine.is_polars():
         return iter(native.collect_batches(chunk_size=ROWS))
     if engine.is_duckdb():
-        arrow = import_extra("pyarrow", "postgresql", "counting groups of rows of DuckDB and Spark")
-        return (arrow.Table.from_batches([batch]) for batch in native.to_arrow_reader(ROWS))
+        import pyarrow
+
+        return (pyarrow.Table.from_batches([batch]) for batch in native.to_arrow_reader(ROWS))
     rows = native.toLocalIterator()
     return (_of_cells(native.columns, some) for some in iter(lambda: list(islice(rows, ROWS)), []))
 
