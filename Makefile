@@ -69,7 +69,8 @@ test-postgresql: .venv/test.stamp
 	  apt-get install -y -q --no-install-recommends postgresql || \
 	  { echo "make test-postgresql: no server here, and it cannot be installed: apt-get install postgresql" >&2; exit 2; }; fi
 	$(BIN)/pytest -p no:xdist tests/unit/test_data_sources.py tests/unit/test_omop.py tests/unit/test_grouped.py \
-	  tests/property/test_grouped_cells.py tests/property/test_any_cell.py tests/property/test_distance_from_the_file_on.py -k "postgresql or PostgreSQL" -m "slow or not slow"
+	  tests/property/test_grouped_cells.py tests/property/test_any_cell.py tests/property/test_distance_from_the_file_on.py \
+	  tests/system/test_bad_sources.py -k "postgresql or PostgreSQL" -m "slow or not slow"
 	$(BIN)/pytest -p no:xdist tests/system/test_data_managers_day.py -m "slow or not slow"
 
 # Groups that Spark counts on this machine, which needs Java.

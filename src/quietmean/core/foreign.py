@@ -51,21 +51,22 @@ def pieces(kind: str, path: str, max_cells: int, wanted: Sequence[str]) -> Itera
     yield msgspec.msgpack.encode((heading, places))
     columns: list[list[Any]] = []
     for place in places:
-        columns.append(_cells(partial(read, usecols=[heading[place]]), about.number_rows))
+        columns.append(_cells(read, heading[place], about.number_rows))
         if len(columns[0]) * len(places) > max_cells:
             raise TooManyCellsError
     for start in range(0, len(columns[0]) if columns else 0, ROWS):
         yield msgspec.msgpack.encode([packed(cells[start : start + ROWS]) for cells in columns])
 
 
-def _cells(read: Any, height: int | None) -> list[Any]:
+def _cells(read: Any, name: str, height: int | None) -> list[Any]:
     """The cells of a column; one that the library cannot hand over is strange, and none but that one: it is found by halving.
 
-    ``height``: how many rows there are, if the file says it.
+    ``height``: how many rows there are, if the file says it. Raises whatever the library raises where it has fewer: it was cut.
     """
+    column = partial(read, usecols=[name])
 
     def part(first: int, count: int) -> list[Any]:
-        cells: list[Any] | None = anyway(lambda: _only(read(row_offset=first, row_limit=count)))
+        cells: list[Any] | None = anyway(lambda: _only(column(row_offset=first, row_limit=count)))
         if cells is not None and len(cells) == count:
             return cells
         if count == 1:
@@ -73,11 +74,15 @@ def _cells(read: Any, height: int | None) -> list[Any]:
         half = count // 2
         return part(first, half) + part(first + half, count - half)
 
-    whole: list[Any] | None = anyway(lambda: _only(read()))
+    whole: list[Any] | None = anyway(lambda: _only(column()))
     if whole is not None:
         return whole
-    # Far dates are numbers there.
-    height = len(_only(read(disable_datetime_conversion=True))) if height is None else height
+    if height is None:
+        # Far dates are numbers there.
+        height = len(_only(column(disable_datetime_conversion=True)))
+    elif height:
+        # The last row as numbers, and texts in which any byte is a letter: of these nothing fails but what is not there.
+        read(row_offset=height - 1, row_limit=1, disable_datetime_conversion=True, encoding="ISO-8859-1")
     return part(0, height) if height else []
 
 
