@@ -137,7 +137,9 @@ def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
         ({"epsilon": 1.0}, "nats 0.4 stands beside epsilon 1: a target is in one of them, leave one out"),
         ({"unit": "record"}, "the unit is record: choose unit party"),
         ({"nats": 0.1}, "the exact mean of 3 honest parties tells 0.2027 nats of each by itself: choose more"),
-        ({"colluding": 4}, "tells inf nats of each by itself"),
+        ({"colluding": 4}, "tells 4 colluding parties all of the value that is left: plan for more parties or fewer colluding"),
+        ({"options": {"iterations": 9}}, "iterations is 9, and then the parties do not have the mean yet: choose"),
+        ({"options": {"iterations": 9, "bits": 3}}, "iterations is 9, and then the parties do not have the mean yet: choose"),
         ({"protocol": "inca"}, "protocol inca keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
         ({"protocol": "auto"}, f"{AUTOMATIC} keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
         ({"dropouts": 0.2}, "consensus is exact only among parties that stay"),
@@ -155,6 +157,28 @@ def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) 
 def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Mechanism]) -> None:
     with pytest.raises(InputError, match="none in nats"):
         calibrate(target(5, 2, 0.4), kind())
+
+
+@pytest.mark.parametrize("bits", [None, 3])
+def test_iterations_that_are_asked_for_reach_the_exact_mean_or_are_refused(bits: int | None) -> None:
+    free = calibrate(target(5, 2, 0.4), configure("adqsp", {"bits": bits})).protocol
+    assert isinstance(free, Consensus)
+    values = np.array([[1.0], [-1.0], [1.0], [1.0], [-1.0]])
+    for iterations, enough in ((4, False), (10, False), (20, True)) if bits is None else ((10, False), (156, True)):
+        protocol = replace(free, iterations=iterations, patience=iterations + 1)
+        plan = Plan(target(5, 2, 0.4), protocol)
+        linear = replace(plan, protocol=replace(protocol, step=0.0, dimension=None))
+        releases = executed(linear).run_batch(np.repeat(values, 40, axis=1), InsecurePopulationNoise(1, 5))
+        off = np.abs(releases.vector / releases.weight[:, None] - values.mean()).max()
+        wanted = configure("adqsp", {"bits": bits, "iterations": iterations})
+        if enough:
+            # Six standard deviations.
+            assert off <= 6 * plan.value_step
+            assert calibrate(target(5, 2, 0.4), wanted).protocol.rounds == iterations + 1
+            continue
+        assert off > 6 * plan.value_step
+        with pytest.raises(InputError, match=f"do not have the mean yet: choose {free.iterations}, or leave it out"):
+            calibrate(target(5, 2, 0.4), wanted)
 
 
 def contract_of(**changes: Any) -> Contract:

@@ -216,6 +216,12 @@ _DYNAMIC: dict[str, ScheduleMaker] = {
 SCHEDULES = (*_DYNAMIC, *STATIC_TOPOLOGIES)
 
 
+def check_others(name: str, number: int, parties: int) -> None:
+    """Raises :class:`InputError` where an option asks for more others than there are."""
+    if not 1 <= number < parties:
+        raise InputError(f"{name} is {number} with {parties} parties: choose 1..{parties - 1}")
+
+
 def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: int = 1) -> Schedule:
     """The schedule of a kind under a public seed.
 
@@ -229,8 +235,7 @@ def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: 
         raise InputError(f"{parties} party cannot exchange anything: at least 2 parties are needed")
     if rounds < 1:
         raise InputError(f"rounds is {rounds}: at least 1 mixing round is needed")
-    if not 1 <= out_degree <= parties - 1:
-        raise InputError(f"neighbours is {out_degree} with {parties} parties: choose 1..{parties - 1}")
+    check_others("neighbours", out_degree, parties)
     stream = BitStream(seed.derive("schedule", kind, parties, rounds, out_degree))
     if kind in _DYNAMIC:
         return Schedule(_DYNAMIC[kind](stream, parties, rounds, out_degree).astype(np.int32))

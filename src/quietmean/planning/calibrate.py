@@ -105,6 +105,7 @@ def calibrate(
         return _calibrated(wanted, protocol, calibration, dissemination, executions, trials, seed)
 
     with protocol.saying_what_was_chosen():
+        protocol.require_enough(target.parties)
         plan = planned(target)
         require_kept(plan, planned)
     return plan

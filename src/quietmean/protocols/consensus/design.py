@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import AUTO, parameters_of
+from quietmean.core.schema import AUTO, OPEN, parameters_of
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
-from quietmean.protocols.consensus.completion import complete
+from quietmean.protocols.consensus.completion import complete, default_iterations
 from quietmean.protocols.consensus.quantiser import bytes_over_a_link
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.target import Target
@@ -21,6 +22,10 @@ from quietmean.protocols.target import Target
 _SLACK = 0.01
 # The least sigma_z^2 / (2 sigma_s^2), also where the target needs no noise at all.
 _LEAST_EXCESS = 0.5
+# Where records are protected, what is left of values grows with their number: it counts as if a party had so many.
+_MOST_RECORDS = 1e4
+# Without a grid a mean counts as exact to this share of the standard deviation of values.
+_EXACT = 1e-6
 
 
 Settings = TypeVar("Settings", bound=ConsensusParameters)
@@ -61,11 +66,13 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     parameters = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
     sigma = parameters.sigma_local
     refuse_overload_of(asked, parameters)
+    error = sigma**2 / target.parties + quantisation_error(parameters)
+    _require_rest(asked, parameters, target, _SLACK * error)
     certificate = (
         f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
         f"{len(parameters.edges)} edges; whoever hears all differences included"
     )
-    return parameters, sigma**2 / target.parties + quantisation_error(parameters), certificate
+    return parameters, error, certificate
 
 
 def completed(asked: Settings, target: Target) -> Settings:
@@ -101,6 +108,9 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
         raise InputError(
             f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least_nats:.4g} nats of each by itself: "
             "choose more, or plan for more parties or fewer colluding ones"
+            if honest > 1
+            else f"the exact mean tells {target.colluding} colluding parties all of the value that is left: plan for more "
+            "parties or fewer colluding ones"
         )
     gap = 1 - math.cos(math.pi / honest)
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
@@ -112,6 +122,7 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     parameters = replace(parameters, patience=parameters.iterations + 1)
     parameters = replace(parameters, **parameters.on_grid(target, [sigma_z, prior]))
     refuse_overload_of(asked, parameters)
+    _require_rest(asked, parameters, target, (parameters.step or _EXACT * prior) ** 2)
     certificate = (
         f"at most {nats:g} nats a coordinate against every coalition of {target.colluding} parties: proven, since no "
         f"{target.colluding} parties disconnect the graph of {len(parameters.edges)} edges; for independent normal values of "
@@ -146,6 +157,22 @@ def refuse_overload_of(asked: ConsensusParameters, parameters: ConsensusParamete
 
     if asked.bits is not None and asked.bits is not AUTO:
         refuse_overload(parameters, asked.value_sd)
+
+
+def _require_rest(asked: ConsensusParameters, parameters: ConsensusParameters, target: Target, most: float) -> None:
+    """Raises :class:`InputError` where the iterations that were asked for end before all have the mean, to so much MSE."""
+    if asked.iterations is OPEN:
+        return
+    from quietmean.protocols.consensus.error import unfinished
+
+    if unfinished(parameters, half_range(target.sensitivity) * (_MOST_RECORDS if target.unit.within_party else 1.0)) <= most:
+        return
+    enough = default_iterations(parameters) if parameters.quantisation is None or parameters.quantisation.gamma < 1 else 0
+    remedy = f"choose {enough}" if enough else "choose a gamma below 1"
+    raise InputError(
+        f"iterations is {asked.iterations}, and then the parties do not have the mean yet: {remedy}"
+        f"{'' if asked.delta_min > 0 else ', or leave it out'}"
+    )
 
 
 def quantisation_error(parameters: ConsensusParameters) -> float:

@@ -10,6 +10,8 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.undirected import static_schedule
+from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
@@ -37,6 +39,27 @@ def error_variance(parameters: ConsensusParameters, schedule: Schedule, trace: E
     if not len(links):
         weight = weights
     return float((squares[ended] / weight[ended] ** 2).max())
+
+
+def unfinished(parameters: ConsensusParameters, half_range: float) -> float:
+    """The mean squared error, per coordinate, of iterations that have not come to rest where nobody is ever away; 0 at rest.
+
+    Of the noise on the edges as of :func:`error_variance`; of values at most ``half_range`` from the middle of their domain; and
+    of cells that are still wider than the narrowest.
+    """
+    silent = replace(parameters.quantised(None), local_noise="none", sigma_local=0.0)
+    schedule = static_schedule(parameters.edges, parameters.parties, parameters.rounds)
+    trace, equal = ExecutionTrace.everyone(schedule.rounds, parameters.parties), np.ones(parameters.parties)
+    off = np.zeros(parameters.parties)
+    for first in range(0, parameters.parties, _COLUMNS):
+        values = np.eye(parameters.parties, min(_COLUMNS, parameters.parties - first), -first)
+        left, weight = _results(silent, schedule, trace, values, equal, np.zeros((len(parameters.links), values.shape[1])))
+        off += np.abs(left / weight[:, None] - 1 / parameters.parties).sum(axis=1)
+    settings = parameters.quantisation
+    width = 0.0 if settings is None else settings.width(parameters.iterations)
+    narrowest = 0.0 if settings is None else settings.delta_min
+    cells = Dynamics.of(parameters).steady_state_mse(width, parameters.broadcast) if width > narrowest else 0.0
+    return error_variance(silent, schedule, trace, equal) + float(half_range * off.max()) ** 2 + cells
 
 
 def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.run import follow
-from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
+from quietmean.protocols.consensus.spec import EACH, ConsensusParameters, Quantisation
 from quietmean.randomness import BitStream, Seed
 
 # Bits enough for any input, so that the trial itself does not overload.
@@ -53,7 +54,9 @@ def attempt(parameters: ConsensusParameters, settings: Quantisation, value_sd: f
     before = math.ceil(math.log(_VANISHED) / math.log(shrinking)) if 0 < shrinking < 1 else _MOST
     before = min(max(before, _FEWEST), _MOST)
     links = parameters.links
-    tried = replace(parameters.quantised(settings), iterations=before + _END, local_noise="none", sigma_local=0.0)
+    # Nobody is away, so no edge is ever given up: that a plan's patience may be shorter than the trial means nothing here.
+    silent: dict[str, Any] = {"local_noise": "none", "sigma_local": 0.0, "open_edges": EACH}
+    tried = replace(parameters.quantised(settings), iterations=before + _END, **silent)
     dimension = max(1, min(256, _NUMBERS // max(1, len(links))))
     stream = BitStream(Seed.public("consensus trial"))
     values: Vector = stream.standard_normal((parameters.parties, dimension)) * value_sd

@@ -14,7 +14,9 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
+from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.gopa.design import (
@@ -102,6 +104,10 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
     def resolved(self, parties: int) -> Self:
         return super(GOPA, self.filled(partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
+
+    def require_enough(self, parties: int) -> None:
+        if self.partners is not OPEN:
+            check_others("partners", self.partners, parties)
 
     def check_parties(self, parties: int) -> None:
         super().check_parties(parties)

@@ -50,6 +50,12 @@ class HasOptions(Configured):
             if not parameter.option and value is not OPEN and value != parameter.default:
                 raise InputError(f"{parameter.key} is given, but calibration chooses it: leave it out")
 
+    def require_enough(self, parties: int) -> None:
+        """Raises :class:`InputError` where an option asks for more others than there are.
+
+        Asked of what is planned; documents of before may have more, which means all.
+        """
+
     def resolved(self, parties: int) -> Self:
         """Complete, for this number of parties, with defaults for what files may leave out.
 

@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, churn
+from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.kinds import Design, SelfCalibrating
@@ -59,6 +60,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     releases_are_public = False
     exposed = True
     counts_intercepted = True
+
+    def require_enough(self, parties: int) -> None:
+        if self.out_degree is not OPEN:
+            check_others("neighbours", self.out_degree, parties)
 
     def resolved(self, parties: int) -> Self:
         return super(Muffliato, self.on_graph(parties)).resolved(parties)

@@ -8,6 +8,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.graphs.schedule import check_others
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 DISCRETE_GAUSSIAN, NO_NOISE = "discrete-gaussian", "none"
@@ -134,7 +135,6 @@ def check_numbers(parameters: SecAggParameters, parties: int) -> None:
 
 def check_neighbours(neighbours: int, parties: int) -> None:
     """Raises :class:`InputError` for a number of neighbours with which there is no such graph."""
-    if not 1 <= neighbours < parties:
-        raise InputError(f"degree is {neighbours} with {parties} parties: choose 1..{parties - 1}")
+    check_others("degree", neighbours, parties)
     if neighbours % 2 and neighbours != parties - 1:
         raise InputError(f"degree is {neighbours}: take an even number, or all {parties - 1} others")
