@@ -154,16 +154,28 @@ class Payer:
             )
         return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
 
+    def require_budget(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> None:
+        """Raises :class:`InputError` for what the account does not allow, before :meth:`reserve` makes the party's store.
+
+        A study that has begun is in the ledger, and an account that is yet to be made has its whole budget.
+        """
+        if _begun(settings.store) or self.beside or not self.ledger.exists():
+            return
+        with Ledger.open(self.ledger) as book:
+            known = self.opening is None or self._accounts(book).there
+        if known:
+            self._check(name, settings.plan, "", charge or settings.plan.charge, lambda sentence: None)
+
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        begun = settings.store.exists() and settings.store.stat().st_size
-        return self._check(name, settings.plan, execution_id(settings) if begun else "", charge or settings.plan.charge)
+        study = execution_id(settings) if _begun(settings.store) else ""
+        return self._check(name, settings.plan, study, charge or settings.plan.charge, self.tell)
 
     def check_file(self, name: str, plan: Plan, study: str) -> Account:
         """The account, if :meth:`reserve_file` would charge it now. Raises :class:`InputError` if not. Nothing is charged."""
-        return self._check(name, plan, study, plan.charge)
+        return self._check(name, plan, study, plan.charge, self.tell)
 
-    def _check(self, name: str, plan: Plan, study: str, charge: Charge) -> Account:
+    def _check(self, name: str, plan: Plan, study: str, charge: Charge, tell: Callable[[str], None]) -> Account:
         _refuse_nats(name, plan)
         with Ledger.open(self.ledger) as book:
             target = plan.target
@@ -177,7 +189,7 @@ class Payer:
                 members=self.group,
                 reason=_reason(plan),
             )
-            self._accounts(book).warn(self.account, self.tell)
+            self._accounts(book).warn(self.account, tell)
             return book.account(self.account)
 
 
@@ -240,6 +252,10 @@ def _new(account: str, budget: PolicyBudget, unit: PrivacyUnit) -> str:
 def _reason(plan: Plan) -> str:
     """Why no bound is known, for a protocol that has none."""
     return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
+
+
+def _begun(store: Path) -> bool:
+    return store.exists() and store.stat().st_size > 0
 
 
 def execution_id(settings: NodeSettings) -> str:

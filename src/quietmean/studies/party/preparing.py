@@ -145,6 +145,8 @@ class PartyPreparation:
         self, payer: Payer | None, settings: NodeSettings, charge: Charge, epsilon: float, refund: bool | None = None
     ) -> tuple[NodeSettings, ChargedStudy | None]:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
+        if payer is not None:
+            payer.require_budget(self._own.asked.name, settings, charge)
         charged = self._reserve(payer, settings.plan, lambda: execution_id(settings), charge, epsilon, refund)
         return settings if charged is None else _bound_in_ledger(settings, charged), charged
 
