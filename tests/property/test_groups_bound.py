@@ -29,8 +29,8 @@ def bounds(execution: Execution, size: int) -> Iterator[Array]:
         yield np.array([groups_bound(shares, party, size, effort) for party in range(execution.parties)])
 
 
-def attack(number: int, seed: int) -> float:
-    return least_over_exact(bounds, number, seed)
+def attack(number: int, seed: int, sizes: tuple[int, int] = (6, 13)) -> float:
+    return least_over_exact(bounds, number, seed, sizes)
 
 
 @pytest.mark.slow
@@ -41,6 +41,11 @@ def test_never_below_any_coalition() -> None:
 @pytest.mark.slow
 def test_never_below_any_coalition_of_ten_thousand_executions() -> None:
     assert attack(10_000, SEED + 1) >= 1 - TOLERANCE
+
+
+@pytest.mark.slow
+def test_never_below_any_coalition_that_is_tried_of_up_to_forty_parties() -> None:
+    assert attack(40, SEED + 2, (14, 40)) >= 1 - TOLERANCE
 
 
 def test_groups_that_share_a_party_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,18 +13,18 @@ from quietmean.graphs import SCHEDULES
 from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
-from support.every_coalition import worst_mu
+from support.every_coalition import worst_tried_mu
 
 Array = NDArray[np.float64]
 DELTA = 1e-6
 
 
-def random_executions(number: int, seed: int) -> Iterator[tuple[Execution, int]]:
-    """Executions of 6 to 13 parties of all schedules and injections, with dropouts and guards; and how many collude."""
+def random_executions(number: int, seed: int, sizes: tuple[int, int] = (6, 13)) -> Iterator[tuple[Execution, int]]:
+    """Executions of so many parties, of all schedules and injections, with dropouts and guards; and how many collude, 1 to 3."""
     rng = np.random.default_rng(seed)
     made = 0
     while made < number:
-        parties = int(rng.integers(6, 14))
+        parties = int(rng.integers(sizes[0], sizes[1] + 1))
         fields: dict[str, Any] = {
             "rounds": int(rng.integers(3, parties)),
             "injection": str(rng.choice(["incremental", "early"])),
@@ -44,12 +44,17 @@ def random_executions(number: int, seed: int) -> Iterator[tuple[Execution, int]]
         yield execution, int(rng.integers(1, 4))
 
 
-def least_over_exact(bounds: Callable[[Execution, int], Iterable[Array]], number: int, seed: int) -> float:
-    """The least of any of ``bounds`` of Lambda_ii, each (n,), over that of the worst coalition, in so many executions."""
+def least_over_exact(
+    bounds: Callable[[Execution, int], Iterable[Array]], number: int, seed: int, sizes: tuple[int, int] = (6, 13)
+) -> float:
+    """The least of any of ``bounds`` of Lambda_ii, each (n,), over that of the worst coalition, in so many executions.
+
+    Of many parties not every coalition is tried: see :func:`~support.every_coalition.worst_tried_mu`.
+    """
     least = np.inf
     with one_thread():
-        for execution, size in random_executions(number, seed):
-            worst = worst_mu(execution.privacy(DELTA), size) ** 2
+        for execution, size in random_executions(number, seed, sizes):
+            worst = worst_tried_mu(execution.privacy(DELTA), size, seed) ** 2
             known = worst > 0
             ratios = [float((bound[known] / worst[known]).min(initial=np.inf)) for bound in bounds(execution, size)]
             least = min(least, *ratios)
