@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.pages import blocks
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,6 +23,10 @@ def readme_block() -> str:
 
 def tutorial_blocks() -> str:
     return "\n".join(re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(), re.DOTALL | re.MULTILINE))
+
+
+def analyst_blocks() -> str:
+    return "\n".join(blocks("start/analyst.md", "sh"))
 
 
 @pytest.fixture
@@ -41,22 +47,35 @@ def account(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def typed(script: str, account: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    shell = ["/bin/bash", "-e", "-c", script]
+    done = subprocess.run(shell, cwd=account["HOME"], env=account, capture_output=True, text=True, timeout=1200, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README", "tutorial"])
 def test_a_page_is_typed_twice(page: str, account: dict[str, str]) -> None:
     script = readme_block() if page == "README" else tutorial_blocks()
     assert script.count("quietmean ") >= 3
     for time in (1, 2):
-        done = subprocess.run(
-            ["/bin/bash", "-e", "-c", script],
-            cwd=account["HOME"],
-            env=account,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
+        done = typed(script, account)
         assert done.returncode == 0, (time, done.stderr)
         assert "age" in done.stdout
         assert "a priori" in done.stdout
-        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_analyst_types_the_start_page(account: dict[str, str]) -> None:
+    """In a fresh account; the second time nothing of the first is replaced, and a sentence says so."""
+    script = analyst_blocks()
+    assert [line.split()[1] for line in script.splitlines()] == ["demo", "run", "new", "plan"]
+    account = {**account, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{account['PATH']}"}
+    done = typed(script, account)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a priori (whatever happens)") == 2
+    assert "a width of 2 needs" in done.stdout
+    again = typed(script, account)
+    assert again.returncode == 2
+    assert "quietmean-demo exists already" in again.stderr

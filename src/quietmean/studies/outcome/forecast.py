@@ -44,19 +44,18 @@ class Needed:
 
     @property
     def sentence(self) -> str:
-        goal = f"width {self.goal:g}" if self.what == "width" else f"power {100 * self.goal:g} %"
+        goal = f"a width of {self.goal:g}" if self.what == "width" else f"a power of {100 * self.goal:g} %"
         of = f" of {self.term}" if self.term else ""
         if self.reason:
             return f"{self.statistic}: no {self.what}, {self.reason}"
         ways = []
         if self.records is not None:
-            ways.append(
-                f"{_round_up(self.records):,.0f} {self.counted}, as {_round_up(self.parties or 1):,.0f} parties of this size have"
-            )
+            parties = f"{_round_up(self.parties or 1):,.0f} parties of this size"
+            ways.append(f"{_round_up(self.records):,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
             ways.append(f"epsilon {self.epsilon:.3g} with the {self.counted} planned")
         nothing = f"more than any number of {self.counted} or epsilon"
-        return f"{self.statistic}: {goal}{of} takes {' or '.join(ways) if ways else nothing}"
+        return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}"
 
 
 def noise_of_total(plan: Plan) -> float:
