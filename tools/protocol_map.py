@@ -49,13 +49,13 @@ Errors are mean squared errors as predicted, over that of a trusted curator from
 """
 
 HEADINGS = {
-    Server.NONE: """## Among equals
+    Server.NONE: """## Peer to peer
 
 Nobody has a role; whoever leaves is missed by nobody in particular. The best, and by which factor the second is worse.
 """,
     Server.AGGREGATOR: """## With an aggregator that need not be trusted with values
 
-It must stay, and say truly who took part. The best of all protocols, those among equals too.
+It must stay, and say truly who took part. The best of all protocols, those between peers too.
 """,
 }
 EVERY = """## Every protocol

@@ -73,7 +73,7 @@ def wide_records() -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def pages_of(folder: Path, outcome: StudyOutcome, records: Any) -> list[str]:
-    """A report, a page for who answers for the data, a certificate, and tables."""
+    """A report, a privacy page, a certificate, and tables."""
     names = [f"University Hospital {town}" for town in ("Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull")]
     names = names[: outcome.execution.parties]
     receipt, places = folder / "study.receipt.json", {name: folder / f"{name}.html" for name in PAGES}

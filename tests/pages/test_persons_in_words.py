@@ -54,7 +54,7 @@ def of_persons(outcome: StudyOutcome, sites: int) -> StudyOutcome:
 
 
 def words(outcome: StudyOutcome) -> list[str]:
-    """Of the report and of the page for who answers for the data, as people read them."""
+    """Of the report and of the privacy page, as people read them."""
     report = StudyReport.of_outcome("study", outcome, NAMES, messages=1, bytes=1, seconds=1.0)
     officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
     pages = [render(report), render_template("officer.html", whose="", officer=officer.sections())]

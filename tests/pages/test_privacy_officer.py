@@ -1,4 +1,4 @@
-"""The page for who answers for the data: complete, self-contained, right in its numbers, and made by the commands of its page in
+"""The privacy page: complete, self-contained, right in its numbers, and made by the commands of its page in
 the documentation."""
 
 from __future__ import annotations

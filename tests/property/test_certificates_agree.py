@@ -78,7 +78,7 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
             assert page.officer.sections()["assumptions"] == told["assumptions"]
             assert to_plain(page.officer.certificate.epsilon_a_priori) == told.get("epsilon_a_priori")
             assert to_plain(page.explanation.certificate.mu_upper) == told["mu_upper"]
-            # Among equals up to rounding, one whom the protocol does not trust.
+            # Peer to peer up to rounding, one whom the protocol does not trust.
             assert page.explanation.epsilon == pytest.approx(max(page.epsilons), rel=1e-6)
 
     agree()

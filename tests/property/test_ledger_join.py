@@ -154,7 +154,7 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     assert document["ledger"]["charged_mu"] == entry.mu
     assert document["ledger"]["remaining_epsilon"] > 0.8
     assert "account bob: epsilon 0." in text
-    # The page for who answers for the data shows the same account.
+    # The privacy page shows the same account.
     page = Path(document["privacy_page"]).read_text()
     assert "Budget: ε" in page
     assert rounded_up(document["ledger"]["charged_epsilon"]) in page

@@ -36,7 +36,7 @@ def study(text: str) -> tuple[StudyOutcome, tuple[Answer, ...]]:
 
 
 def pages(outcome: StudyOutcome, truth: tuple[Answer, ...] | None) -> list[str]:
-    """The report, and the page for who answers for the data."""
+    """The report, and the privacy page."""
     report = StudyReport.of_outcome("study", outcome, NAMES, truth=truth, messages=1, bytes=1, seconds=1.0)
     officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
     return [render(report), render_template("officer.html", whose="", officer=officer.sections())]

@@ -1,4 +1,4 @@
-"""How often intervals of what a committee opens hold the population's value, at epsilon 2: as often as those among equals."""
+"""How often intervals of what a committee opens hold the population's value, at epsilon 2: as often as those between peers."""
 
 from __future__ import annotations
 

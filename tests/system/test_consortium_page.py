@@ -139,7 +139,7 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
 
 @pytest.mark.slow
 def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
-    """A sealed study that somebody signs who answers for the data; the audit log afterwards."""
+    """A sealed study that the data owner signs; the audit log afterwards."""
     north, south, _ = everybody = list(sites.values())
     lines = iter(commands(PAGE))
     for _ in range(3):

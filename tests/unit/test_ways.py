@@ -30,18 +30,18 @@ def by_name(ways: list[Way]) -> dict[str, Way]:
 
 def test_three_ways_beside_each_other() -> None:
     ways = by_name(compare_ways(ranking()))
-    assert list(ways) == ["equals", "committee of 5", "by file"]
-    equals, committee, file = ways.values()
-    assert (equals.protocol, committee.protocol, file.protocol) == ("packed-sharing", "packed-sharing-committee", "cordp-dme")
-    assert equals.against == "any 4 of the 40 sites"
+    assert list(ways) == ["peer to peer", "committee of 5", "by file"]
+    peers, committee, file = ways.values()
+    assert (peers.protocol, committee.protocol, file.protocol) == ("packed-sharing", "packed-sharing-committee", "cordp-dme")
+    assert peers.against == "any 4 of the 40 sites"
     assert committee.against == "all other sites with any 1 of the 5 members"
     assert committee.steps.startswith("1 file")
     assert file.steps == "1 file"
-    assert equals.steps.startswith("online together for ")
-    assert None not in (equals.mse, committee.mse, file.mse, committee.over_central, committee.sent, equals.sent)
+    assert peers.steps.startswith("online together for ")
+    assert None not in (peers.mse, committee.mse, file.mse, committee.over_central, committee.sent, peers.sent)
     # k = 4 dealings of noise, of which 3 are credited: 4/3 of a curator's, and what 4 of 40 that stay away cost besides.
     assert committee.over_central == pytest.approx(4 / 3 * (40 / 36) ** 2, rel=0.05)
-    assert committee.sent < equals.sent  # type: ignore[operator]
+    assert committee.sent < peers.sent  # type: ignore[operator]
     assert committee.to_json()["way"] == "committee of 5"
 
 
@@ -117,14 +117,14 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     line = ["plan", "--parties", "200"]
     main([*line, "--json"])
     document = json.loads(capsys.readouterr().out)
-    equals, committee, file = document["ways"]
-    assert (equals["protocol"], committee["protocol"], file["protocol"]) == (
+    peers, committee, file = document["ways"]
+    assert (peers["protocol"], committee["protocol"], file["protocol"]) == (
         "packed-sharing",
         "packed-sharing-committee",
         "local-dp",
     )
-    assert equals["mse"] < committee["mse"] < file["mse"] / 100
-    assert file["sent"] < committee["sent"] < equals["sent"]
+    assert peers["mse"] < committee["mse"] < file["mse"] / 100
+    assert file["sent"] < committee["sent"] < peers["sent"]
     assert document["proposed"].startswith("200 parties are seldom online together: a committee of 5 ")
     shown = io.StringIO()
     monkeypatch.setattr(plan, "out", Console(file=shown, width=200))

@@ -52,7 +52,7 @@ def plan(
     no_privacy: bool = False,
 ) -> Plan:
     """The calibrated plan of a protocol, given configured or by name; "auto" takes packed secret sharing where its conditions
-    hold, else the protocol of least predicted error among equals that promises the target beforehand.
+    hold, else the protocol of least predicted error between peers that promises the target beforehand.
 
     ``colluding`` is a count, or a fraction below 1, by default 0.1. ``committee``: its members open the sum of what the
     ``parties`` contribute in one message each, and may collude in as many as it says with all other contributors.

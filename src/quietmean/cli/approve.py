@@ -1,4 +1,4 @@
-"""``quietmean approve``: who answers for the data says yes to a study, with a key of their own."""
+"""``quietmean approve``: the data owner says yes to a study, with a key of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ApprovalOptions:
     Parameters
     ----------
     owner_key
-        The private key of who answers for the data, from quietmean keygen: not the node's.
+        The private key of the data owner, from quietmean keygen: not the node's.
     account
         What the site's ledger calls the data set.
     until

@@ -1,4 +1,4 @@
-"""Questions at the terminal, to who answers for the data."""
+"""Questions at the terminal, to the data owner."""
 
 from __future__ import annotations
 

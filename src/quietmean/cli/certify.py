@@ -57,7 +57,7 @@ class ShownOptions:
     Parameters
     ----------
     report
-        Also write a page (HTML): first for who answers for the data, in words, then with reasons, what protects the worst-off
+        Also write a page (HTML): first for the data owner, in words, then with reasons, what protects the worst-off
         party and who could harm it.
     table
         Also write the result in the receipt as tables: Table 1, coefficients and so on. FILE.docx (Word), FILE.tex (LaTeX),

@@ -1,4 +1,4 @@
-"""``quietmean desk``: the site's pages in a browser, for who answers for the data."""
+"""``quietmean desk``: the site's pages in a browser, for the data owner."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def command(
     ledger
         By default the policy's, or this user's own.
     owner_key
-        The private key of who answers for the data: studies can be signed on their pages, as approve does.
+        The private key of the data owner: studies can be signed on their pages, as approve does.
     """
     from quietmean.core.errors import InputError
     from quietmean.core.extras import import_extra

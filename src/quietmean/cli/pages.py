@@ -1,4 +1,4 @@
-"""The two pages after a study: the report, and the page for who answers for the data. They are made last of all."""
+"""The two pages after a study: the report, and the privacy page. They are made last of all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the report, and the page for who answers for the data, of the study with this ``receipt`` go."""
+    """Where the report, and the privacy page, of the study with this ``receipt`` go."""
 
     receipt: Path
     report: Path

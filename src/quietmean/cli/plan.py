@@ -85,7 +85,7 @@ class SearchOptions:
     Parameters
     ----------
     protocol
-        Only these protocols; repeat for several. auto, the default: all protocols among equals, of which packed secret sharing
+        Only these protocols; repeat for several. auto, the default: all peer-to-peer protocols, of which packed secret sharing
         is taken where its conditions hold, else the least predicted error.
     server
         What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
@@ -326,7 +326,7 @@ def _named(protocols: list[str] | None) -> list[str] | None:
     """None for auto, which is not one of several. Raises :class:`InputError` if it is."""
     if protocols and "auto" in protocols:
         if len(protocols) > 1:
-            raise InputError("protocol auto stands for all protocols among equals: give it alone, or leave it out")
+            raise InputError("protocol auto stands for all peer-to-peer protocols: give it alone, or leave it out")
         return None
     return protocols
 

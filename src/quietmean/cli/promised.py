@@ -56,7 +56,7 @@ class TargetOptions(PromiseOptions):
         Fraction of the parties expected to leave for good: run kills so many processes, each in a random round.
     protocol
         The protocol; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
-        predicted error among equals; chosen when the parties are known.
+        predicted error between peers; chosen when the parties are known.
     """
 
     unit: PrivacyUnit = PrivacyUnit.RECORD

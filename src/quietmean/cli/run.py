@@ -93,7 +93,7 @@ def command(
     column
         Column; repeat for several. Each is declared by one of the three that follow.
     out
-        New folder for the receipt, the report and the page for who answers for the data; default quietmean-run-DATE-TIME.
+        New folder for the receipt, the report and the privacy page; default quietmean-run-DATE-TIME.
     json
         One JSON document on standard output.
     """

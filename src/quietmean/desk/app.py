@@ -131,7 +131,7 @@ class Desk:
         return await self._page(request, "data.html", content)
 
     async def approve(self, request: Request) -> Response:
-        """Sign the study with the key of who answers for the data, once they have read the words."""
+        """Sign the study with the key of the data owner, once they have read the words."""
         name, fields = request.path_params["name"], await form_of(request, self.access)
         if fields is None:
             return refusal(self.access)
@@ -152,7 +152,7 @@ class Desk:
                 raise FormMistakes({"passphrase": str(error)}) from None
             if owner.public_key in {entry.identity for entry in sealed.entries}:
                 raise InputError(
-                    "this is the key of a party's node, not of who answers for the data: start the pages with a key of that "
+                    "this is the key of a party's node, not of the data owner: start the pages with a key of that "
                     "person, made with quietmean keygen"
                 )
             signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)

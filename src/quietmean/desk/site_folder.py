@@ -46,7 +46,7 @@ class SiteFolder:
         return {path.name.removesuffix(_RECEIPT): path for path in self._files() if path.name.endswith(_RECEIPT)}
 
     def pages(self) -> dict[str, Path]:
-        """Reports, and pages for who answers for the data."""
+        """Reports, and privacy pages."""
         return {path.name: path for path in self._files() if path.name.endswith((".report.html", ".privacy.html"))}
 
     def sealed(self, name: str) -> Sealed:
@@ -72,7 +72,7 @@ class SiteFolder:
         return taken
 
     def answer(self, name: str) -> str:
-        """The answer to a study by the person who answers for the data, or nothing."""
+        """The answer to a study by the data owner, or nothing."""
         if self._refusal(name).exists():
             return "refused"
         return "signed" if self.approval(name).exists() else ""

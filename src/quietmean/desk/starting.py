@@ -39,7 +39,7 @@ def _ask() -> bytes:
 class Here:
     """What this site decides by and takes part with, as far as it is named.
 
-    ``policy`` and ``ledger``; ``owner_key``: of who answers for the data; ``data``: its records; ``program``: makes its vectors
+    ``policy`` and ``ledger``; ``owner_key``: of the data owner; ``data``: its records; ``program``: makes its vectors
     in a session, of so many ``records`` where those are protected; ``key``: of the node, without which nothing is started.
     """
 

@@ -1,6 +1,6 @@
 """Which protocol a study takes if it names none: packed secret sharing where it can be had, else the least predicted error.
 
-Only protocols among equals are taken: nobody has a role, or is trusted, unless somebody asked for that. And only plans that
+Only peer-to-peer protocols are taken: nobody has a role, or is trusted, unless somebody asked for that. And only plans that
 promise beforehand to cost no more than the target.
 """
 
@@ -74,7 +74,7 @@ def require_epsilon(target: Target) -> None:
 def choose_from(
     ranking: Ranking, options: Mapping[str, Any], domain: InputDomain | None = None, max_messages: int | None = None
 ) -> tuple[int, str]:
-    """The place in a ranking of all protocols among equals of what :func:`choose` takes, and the sentence on why.
+    """The place in a ranking of all peer-to-peer protocols of what :func:`choose` takes, and the sentence on why.
 
     ``max_messages`` is a further condition, which the ranking keeps. Raises :class:`InputError` if none of the ranking has all
     ``options``, or none of those promises the target.
@@ -106,7 +106,7 @@ def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
 
 
 def _with_options(options: Mapping[str, Any]) -> list[str]:
-    """Protocols among equals that have all of these options. Raises :class:`InputError` if there are none."""
+    """Peer-to-peer protocols that have all of these options. Raises :class:`InputError` if there are none."""
     names = general_protocols()
     # Refuses an option that no protocol has.
     configured(names, options)

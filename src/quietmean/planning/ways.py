@@ -1,4 +1,4 @@
-"""Ways for many sites to get one mean without a server: among equals, by a committee, by file."""
+"""Ways for many sites to get one mean without a server: peer to peer, by a committee, by file."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Way:
 
 
 def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDomain | None = None) -> list[Way]:
-    """Beside each other, for the target of a ``ranking`` of all protocols among equals. ``domain``: where values lie."""
+    """Beside each other, for the target of a ``ranking`` of all peer-to-peer protocols. ``domain``: where values lie."""
     target = ranking.target
     return [
-        _way("equals", lambda: _equals(ranking, target)),
+        _way("peer to peer", lambda: _by_peers(ranking, target)),
         _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, domain)),
         _way("by file", lambda: _by_file(ranking, target)),
     ]
@@ -87,11 +87,11 @@ def _way(name: str, planned: Callable[[], _Planned]) -> Way:
     return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
 
 
-def _equals(ranking: Ranking, target: Target) -> _Planned:
+def _by_peers(ranking: Ranking, target: Target) -> _Planned:
     usual = next((other for other in ranking if other.plan.protocol.name == PREFERRED), None)
     candidate = usual or next((other for other in ranking if not other.plan.protocol.by_file), None)
     if candidate is None:
-        raise InputError("no protocol among equals keeps this target")
+        raise InputError("no peer-to-peer protocol keeps this target")
     steps = f"online together for {candidate.rounds} rounds"
     return candidate, f"any {target.colluding} of the {target.parties} sites", steps
 

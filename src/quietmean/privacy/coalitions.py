@@ -359,7 +359,7 @@ class _Tally:
 
     def _worse(self, members: frozenset[PartyId], honest: list[PartyId], mu: Array) -> bool:
         """Whether they are worse than all before; either way, they count."""
-        # Among equals, rounding would otherwise lead the search.
+        # Peer to peer, rounding would otherwise lead the search.
         worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0)) * _EQUAL
         if worse:
             self.worst = members

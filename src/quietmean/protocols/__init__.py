@@ -33,7 +33,7 @@ __all__ = [
 
 GROUP = "quietmean.protocols"
 
-# Folders that are no protocol among equals: what a protocol fills in, what several are made of, and a committee for others.
+# Folders that are no peer-to-peer protocol: what a protocol fills in, what several are made of, and a committee for others.
 _SHARED = ("committee", "mechanism", "push_sum")
 
 

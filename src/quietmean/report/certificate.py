@@ -100,7 +100,7 @@ class CertificatePage:
 
     @property
     def officer(self) -> OfficerPage:
-        """The first part of the page: for who answers for the data."""
+        """The first part of the page: for the data owner."""
         certificate = self.coalitions or self.explanation.certificate
         return OfficerPage(self.execution, self.privacy, certificate, self.stated, self._commands())
 

@@ -1,4 +1,4 @@
-"""The page for who answers for the data: what is protected, from whom, under which assumptions, how much, and what is left.
+"""The privacy page: what is protected, from whom, under which assumptions, how much, and what is left.
 
 It is a page of its own after a study, and the first part of the page that explains a certificate.
 """
@@ -80,7 +80,7 @@ class OfficerPage:
     def _summary(self) -> str:
         parties = words.counted(self.execution.parties, "party", "parties")
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
-        return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
+        return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
 
     def _glance(self) -> list[glance.Glance]:
         weights = self.execution.weights.sum()

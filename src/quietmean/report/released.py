@@ -1,4 +1,4 @@
-"""What a receipt states, and the numbers that were released: for the page of who answers for the data."""
+"""What a receipt states, and the numbers that were released: for the privacy page."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def rounds_for(ballots: int, each: int = BALLOT_ROUNDS) -> int:
 
 
 def ballots_for(members: int, colluding: int, gone: int) -> int:
-    """B: as among equals, and one more for each leader that lies."""
+    """B: as between peers, and one more for each leader that lies."""
     return ballots_needed(members, gone) + colluding
 
 

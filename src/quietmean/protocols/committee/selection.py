@@ -1,7 +1,7 @@
 """What a leader proposes: contributions and noise dealings whose check numbers fit, by the lists of enough members.
 
 Which members' numbers of an entry agree is found as wrong sums are: those of up to c_m members may be off. From that it is chosen
-as among equals: drop entries until enough members agree on all others, or add members that leave most; the larger of both counts.
+as between peers: drop entries until enough members agree on all others, or add members that leave most; the larger count of both.
 """
 
 from __future__ import annotations

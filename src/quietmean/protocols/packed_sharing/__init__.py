@@ -1,4 +1,4 @@
-"""Packed secret sharing among equals: the sum with near-central noise, nobody collects, and the guarantee is known beforehand.
+"""Packed secret sharing between peers: the sum with near-central noise, nobody collects, and the guarantee is known beforehand.
 
 Ben-Or, Goldwasser and Wigderson 1988; packed by Franklin and Yung 1992.
 """

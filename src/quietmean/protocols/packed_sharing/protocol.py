@@ -46,7 +46,7 @@ _USUAL_MESSAGES = 4
 
 
 class PackedSharing(PackedSharingParameters, SelfCalibrating):
-    """Secret sharing among equals (Ben-Or, Goldwasser and Wigderson 1988; packed: Franklin and Yung 1992) of noisy values.
+    """Secret sharing between peers (Ben-Or, Goldwasser and Wigderson 1988; packed: Franklin and Yung 1992) of noisy values.
 
     The declared transcript is the ideal functionality: one sum over the inputs that were decided on, with the noise of each known
     to it alone. That members see no more is exact up to random points from a stream; certificates use the bound for discrete

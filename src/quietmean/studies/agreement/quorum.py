@@ -84,7 +84,7 @@ def _refuse(plan: Plan) -> None:
     protocol, parties = plan.protocol, plan.target.parties
     if protocol.trusted or protocol.indispensable:
         raise InputError(
-            f"protocol {protocol.name} has a party with a role of its own: with start_by choose one among equals, such as "
+            f"protocol {protocol.name} has a party with a role of its own: with start_by choose a peer-to-peer one, such as "
             "packed-sharing, or leave start_by out"
         )
     if getattr(protocol, "members", parties) < parties:

@@ -48,7 +48,7 @@ def result_schema() -> Schema:
         "seconds": described(NUMBER, "from the start to the result"),
         "receipt": described(TEXT, "the file that quietmean certify reads"),
         "report": described(nullable(TEXT), "the page for who reads the result; null without the extra for pages"),
-        "privacy_page": described(nullable(TEXT), "the page for who answers for the data; null without pages"),
+        "privacy_page": described(nullable(TEXT), "the privacy page; null without pages"),
         "protocol": TEXT,
         "why": described(TEXT, "why this protocol was taken"),
         "not_counted": described(array(TEXT), "the parties whose values are not in the result"),

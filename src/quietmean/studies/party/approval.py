@@ -1,4 +1,4 @@
-"""The yes of who answers for the data, before anything leaves this machine."""
+"""The yes of the data owner, before anything leaves this machine."""
 
 from __future__ import annotations
 

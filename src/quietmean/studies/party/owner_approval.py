@@ -1,4 +1,4 @@
-"""A yes that somebody signs with a key of their own: who answers for the data need not have the node's, nor its machine.
+"""A yes that somebody signs with a key of their own: a data owner need not have the node's, nor its machine.
 
 It names all that it is about, so that it is good for nothing else: the contract, the plan, the data set and its columns, the
 site's policy, the version of the software, the party, and a day after which it is void.

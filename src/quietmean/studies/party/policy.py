@@ -68,7 +68,7 @@ class PolicyRules(BaseModel):
     require_post_quantum: bool = False
     # Whether --yes is an answer, where nobody is there to be asked.
     unattended: bool = False
-    # Public keys of those who answer for the data, and how many of them must sign a study: no other yes counts then.
+    # Public keys of the data owners, and how many of them must sign a study: no other yes counts then.
     approvers: tuple[str, ...] = ()
     approvals: int = Field(default=1, ge=1)
 
