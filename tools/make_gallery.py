@@ -12,7 +12,7 @@ from pathlib import Path
 
 from page_figures import ending, without
 
-from quietmean_reproduction.summary import heading
+from quietmean_reproduction.summary import OWN, heading
 
 DOCS = Path(__file__).parent.parent / "docs"
 NOTE = "Made by `quietmean reproduce --all` and `python tools/make_gallery.py`; see [how to](how-to/reproduce.md).\n"
@@ -35,8 +35,10 @@ def main(source: Path) -> None:
 def whole(sections: dict[str, str]) -> str:
     """The page of these figures, those of one paper together."""
     ordered = [sections[name] for name in sorted(sections, key=lambda name: (sections[name].splitlines()[2].split(".")[0], name))]
-    verdicts = [cell for one in ordered for cell in _VERDICT.findall(one)]
-    first, counted = heading(len(ordered), *(verdicts.count(cell) for cell in ("yes", "**no**", "–"))).split("\n", 1)
+    tables = [re.split(rf"^\| {OWN} \|", one, flags=re.MULTILINE) for one in ordered]
+    stated = [cell for table, *_ in tables for cell in _VERDICT.findall(table)]
+    own = [cell for _, *checks in tables for table in checks for cell in _VERDICT.findall(table)]
+    first, counted = heading(len(ordered), stated, own).split("\n", 1)
     return f"{first}\n\n{NOTE}{counted}\n" + "\n".join(ordered)
 
 

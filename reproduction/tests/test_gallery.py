@@ -22,12 +22,11 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return make_gallery
 
 
-def made(directory: Path, name: str, verdicts: list[bool | None]) -> Path:
+def made(directory: Path, name: str, verdicts: list[bool | None], own: list[bool | None] | None = None) -> Path:
     """A directory with one figure."""
     directory.mkdir()
-    claims = [
-        {"claim": "c", "paper": None, "ours": 1.0, "ratio": None, "unit": "", "agrees": one, "why": "a | b"} for one in verdicts
-    ]
+    common = {"claim": "c", "paper": None, "ours": 1.0, "ratio": None, "unit": "", "why": "a | b"}
+    claims = [*({**common, "agrees": one} for one in verdicts), *({**common, "agrees": one, "own": True} for one in own or [])]
     figure = {"name": name, "title": "a title", "paper": "A paper", "caption": "", "effort": "quick", "claims": claims}
     (directory / f"{name}.json").write_text(json.dumps(figure))
     (directory / f"{name}.png").write_bytes(b"picture")
@@ -38,12 +37,14 @@ def made(directory: Path, name: str, verdicts: list[bool | None]) -> Path:
 def test_figures_that_are_not_made_anew_stay(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "DOCS", tmp_path)
     tool.main(made(tmp_path / "one", "z-1", [True, False]))
-    tool.main(made(tmp_path / "two", "a-1", [None]))
+    tool.main(made(tmp_path / "two", "a-1", [None], [True, True, False]))
     page = (tmp_path / "gallery.md").read_text(encoding="utf-8")
-    assert "2 figures, 3 claims: 1 agree, 1 differ, 1 without a verdict" in page
+    checks = "3 checks of our own: 2 agree, 1 differ, 0 without a verdict"
+    assert f"2 figures. 3 statements of the papers: 1 agree, 1 differ, 1 without a verdict. {checks}" in page
     assert page.index("## a-1") < page.index("## z-1")
     tool.main(made(tmp_path / "three", "z-1", [True, True]))
-    assert "2 figures, 3 claims: 2 agree, 0 differ, 1 without a verdict" in (tmp_path / "gallery.md").read_text(encoding="utf-8")
+    page = (tmp_path / "gallery.md").read_text(encoding="utf-8")
+    assert f"2 figures. 3 statements of the papers: 2 agree, 0 differ, 1 without a verdict. {checks}" in page
     assert (tmp_path / "gallery" / "z-1.png").read_bytes() == b"picture"
 
 

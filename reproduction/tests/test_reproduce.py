@@ -97,7 +97,7 @@ def test_a_figure_becomes_files(tmp_path: Path) -> None:
     assert document["claims"][0]["ratio"] == made[0].claims[0].ratio
     assert document["claims"][1]["ours"] == "inf"
     summary = (tmp_path / "summary.md").read_text()
-    assert "1 figures, 3 claims: 1 agree, 1 differ, 1 without a verdict" in summary
+    assert "1 figures. 3 statements of the papers: 1 agree, 1 differ, 1 without a verdict. 0 checks of our own" in summary
     assert "| it \\| rises | 2 m |" in summary
     assert "as it should" in summary
     assert str(tmp_path) not in summary
@@ -116,7 +116,7 @@ def test_a_second_run_changes_no_byte(tmp_path: Path) -> None:
 def test_the_summary_keeps_figures_of_earlier_runs(tmp_path: Path) -> None:
     reproduce([FAKE], tmp_path, workers=ONE)
     reproduce([replace(FAKE, name="fake-2")], tmp_path, workers=ONE)
-    assert "2 figures, 6 claims" in (tmp_path / "summary.md").read_text()
+    assert "2 figures. 6 statements of the papers" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_command_lists_and_refuses(

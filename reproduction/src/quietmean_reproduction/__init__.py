@@ -6,9 +6,9 @@ import importlib
 import pkgutil
 
 from quietmean.core.errors import InputError
-from quietmean_reproduction.figure import Claim, Effort, Figure
+from quietmean_reproduction.figure import Check, Claim, Effort, Figure
 
-__all__ = ["Claim", "Effort", "Figure", "choose", "registry"]
+__all__ = ["Check", "Claim", "Effort", "Figure", "choose", "registry"]
 
 
 def registry() -> dict[str, Figure]:

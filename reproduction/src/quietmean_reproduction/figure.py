@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from quietmean_reproduction.sweeps.task import Task
 
@@ -53,6 +53,8 @@ class Claim:
     agrees: bool | None = None
     why: str = ""
     unit: str = ""
+    # Whether the paper says nothing of it: see Check.
+    own: ClassVar[bool] = False
 
     @property
     def ratio(self) -> float | None:
@@ -74,7 +76,15 @@ class Claim:
             "unit": self.unit,
             "agrees": self.agrees,
             "why": self.why,
+            **({"own": True} if self.own else {}),
         }
+
+
+@dataclass(frozen=True)
+class Check(Claim):
+    """A check of our own, of a formula or of what runs, of which the paper says nothing. Counted apart."""
+
+    own: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

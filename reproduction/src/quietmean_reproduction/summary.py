@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# What the tables of a figure are of.
+STATED, OWN = "the paper", "our check"
 _VERDICTS = {True: "yes", False: "**no**", None: "–"}
 
 
@@ -15,31 +17,45 @@ def write_summary(directory: Path) -> None:
     """From the NAME.json of all figures in ``directory``, whenever they were made."""
     found = [json.loads(path.read_bytes()) for path in directory.glob("*.json")]
     documents = sorted((one for one in found if "claims" in one), key=lambda one: (one["paper"], one["name"]))
-    counts = _counts(documents)
-    parts = [heading(len(documents), counts[True], counts[False], counts[None])]
+    claims = [claim for document in documents for claim in document["claims"]]
+    verdicts = {own: [_VERDICTS[claim["agrees"]] for claim in claims if claim.get("own", False) is own] for own in (False, True)}
+    parts = [heading(len(documents), verdicts[False], verdicts[True])]
     parts += [_section(document) for document in documents]
     (directory / "summary.md").write_text("\n".join(parts))
 
 
-def heading(figures: int, agree: int, differ: int, undecided: int) -> str:
-    """What a summary begins with: how many figures, and how many claims have which verdict."""
+def heading(figures: int, stated: Sequence[str], own: Sequence[str]) -> str:
+    """What a summary begins with: how many figures, and of what the papers state and of our own checks how many agree.
+
+    ``stated`` and ``own``: the verdicts, as they stand in tables.
+    """
     return (
-        f"# Figures of the papers, made anew\n\n{figures} figures, {agree + differ + undecided} claims: {agree} agree, "
-        f"{differ} differ, {undecided} without a verdict (nothing stated that could be compared). Ratio: ours over the paper's.\n"
+        f"# Figures of the papers, made anew\n\n{figures} figures. {len(stated)} statements of the papers: {_counted(stated)}. "
+        f"{len(own)} checks of our own: {_counted(own)}. Without a verdict is what cannot be compared, or is too near to tell. "
+        "Ratio: ours over the paper's.\n"
     )
 
 
-def _counts(documents: list[dict[str, Any]]) -> dict[bool | None, int]:
-    verdicts = [claim["agrees"] for document in documents for claim in document["claims"]]
-    return {kind: sum(verdict is kind for verdict in verdicts) for kind in (True, False, None)}
+def _counted(verdicts: Sequence[str]) -> str:
+    agree, differ, undecided = (sum(verdict == word for verdict in verdicts) for word in _VERDICTS.values())
+    return f"{agree} agree, {differ} differ, {undecided} without a verdict"
 
 
 def _section(document: Mapping[str, Any]) -> str:
     name = document["name"]
     lines = [f"## {name}: {document['title']}", "", f"{document['paper']}. {document['caption']}".strip(), ""]
     lines += [f"![{document['title']}]({name}.png)", "", f"Numbers: [{name}.csv]({name}.csv), {document['effort']} size."]
-    lines += ["", "| the paper | stated | found | ratio | agrees | remark |", "|---|---|---|---|---|---|"]
-    for claim in document["claims"]:
+    for own, first in ((False, STATED), (True, OWN)):
+        claims = [claim for claim in document["claims"] if claim.get("own", False) is own]
+        if claims:
+            lines += ["", f"| {first} | stated | found | ratio | agrees | remark |", "|---|---|---|---|---|---|"]
+        lines += _rows(claims)
+    return "\n".join(lines) + "\n"
+
+
+def _rows(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for claim in claims:
         unit = f" {claim['unit']}" if claim["unit"] else ""
         cells = [
             claim["claim"],
@@ -50,7 +66,7 @@ def _section(document: Mapping[str, Any]) -> str:
             claim["why"],
         ]
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _number(value: float | str | None, unit: str) -> str:

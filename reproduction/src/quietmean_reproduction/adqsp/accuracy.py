@@ -24,7 +24,7 @@ from quietmean_reproduction.adqsp.setting import (
     watch,
 )
 from quietmean_reproduction.columns import numbers, worst_deviation
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -130,8 +130,8 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             False,
             f"the noise of the mean stays, (mean r_i)^2: n times less, expected 1/n = {1 / PARTIES:.4f}",
         ),
-        Claim("simulated errors are those of our formulae", None, worst, worst < 5, "largest of 8 deviations", "standard errors"),
-        Claim(
+        Check("simulated errors are those of our formulae", None, worst, worst < 5, "largest of 8 deviations", "standard errors"),
+        Check(
             "error of ADQSP over that of local noise of the same width, by formula",
             None,
             float(numbers(table, "ratio").min()),

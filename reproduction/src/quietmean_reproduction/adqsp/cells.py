@@ -28,7 +28,7 @@ from quietmean_reproduction.adqsp.setting import (
     watch,
 )
 from quietmean_reproduction.columns import numbers
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLACK, BLUE, GREEN, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -149,7 +149,7 @@ def _formula_holds(summary: pl.DataFrame, theta: float, bits: int) -> Claim:
         why += (
             ". It does not apply: it is for quantisers that do not overload; differences over two iterations need 3 bits for that"
         )
-    return Claim(
+    return Check(
         f"(Delta_min^2 / 12)(1/n) tr(H X H') at theta = {theta:g} with {bits} bits",
         None,
         float(alpha.mean()),

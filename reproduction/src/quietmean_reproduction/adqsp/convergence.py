@@ -25,7 +25,7 @@ from quietmean_reproduction.adqsp.setting import (
     watch,
 )
 from quietmean_reproduction.columns import numbers
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREEN, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -157,7 +157,7 @@ def _one_step_claim(rows: pl.DataFrame) -> Claim:
     # The paper has them; its analysis needs quantisers that do not overload.
     error, steps = float(stuck["mse"].item()), int(stuck["iteration"].item()) - 1
     right = float(numbers(rows.filter(kind="curve", graph=0, theta=0.0, sigma_z=SIGMAS[0], iteration=steps + 1), "mse")[0])
-    return Claim(
+    return Check(
         "theta = 0 converges with quantised differences over one iteration",
         None,
         error,

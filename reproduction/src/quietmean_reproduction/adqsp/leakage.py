@@ -17,7 +17,7 @@ from quietmean_reproduction.adqsp.estimator import NEIGHBOURS, knn_information, 
 from quietmean_reproduction.adqsp.setting import PAPER, PARTIES, draw_values, network, unquantised
 from quietmean_reproduction.adqsp.view import execution_of, view_of_pair
 from quietmean_reproduction.columns import numbers
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREEN, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -142,7 +142,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
     formula = dict(zip(numbers(line, "sigma_z").tolist(), numbers(line, "nats").tolist(), strict=True))
     largest = max(exact)
     by_hand = [
-        Claim(
+        Check(
             f"two connected honest nodes, sigma_z = {sigma_z:g}: closed form and general accountant",
             None,
             formula[sigma_z],
@@ -171,7 +171,7 @@ def _estimates(rows: pl.DataFrame, exact: dict[float, float], largest: float) ->
     found = dict(zip(numbers(mapped, "sigma_z").tolist(), numbers(mapped, "nats").tolist(), strict=True))
     off = max(abs(found[sigma] - exact[sigma]) for sigma in found if sigma >= 1)
     return [
-        Claim(
+        Check(
             "leakage as normalised mutual information, at the largest sigma_z",
             None,
             exact[largest] / divisor,
@@ -180,7 +180,7 @@ def _estimates(rows: pl.DataFrame, exact: dict[float, float], largest: float) ->
             f"{divisor:.2f} nats, ln(samples) - {math.log(count) - divisor:.2f}. The quotient falls with the number of samples: "
             "we state nats and R^2",
         ),
-        Claim(
+        Check(
             "leakage estimated by nearest neighbours, at the largest sigma_z",
             None,
             float(raw.filter(sigma_z=largest)["nats"].item()),

@@ -18,7 +18,7 @@ from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itsel
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
 from quietmean_reproduction.adqsp.setting import PAPER, draw_values, unquantised
 from quietmean_reproduction.columns import numbers, worst_deviation
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, FAINT, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -158,7 +158,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
     listed = [claim for cell in CELLS for claim in _claims_for(rows.filter(cell=cell), cell)]
     everything, check = rows.filter(kind="cumulative"), rows.filter(kind="check")
     missed = float(numbers(everything, "missed").max())
-    contained = Claim(
+    contained = Check(
         "every interval contains the value",
         None,
         missed,
@@ -172,7 +172,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
     return [
         *listed,
         contained,
-        Claim(f"the law of all messages together, from {_LATE} on", None, worst, worst < 4.5, why, "standard errors"),
+        Check(f"the law of all messages together, from {_LATE} on", None, worst, worst < 4.5, why, "standard errors"),
     ]
 
 

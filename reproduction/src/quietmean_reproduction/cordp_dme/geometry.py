@@ -22,7 +22,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.cordp_dme.setting import DELTA, PAPER, REPLACEMENT
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREEN, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -242,7 +242,7 @@ def _of_messages(points: pl.DataFrame) -> list[Claim]:
             "mu that the accountant finds for the protocol with this noise, over that of the target; largest",
             "x",
         ),
-        Claim(
+        Check(
             "messages of the protocol have these lengths",
             None,
             worst,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.protocols.cordp_dme.design import NoiseDesign, gaussian_variance, optimal_design, responder_curve
 from quietmean_reproduction.columns import numbers, worst_deviation
 from quietmean_reproduction.cordp_dme.setting import DELTA, PAPER, REPLACEMENT, TABLE_II, local_design, measure
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREEN, GREY, ORANGE, PINK, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -152,7 +152,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             "least ratio of local DP's error to that of noise re-optimised for each t = 2 .. 100",
             "x",
         ),
-        Claim(
+        Check(
             "a study whose noise is planned for 90 responders outperforms local DP: from how many on",
             None,
             float(beaten[90]),
@@ -162,7 +162,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             f"{beaten[100]} or more: one missing user leaves {curve(_name(100))[-2] / local[-2]:.2f} times the error of local DP",
             "responders",
         ),
-        Claim(
+        Check(
             "sensitivity of the curves",
             None,
             4.0,
@@ -170,7 +170,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             "not stated, nor is d: drawn for d = 20 at sensitivity 2; at 1 (dotted) every error is a quarter of that",
             "x",
         ),
-        Claim(
+        Check(
             "runs of the protocol have the error of the formula",
             None,
             worst,

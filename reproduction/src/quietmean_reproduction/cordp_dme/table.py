@@ -8,7 +8,7 @@ from quietmean.privacy import GAUSSIAN, mu_of_budget
 from quietmean.protocols.cordp_dme.design import NoiseDesign, biased_mse, gaussian_variance, least_error, optimal_design
 from quietmean_reproduction.columns import numbers, worst_deviation
 from quietmean_reproduction.cordp_dme.setting import DELTA, PAPER, RADIUS, REPLACEMENT, TABLE_II, local_design, measure
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREY, RED, grid, stated
 from quietmean_reproduction.sweeps.task import Task
 
@@ -194,7 +194,7 @@ def _worst_deviation(rows: pl.DataFrame) -> Claim:
         rows.filter(kind="measured").drop("unbiased_shipped").join(shipped, on=["convention", "column"]), "unbiased", "predicted"
     )
     text = "runs of the protocol have the error of the formula"
-    return Claim(text, None, worst, worst < 4.5, "largest deviation of ten means, in standard errors", "standard errors")
+    return Check(text, None, worst, worst < 4.5, "largest deviation of ten means, in standard errors", "standard errors")
 
 
 FIGURE = Figure(

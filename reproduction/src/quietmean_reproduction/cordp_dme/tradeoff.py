@@ -18,7 +18,7 @@ from quietmean_reproduction.cordp_dme.setting import (
     design_for,
     measure,
 )
-from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
+from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, GREEN, GREY, ORANGE, PINK, RED, grid
 from quietmean_reproduction.sweeps.task import Task
 
@@ -170,7 +170,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
     cost = at.filter(sensitivity=REPLACEMENT, responding=100, colluding=20)["unbiased"].item() / first["central"].item()
     between = bool(((lines["unbiased"] > lines["central"]) & (lines["unbiased"] < lines["local"])).all())
     return [
-        Claim(
+        Check(
             "PrivUnitG at n = 100, d = 20, epsilon = 2",
             None,
             first["priv-unit-g"].item(),
@@ -234,7 +234,7 @@ def _against_priv_unit(rows: pl.DataFrame) -> list[Claim]:
         f"epsilon {row['epsilon']:g}: {_from(row['unbiased'])}" for row in crossing.filter(colluding=0).iter_rows(named=True)
     ]
     listed.append(
-        Claim(
+        Check(
             "how many must respond for unbiased CorDP-DME at sensitivity 2 to beat PrivUnitG (epsilon = 2, c = 0)",
             None,
             float(at.filter(colluding=0)["unbiased"].item()),
@@ -260,7 +260,7 @@ def _worst_deviation(rows: pl.DataFrame) -> Claim:
     points = rows.filter(kind="measured")
     worst = max(worst_deviation(points, name, f"{name}_predicted") for name in ("unbiased", "biased", "priv-unit-g"))
     why = f"largest deviation of {len(points)} cases of {points['runs'][0]} runs, in standard errors"
-    return Claim("runs have the error of the formulae", None, worst, worst < 5, why, "standard errors")
+    return Check("runs have the error of the formulae", None, worst, worst < 5, why, "standard errors")
 
 
 FIGURE = Figure(

@@ -14,7 +14,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
-from quietmean_reproduction.figure import Claim, Effort, Figure
+from quietmean_reproduction.figure import Check, Claim, Effort, Figure
 from quietmean_reproduction.inca.setting import DELTA, PAPER, classical_square, random_coalition
 from quietmean_reproduction.style import BLUE, GREEN, GREY, PINK, RED, grid, legend_above, stated
 from quietmean_reproduction.sweeps.task import Task
@@ -173,7 +173,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             "first term of the denominator: c^2 / epsilon^2 is printed, epsilon^2 / c^2 is meant, as in Theorems 4.6 and 4.7 and "
             "in the proof",
         ),
-        Claim(
+        Check(
             "the noise is calibrated with c^2 = 2 ln(1.25/delta)",
             classical_square() / EPSILON**2,
             (1.0 / mu_of_budget(EPSILON, DELTA)) ** 2,
