@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import quietmean.protocols.gopa.masked_value
+import quietmean.protocols.gopa.party
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message
 from quietmean.graphs import ExecutionTrace, churn
@@ -23,7 +23,7 @@ from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import conservative_mu
 from quietmean.protocols.gopa.design import EXCESS, expected_left_over, kept_information, least_present, peer_design
 from quietmean.protocols.gopa.outcome import PeerOutcome
-from quietmean.protocols.gopa.peer import HERE, GopaPeer
+from quietmean.protocols.gopa.party import HERE, GopaPeer
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution
@@ -197,7 +197,7 @@ def test_predicted_error_is_that_of_executions() -> None:
 
 
 def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quietmean.protocols.gopa.masked_value, "sign", lambda party, other: 1.0)
+    monkeypatch.setattr(quietmean.protocols.gopa.party, "sign", lambda party, other: 1.0)
     with pytest.raises(AssertionError, match="covariance of 'delta' noise"):
         check_transcript(story({2: 1}, []))
     with pytest.raises(AssertionError, match="release of party"):

@@ -123,7 +123,7 @@ def test_what_is_in_the_total(leaving: dict[int, int]) -> None:
 
 
 def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.protocols.gopa.masked_value.sign", lambda party, other: 1.0)
+    monkeypatch.setattr("quietmean.protocols.gopa.party.sign", lambda party, other: 1.0)
     with pytest.raises(AssertionError, match="covariance of 'delta' noise"):
         check_transcript(story({2: 1}))
     with pytest.raises(AssertionError, match="release of party 0"):

@@ -13,7 +13,7 @@ import pytest
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.series.last_mean import keep_last, kept_last
-from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.series.record import RoundEnd
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate

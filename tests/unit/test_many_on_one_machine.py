@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.core.reasons import but_for_names, grouped, listed
 from quietmean.node.local import runner
-from quietmean.node.net.pace import Pace
+from quietmean.node.net.transport import Pace
 from quietmean.node.storage import blob_store
 from quietmean.node.storage.store import Store
 from quietmean.protocols.execution import Execution

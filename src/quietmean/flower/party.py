@@ -21,10 +21,9 @@ from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
-from quietmean.flower.part import FlowerPreparation, Paid, tell
+from quietmean.flower.part import FlowerPreparation, Paid, site_options, tell
 from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
-from quietmean.flower.site import site_options
 from quietmean.graphs import ExecutionTrace
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress

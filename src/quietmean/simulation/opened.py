@@ -1,6 +1,6 @@
 """The audit of protocols whose messages are shares: what a coalition reads of them in full runs of the real machines.
 
-See :class:`~quietmean.protocols.opening.MessageAttack`. Many trials are one run on a long value: coordinates have
+See :class:`~quietmean.protocols.mechanism.attack.MessageAttack`. Many trials are one run on a long value: coordinates have
 independent noise.
 """
 
@@ -19,7 +19,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Un
 from quietmean.privacy import Adversary
 from quietmean.protocols import Mechanism
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.opening import MessageAttack, Sent
+from quietmean.protocols.mechanism.attack import MessageAttack, Sent
 from quietmean.randomness.insecure import InsecureSilence, InsecureStackedNoise, insecure_seed
 from quietmean.transcript import run_lockstep
 

@@ -1,6 +1,5 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
-from quietmean.node.net.acceptor import Acceptor
 from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handover import HandedOver, hand_over, listening_place, runtime_folder
@@ -18,7 +17,7 @@ from quietmean.node.net.identity import (
 )
 from quietmean.node.net.labels import Group, socket_name_in
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
-from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
+from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
 from quietmean.node.net.roster import (

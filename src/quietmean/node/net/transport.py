@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
 from quietmean.node.net.hosts import numbers_to_dial
-from quietmean.node.net.pace import Pace
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.sealing import FrameCipher
@@ -20,6 +20,37 @@ from quietmean.node.net.tls import Credentials
 from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
+
+# Handshakes at a time, and for how long one counts: peers that do not answer hold up nobody.
+AT_ONCE, LONGEST = 4, 1.0
+
+
+class Pace:
+    """Turns at dialling: so many at a time, but for those that have lasted longer than ``longest`` seconds."""
+
+    def __init__(self, at_once: int = AT_ONCE, longest: float = LONGEST) -> None:
+        self._longest = longest
+        self._free = asyncio.Semaphore(at_once)
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn. It ends with the body, or before it after the longest time."""
+        await self._free.acquire()
+        held = True
+
+        def end() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(self._longest, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
+
 
 HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 1.0

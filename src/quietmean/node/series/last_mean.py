@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from quietmean.core.portability import replacing
-from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.series.record import RoundEnd
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
 

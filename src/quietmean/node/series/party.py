@@ -19,8 +19,7 @@ from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import Refusals, Roster, Seal
 from quietmean.node.phase import Phase
 from quietmean.node.series.last_mean import keep_last, kept_last
-from quietmean.node.series.record import SeriesProgress, over_text
-from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.series.record import RoundEnd, SeriesProgress, over_text
 from quietmean.node.session import NodeResult, NodeSettings, StudySession, kept_result, note_refusal
 from quietmean.node.start import Beginning, Started
 from quietmean.node.storage import LAST, ROUND, Store, empty

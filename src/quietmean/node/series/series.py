@@ -17,8 +17,7 @@ from quietmean.node.driver import monitor_of, opened
 from quietmean.node.series.by_folder import RoundsByFolder
 from quietmean.node.series.connections import RoundsOverConnections
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.series.record import SeriesOver, SeriesProgress
-from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.series.record import RoundEnd, SeriesOver, SeriesProgress
 from quietmean.node.session import NodeResult, NodeSettings, Patience, endure, kept_result
 from quietmean.node.start import Started
 from quietmean.node.storage import Store, empty

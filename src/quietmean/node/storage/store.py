@@ -19,9 +19,7 @@ from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
-from quietmean.node.storage.gate_votes import GateVotes
-from quietmean.node.storage.kept_logs import KeptLogs
-from quietmean.node.storage.pair_secrets import PairSecrets
+from quietmean.node.storage.kept_logs import GateVotes, KeptLogs, PairSecrets
 from quietmean.randomness import Seed
 
 # The first byte of what stands for kept bytes: are they in it, or in the table?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -11,11 +12,11 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, curator
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols import literature
-from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.server import Server
@@ -25,6 +26,63 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+
+
+@dataclass(frozen=True, slots=True)
+class CentralDpState:
+    """The round in progress, nothing else."""
+
+    round: int
+
+
+class CentralDpParty:
+    """A party or, if its number is that of the curator, the curator; its value has shape (d,)."""
+
+    rounds = 1
+    state_type = CentralDpState
+
+    def __init__(
+        self,
+        sigma: float,
+        numbers: Numbers,
+        curator: PartyId,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._sigma = sigma
+        self._is_curator = party == curator
+        self._schedule = schedule
+        self._party = party
+        self._numbers = numbers_for(value, numbers)
+        self._value = self._numbers.value(value)
+        self._weight = weight
+        self._noise = noise
+
+    def start(self) -> Step[CentralDpState]:
+        if self._is_curator:
+            return Step(CentralDpState(1))
+        recipients = self._schedule.recipients(1, self._party)
+        return Step(CentralDpState(1), (Message(self._party, recipients, 1, self._value, self._weight),))
+
+    def end_round(
+        self, state: CentralDpState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[CentralDpState]:
+        if not self._is_curator:
+            return Step(CentralDpState(2))
+        messages = sorted(received, key=lambda message: message.sender)
+        weight = total_weight(self._weight, messages)
+        noise = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, self._sigma, self._value.size)
+        total = self._numbers.total([self._value, *(message.vector for message in messages), noise])
+        return Step(CentralDpState(2), release=Release(total, weight))
+
+    def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:
+        return Step(CentralDpState(2))
+
+    def expects(self, state: CentralDpState) -> frozenset[PartyId]:
+        return self._schedule.senders(1, self._party)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -256,7 +256,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         return transcript
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        from quietmean.protocols.committee.loss import CommitteeLossConversion
+        from quietmean.protocols.committee.accounting import CommitteeLossConversion
 
         return CommitteeLossConversion(self.parameters(schedule.parties))
 

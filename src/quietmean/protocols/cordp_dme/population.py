@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from quietmean.core.arrays import Array
+import numpy as np
+
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
-from quietmean.protocols.cordp_dme.masks import pair_signs
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+def pair_signs(parties: int, pairs: Ints) -> Flow:
+    """Shape (n, M), from pairs (M, 2): the larger number of a pair adds its term, the smaller subtracts it."""
+    columns = np.repeat(np.arange(len(pairs)), 2)
+    return Flow((parties, len(pairs)), pairs.ravel(), columns, np.tile([-1.0, 1.0], len(pairs)))
 
 
 def population(

@@ -1,4 +1,4 @@
-"""A party of GOPA with a collector, as two state machines: for parties that send to it, and for the party that collects."""
+"""The parties of GOPA: those that send to a collector, the party that collects, and those of a study without one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,56 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
-from quietmean.protocols.gopa.masked_value import MaskedValue
-from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK, ROUNDS, read_list, write_list
+from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
+from quietmean.graphs import Schedule
+from quietmean.protocols.gopa.spec import (
+    ANNOUNCE,
+    EXCHANGE,
+    PEER_ROUNDS,
+    PUBLISH,
+    RELEASE,
+    ROLL_BACK,
+    ROUNDS,
+    GopaParameters,
+    read_list,
+    sign,
+    write_list,
+)
+
+
+class MaskedValue:
+    """One party's value, its noise, and its partners by the schedule."""
+
+    def __init__(
+        self,
+        parameters: GopaParameters,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._parameters = parameters
+        self._schedule = schedule
+        self._party = party
+        self._partners = schedule.partners(party)
+        self._numbers = numbers_for(value, parameters.numbers())
+        self._value = self._numbers.value(value)
+        self._weight = weight
+        self._noise = noise
+
+    def _masked(self, partners: Iterable[PartyId]) -> Vector:
+        """Value, own noise and the noise shared with each of these partners."""
+        size, sigma = self._value.size, self._parameters.sigma_star
+        own = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, sigma, size)
+        return self._numbers.total([self._value, own, *map(self._shared, partners)])
+
+    def _shared(self, other: PartyId) -> Vector:
+        size, sigma = self._value.size, self._parameters.sigma_delta
+        shared = self._numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, sigma, size)
+        return shared * sign(self._party, other)
 
 
 class _Collected(MaskedValue):
@@ -127,3 +174,47 @@ class GopaAggregator(_Collected):
     def _is_vector(self, message: Message) -> bool:
         # Messages may come without a vector: only the aggregator's own list does.
         return message.vector.size == self._value.size
+
+
+# The message of a party to its partners: it is online, and adds their shared noise.
+HERE = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class GopaPeerState:
+    """``sharing``: the partners whose noise is on what this party publishes; empty before the first round is over."""
+
+    round: int
+    sharing: tuple[PartyId, ...] = ()
+
+
+class GopaPeer(MaskedValue):
+    """Tells its partners that it is there; then publishes its value under the noise that it shares with those that are.
+
+    A partner counts if each heard the other, as far as this party knows. What others would have had to roll back is so left out
+    before anything is published: nobody learns it. Whoever leaves after the first round leaves its noise with its partners.
+    """
+
+    rounds = PEER_ROUNDS
+    state_type = GopaPeerState
+
+    def start(self) -> Step[GopaPeerState]:
+        recipients = self._schedule.recipients(EXCHANGE, self._party)
+        if not recipients:
+            return Step(GopaPeerState(EXCHANGE))
+        return Step(GopaPeerState(EXCHANGE), (Message(self._party, recipients, EXCHANGE, np.zeros(0), 0.0, HERE),))
+
+    def end_round(self, state: GopaPeerState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[GopaPeerState]:
+        later = replace(state, round=state.round + 1)
+        if state.round == EXCHANGE:
+            heard = {message.sender for message in received if message.content == HERE and not message.vector.size}
+            return Step(replace(later, sharing=tuple(other for other in self._partners if other in heard & delivered)))
+        if state.round != RELEASE or len(state.sharing) < self._parameters.least_partners:
+            return Step(later)
+        return Step(later, release=Release(self._masked(state.sharing), self._weight))
+
+    def miss_round(self, state: GopaPeerState) -> Step[GopaPeerState]:
+        return Step(replace(state, round=state.round + 1))
+
+    def expects(self, state: GopaPeerState) -> frozenset[PartyId]:
+        return self._schedule.senders(state.round, self._party)

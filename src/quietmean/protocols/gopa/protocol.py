@@ -27,8 +27,7 @@ from quietmean.protocols.gopa.design import (
     peer_design,
 )
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
-from quietmean.protocols.gopa.peer import HERE, GopaPeer, GopaPeerState
+from quietmean.protocols.gopa.party import HERE, GopaAggregator, GopaParty, GopaPeer, GopaPeerState
 from quietmean.protocols.gopa.population import population
 from quietmean.protocols.gopa.spec import (
     PEER_ROUNDS,

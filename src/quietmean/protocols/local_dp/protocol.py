@@ -10,18 +10,27 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.party import NoiseSource, PartyId, Release, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.publishing import ALL_PUBLISHED
+from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+class LocalDpParty(PublishingParty):
+    """Publishes its value (d,) with Gaussian noise of standard deviation ``sigma``, both as ``numbers``."""
+
+    def __init__(self, sigma: float, numbers: Numbers, value: Vector, weight: float, noise: NoiseSource) -> None:
+        numbers = numbers_for(value, numbers)
+        noisy = numbers.value(value) + numbers.noise(noise, NoiseGroup.INDEPENDENT, 0, sigma, value.size)
+        super().__init__(Release(noisy, weight))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

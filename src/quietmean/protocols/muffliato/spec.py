@@ -13,8 +13,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, make_schedule
-from quietmean.graphs.schedule import SCHEDULES
-from quietmean.graphs.topology import STATIC_TOPOLOGIES
+from quietmean.graphs.schedule import SCHEDULES, STATIC_TOPOLOGIES
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 

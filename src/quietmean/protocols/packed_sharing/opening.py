@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.arrays import Mask
 from quietmean.core.party import PartyId, Vector
-from quietmean.protocols.opening import Sent
+from quietmean.protocols.mechanism.attack import Sent
 from quietmean.protocols.packed_sharing.member import DEALING, FIRST_VOTES
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, expand, open_sums

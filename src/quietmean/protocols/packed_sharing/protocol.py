@@ -19,8 +19,8 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism.attack import MessageAttack
 from quietmean.protocols.mechanism.checking import WRAPS
-from quietmean.protocols.opening import MessageAttack
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
 from quietmean.protocols.packed_sharing.follow import FollowedOutcome, follow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -11,22 +11,32 @@ from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Release, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
-from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
-from quietmean.protocols.publishing import ALL_PUBLISHED
+from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability, direction_of, report
+from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
-from quietmean.randomness import Seed
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
-if TYPE_CHECKING:
-    pass
+
+class PrivUnitParty(PublishingParty):
+    """Publishes the report of :func:`private_report` on its value (d,)."""
+
+    def __init__(self, parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> None:
+        super().__init__(private_report(parameters, value, weight, noise))
+
+
+def private_report(parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> Release:
+    """PrivUnitG of the direction of ``value`` (d,), times the public weight. Raises as :func:`direction_of`."""
+    stream = BitStream(Seed(noise.secret("report", 0)))
+    return Release(report(parameters, direction_of(value, weight), stream) * weight, weight)
+
 
 # Replacement of a unit vector by its opposite.
 _DIAMETER = 2.0

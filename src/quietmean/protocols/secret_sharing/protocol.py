@@ -11,20 +11,48 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import diameter, static_schedule
+from quietmean.graphs.undirected import Edges, diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
-from quietmean.protocols.secret_sharing.transcript import masked_values
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript
+from quietmean.transcript import Transcript, TranscriptBuilder
+
+
+def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+    """Each party's value with the shares on it, where it averages them in public; all else is a function of these.
+
+    An edge's mask is the difference of the two shares that went over it, which both ends know. It is uniform over all residues,
+    and those are ``reach`` wide in the units of the values; here it is Gaussian of the variance of such a difference. What is
+    disclosed is the same: only sums in which every mask occurs at both of its ends.
+    """
+    builder = TranscriptBuilder(schedule.parties)
+    complete = _whole(schedule, trace)
+    masks: list[dict[int, float]] = [{} for _ in range(schedule.parties)]
+    for low, high in edges.tolist():
+        mask = builder.add_noise([low, high], reach * math.sqrt(2.0 / 12.0), NoiseGroup.CANCELLING)
+        masks[low][mask], masks[high][mask] = 1.0, -1.0
+    for party in np.nonzero(complete)[0].tolist():
+        builder.add_message(party, 2, values={party: 1.0}, noise=masks[party], released=True)
+    return builder.build()
+
+
+def _whole(schedule: Schedule, trace: ExecutionTrace) -> Mask:
+    """The parties that got a share from every neighbour and whose own all arrived, shape (n,): others send no values."""
+    sent = schedule.neighbours[0] >= 0
+    lost = sent & ~trace.delivered(schedule)[0]
+    complete: Mask = trace.online[1] & ~lost.any(axis=1)
+    complete[schedule.neighbours[0][lost]] = False
+    return complete
+
 
 # The most records of a party that there is room for, where records are the units.
 _MOST_RECORDS = 2.0**20

@@ -24,8 +24,23 @@ from quietmean.core.mixtures import (
 )
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
-from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+
+# Where squares of distances are taken: (x - a)^2 is not below 0 for any a, and the three see most of what is wrong.
+_FROM = (-0.5, 0.0, 0.5)
+
+
+def signs_of_powers(size: int, present: int, mean: int, square: int) -> Array:
+    """Weights (4, size) of sums that are not below 0: of p (x - a)^2 for three a, and of p (1 - x^2).
+
+    ``present``, ``mean`` and ``square``: where p, p x and p x^2 are among so many quantities; p is 0 or 1, x from -1 to 1.
+    """
+    rows = np.zeros((len(_FROM) + 1, size))
+    for row, a in zip(rows, _FROM, strict=False):
+        row[square], row[mean], row[present] = 1.0, -2 * a, a * a
+    rows[-1, present], rows[-1, square] = 1.0, -1.0
+    return rows
+
 
 # The indicator of presence, up to which it costs nothing: sqrt(4 - 1.139) = 1.691 alone, sqrt(2 - 1.139) = 0.928 in groups.
 WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9

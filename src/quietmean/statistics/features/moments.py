@@ -14,9 +14,9 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
+from quietmean.statistics.features.block import signs_of_powers
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
 from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
-from quietmean.statistics.features.powers import signs_of_powers
 from quietmean.statistics.features.vertices import Edge, Vertex
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 

@@ -13,8 +13,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import read_database
 from quietmean.studies.data.delimited import read_delimited
-from quietmean.studies.data.foreign import read_foreign
-from quietmean.studies.data.frames import read_columnar
+from quietmean.studies.data.frames import read_columnar, read_foreign
 from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.postgresql import read_postgresql

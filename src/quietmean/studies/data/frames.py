@@ -11,7 +11,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from quietmean.core import columnar
+from quietmean.core import columnar, foreign
 from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
 from quietmean.core.columnar import ROWS, cells_of
@@ -21,6 +21,16 @@ from quietmean.core.keywords import python_class
 from quietmean.studies.data.apart import MOST_SECONDS, EndedError, pieces_apart
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, too_many_cells
+
+
+def read_foreign(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
+    """The ``wanted`` columns, or all; codes are codes, whatever labels the file has for them.
+
+    Raises :class:`InputError` if it cannot be read, or its library is not there.
+    """
+    location.only(f"a file of {kind}", ())
+    import_extra("pyreadstat", "foreign", f"{location.name} is a file of {kind}, and reading it")
+    return columns_apart(foreign, kind, f"a damaged file of {kind}", location, wanted)
 
 
 @python_class
