@@ -8,7 +8,7 @@ from quietmean.node.start.gathering import Gathering
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
 from quietmean.node.start.occasion import Came, Closed
 from quietmean.node.start.record import load_standing
-from quietmean.node.start.rules import Proposal, Rules, Signatures, quorum_study
+from quietmean.node.start.rules import Proposal, Rules, quorum_study
 from quietmean.node.start.started import Started
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "OnStart",
     "Proposal",
     "Rules",
-    "Signatures",
     "Standing",
     "Started",
     "ignore_start",

@@ -4,8 +4,8 @@ ADQSP, by Li, Gundersen, Lopuhaä-Zwakenberg and Heusdens; exact means, hidden b
 """
 
 from quietmean.protocols.consensus.protocol import Consensus
-from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
+from quietmean.protocols.consensus.spec import Quantisation
 
-__all__ = ["PROTOCOL", "Consensus", "ConsensusParameters", "Quantisation"]
+__all__ = ["PROTOCOL", "Consensus", "Quantisation"]
 
 PROTOCOL = Consensus

@@ -5,7 +5,6 @@ Vithana, Cadambe, Calmon and Jeong 2025.
 
 from quietmean.protocols.cordp_dme.decoder import LateDecoder
 from quietmean.protocols.cordp_dme.design import (
-    NoiseDesign,
     SensitivityConvention,
     ball_sensitivity,
     gaussian_variance,
@@ -14,17 +13,13 @@ from quietmean.protocols.cordp_dme.design import (
     responder_curve,
 )
 from quietmean.protocols.cordp_dme.protocol import CorDPDME
-from quietmean.protocols.cordp_dme.sparse import SparseDesign, sparse_design
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+from quietmean.protocols.cordp_dme.sparse import sparse_design
 
 __all__ = [
     "PROTOCOL",
     "CorDPDME",
-    "CordpDmeParameters",
     "LateDecoder",
-    "NoiseDesign",
     "SensitivityConvention",
-    "SparseDesign",
     "ball_sensitivity",
     "gaussian_variance",
     "least_error",

@@ -1,8 +1,7 @@
 """PrivUnitG: pure local differential privacy for unit vectors (Asi, Feldman and Talwar 2022). For comparison."""
 
 from quietmean.protocols.priv_unit.protocol import PrivUnitG
-from quietmean.protocols.priv_unit.spec import PrivUnitParameters
 
-__all__ = ["PROTOCOL", "PrivUnitG", "PrivUnitParameters"]
+__all__ = ["PROTOCOL", "PrivUnitG"]
 
 PROTOCOL = PrivUnitG

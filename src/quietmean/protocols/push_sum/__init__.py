@@ -1,5 +1,1 @@
 """Push-sum with injections: what IncA, gossip averaging and the broadcast of a result have in common (IncA, Algorithm 2)."""
-
-from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
-
-__all__ = ["Injection", "PushSumParameters"]

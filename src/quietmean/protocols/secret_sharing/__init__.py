@@ -4,8 +4,7 @@ Li, Cascudo and Christensen 2019.
 """
 
 from quietmean.protocols.secret_sharing.protocol import SecretSharing
-from quietmean.protocols.secret_sharing.spec import SecretSharingParameters
 
-__all__ = ["PROTOCOL", "SecretSharing", "SecretSharingParameters"]
+__all__ = ["PROTOCOL", "SecretSharing"]
 
 PROTOCOL = SecretSharing

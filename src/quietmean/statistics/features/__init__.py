@@ -2,7 +2,7 @@
 
 from quietmean.statistics.features.block import ColumnBlock
 from quietmean.statistics.features.crossed import Crossed
-from quietmean.statistics.features.higher import Higher, orders_three_and_four
+from quietmean.statistics.features.higher import orders_three_and_four
 from quietmean.statistics.features.moments import Moments
 from quietmean.statistics.features.prefixes import PrefixTable
 from quietmean.statistics.features.table import Axis, CellIndicators
@@ -14,7 +14,6 @@ __all__ = [
     "ColumnBlock",
     "Crossed",
     "Edge",
-    "Higher",
     "Moments",
     "PrefixTable",
     "Vertex",

@@ -5,32 +5,24 @@ and hardly on its values: a refusal would answer a question about them. No messa
 in a file without a heading are cells.
 """
 
-from quietmean.studies.data.cells import text_of_cell
-from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import GroupedRows
 from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.location import Location, account_name
 from quietmean.studies.data.mapping import FrameOfPersons
-from quietmean.studies.data.preview import ColumnPreview, Preview
-from quietmean.studies.data.reading import Source, location_of, read_columns, read_table, values_of
+from quietmean.studies.data.preview import Preview
+from quietmean.studies.data.reading import Source, location_of, read_columns, read_table
 from quietmean.studies.data.records import Records
-from quietmean.studies.data.table import Table
 
 __all__ = [
-    "ColumnPreview",
     "FrameOfPersons",
-    "GroupedFrame",
     "GroupedRows",
     "Location",
     "Preview",
     "Records",
     "Source",
-    "Table",
     "account_name",
     "location_of",
     "read_columns",
     "read_table",
     "records_of",
-    "text_of_cell",
-    "values_of",
 ]

@@ -1,8 +1,8 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
 from quietmean.studies.party.accounts import twins_text
-from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, relays_of, signatories
-from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, Questions, require_digest, require_unattended
+from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
+from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, require_digest
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.files import (
@@ -15,9 +15,9 @@ from quietmean.studies.party.files import (
     own_keys,
     start_request,
 )
-from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
+from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
-from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
+from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import (
     PartyPreparation,
@@ -25,7 +25,6 @@ from quietmean.studies.party.preparing import (
     Preparation,
     PreparedStudy,
     auditor_for,
-    charge_of,
     planned_values,
     require_places,
 )
@@ -49,13 +48,10 @@ __all__ = [
     "Policy",
     "Preparation",
     "PreparedStudy",
-    "Questions",
     "Signatory",
-    "account_of",
     "agreed_files",
     "agreed_terms",
     "auditor_for",
-    "charge_of",
     "ended",
     "execution_id",
     "file_name",
@@ -65,11 +61,8 @@ __all__ = [
     "payer_for",
     "place_of",
     "planned_values",
-    "relays_of",
-    "require_approvals",
     "require_digest",
     "require_places",
-    "require_unattended",
     "signatories",
     "start_request",
     "take_part",
