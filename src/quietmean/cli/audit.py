@@ -103,11 +103,11 @@ def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
 
 
 def _line(entry: LogEntry) -> str:
-    about = f": {_told(entry.about)}" if entry.about else ""
+    about = f": {_values_text(entry.about)}" if entry.about else ""
     return f"{entry.number} {entry.time} {entry.party} {entry.study} {entry.contract[:16]} {entry.event}{about}"
 
 
-def _told(about: Mapping[str, Any]) -> str:
+def _values_text(about: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_text(value)}" for name, value in about.items())
 
 

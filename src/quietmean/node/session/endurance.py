@@ -34,14 +34,14 @@ class Patience:
         self._report = report
         self._left = max(settings.start_timeout, LONGEST_WAIT * settings.round_timeout)
         self._pause = _FIRST_PAUSE
-        self._told = ""
+        self._reported = ""
 
     async def wait(self, outage: Outage) -> None:
         """For a little while, longer each time. Raises the outage where there is no patience left."""
         if self._left <= 0:
             raise outage
-        if str(outage) != self._told:
-            self._told = str(outage)
+        if str(outage) != self._reported:
+            self._reported = str(outage)
             self._report(Stalled(str(outage)))
         pause = min(self._pause, self._left)
         self._pause = min(2 * self._pause, _LAST_PAUSE)

@@ -222,7 +222,7 @@ class Attendance:
         self._role: Role = role
         self._tasks = Tasks(fail)
         self._answers: Counter[bytes] = Counter()
-        self._told = ""
+        self._reported = ""
 
     def start(self) -> None:
         self._tasks.spawn(self._run())
@@ -260,7 +260,7 @@ class Attendance:
                     raise _WasThereError from None
                 raise RelayError(f"the relay {self._access.name} closed the connection") from None
             if isinstance(message, Attending):
-                there, self._told = True, ""
+                there, self._reported = True, ""
             elif isinstance(message, Call) and there:
                 self._answer(message)
             elif there:
@@ -269,8 +269,8 @@ class Attendance:
                 raise RelayError(self._access.said(message))
 
     def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._trouble(f"relay {self._access.name}", text)
 
     def _answer(self, call: Call) -> None:

@@ -140,13 +140,13 @@ class CommitteeMachine:
                 noise[sender] = StableBytes(content)
         dealt = [self._noise_of(dealer, content.content) for dealer, content in sorted(noise.items())]
         checks = self._parameters.checks
-        values = entries_of((self._told(held) for held in self._holdings), checks)
-        dealings = entries_of((self._told(held) for held in dealt if held is not None), checks)
+        values = entries_of((self._stated(held) for held in self._holdings), checks)
+        dealings = entries_of((self._stated(held) for held in dealt if held is not None), checks)
         raw = write_list(self._session, self._signer, self._member, values, dealings)
         own = StableBytes(raw)
         return replace(state, round=LISTS, noise=noise, own_list=own, lists={list_digest(raw): own})
 
-    def _told(self, held: Held) -> tuple[bytes, bytes, float, Elements]:
+    def _stated(self, held: Held) -> tuple[bytes, bytes, float, Elements]:
         return held.digest, held.dealer, held.weight, check_numbers(self._session, held.digest, held.part)
 
     def _noise_of(self, dealer: int, content: bytes) -> Held | None:
