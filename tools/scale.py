@@ -21,7 +21,7 @@ from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.committee import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost
-from quietmean.protocols.packed_sharing.population import opened_sum
+from quietmean.protocols.packed_sharing.protocol import opened_sum
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate

@@ -342,7 +342,7 @@ WRITERS = {
     "node/net/tls.py": "a key for the library, overwritten and removed",
     "studies/agreement/distrust.py": "refused keys, read before they are written again",
     "studies/agreement/study_keys.py": "keys of a study, read before they are written again",
-    "learning/estimators/centres.py": "into memory",
+    "learning/estimators/kmeans.py": "into memory",
     "learning/models/newton.py": "into memory",
     "learning/shared.py": "into memory",
     "report/style.py": "into memory",

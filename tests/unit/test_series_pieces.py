@@ -22,10 +22,9 @@ from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
-from quietmean.node.series.ahead import FIRST_ASKING, RoundAhead
-from quietmean.node.series.others import Others
+from quietmean.node.series.connections import _HELD, OpenRequests
+from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead
 from quietmean.node.series.place import RoundPosition
-from quietmean.node.series.requests import _HELD, OpenRequests
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
 from quietmean.node.storage import LAST, ROUND, Store, empty, remove_store, size_of
 from support.virtual_time import run_virtually

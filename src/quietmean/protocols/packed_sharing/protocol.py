@@ -1,4 +1,4 @@
-"""Packed secret sharing behind the common interface."""
+"""Packed secret sharing behind the common interface; for all parties at once its sum itself, without any share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
@@ -23,12 +23,12 @@ from quietmean.protocols.mechanism.attack import MessageAttack
 from quietmean.protocols.mechanism.checking import WRAPS
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
+from quietmean.protocols.packed_sharing.encoding import decode_sum, rounded
 from quietmean.protocols.packed_sharing.follow import FollowedOutcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_error
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.opening import ShareReader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
-from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.releases import Releases
@@ -39,6 +39,29 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+
+
+def opened_sum(
+    parameters: PackedSharingParameters, inputs: Mask, values: Vector, weights: Array, noise: PopulationNoise
+) -> tuple[Vector, float]:
+    """The decoded sum of the ``inputs``, (n,), shape (d,), and their total weight: what T members' sums open, exactly.
+
+    ``values`` have shape (n, d), ``weights`` (n,).
+    """
+    drawn = noise.discrete(NoiseGroup.INDEPENDENT, 0, parameters.scale, values.shape[1])
+    total = drawn[inputs].sum(axis=0)
+    for party in np.nonzero(inputs)[0].tolist():
+        seed = Seed(noise.party(party).secret("rounding", 0))
+        total += rounded(parameters, values[party], float(weights[party]), seed)
+    # Added one by one, as the machines do.
+    weight = float(sum(weights[inputs].tolist()))
+    return decode_sum(parameters, _modulo(parameters, total), weight), weight
+
+
+def _modulo(parameters: PackedSharingParameters, total: Units) -> Units:
+    """The sum as it comes out of arithmetic modulo p, between -p/2 and p/2."""
+    half = parameters.prime // 2
+    return (total + half) % parameters.prime - half
 
 
 # Messages of a usual run to each of the other parties.
