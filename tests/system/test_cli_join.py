@@ -110,6 +110,8 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
         assert faults("receipt", receipt) == []
         assert receipt["result"]["epsilon"] == first["epsilon"]
         report = (consortium / f"{name}.report.html").read_text()
+        # Of its own messages alone a party knows the number.
+        assert f" by {name} alone" in report
         assert all(one in report for one in ("Who is left out?", "Nobody", "ada", "bob", receipt["origin"]["plan"]))
         assert "true mean" not in report
         officer = (consortium / f"{name}.privacy.html").read_text()

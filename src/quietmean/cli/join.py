@@ -141,7 +141,8 @@ def command(
             show_balance(charged)
     # The answer first: it is paid for, and pages only show it.
     shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
-    pages.write(files.study.name, outcome, tell=not json, sent_by=f"{contract.party} alone", **shown_to, **end.effort())
+    own = f"{end.names[contract.party]} alone"
+    pages.write(files.study.name, outcome, tell=not json, sent_by=own, **shown_to, **end.effort())
 
 
 def needed_data(command: str, data: str | Path | None) -> str | Path:
