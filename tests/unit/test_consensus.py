@@ -16,7 +16,7 @@ from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_conne
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
-from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
+from quietmean.protocols.consensus.rate import measured_rate, regular_rate, searched_rate
 from quietmean.protocols.consensus.run import run_consensus
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
@@ -99,7 +99,7 @@ def test_the_rate_of_many_parties_on_an_irregular_graph() -> None:
 @pytest.mark.parametrize("c", [0.05, 1.0])
 def test_the_estimated_rate_is_near_the_exact_one(theta: float, c: float) -> None:
     dynamics = Dynamics(make_graph("geometric", 60, Seed.public("rates")), 60, theta, c)
-    found = found_rate(dynamics.links.degree, dynamics.edges, 60, theta, c, dynamics.bipartite)
+    found = searched_rate(dynamics.links.degree, dynamics.edges, 60, theta, c, dynamics.bipartite)
     assert found == pytest.approx(dynamics.rho, rel=5e-3)
     measured = measured_rate(dynamics.links.degree, dynamics.edges, 60, theta, c)
     assert measured == pytest.approx(dynamics.rho, rel=2e-2)

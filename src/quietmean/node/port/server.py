@@ -13,8 +13,8 @@ from typing import Final
 from quietmean.node.net import Acceptor, HandshakePool, hand_over, socket_name_in
 from quietmean.node.port.hello import MOST, Undecided, server_name
 
-# After what is incomplete it is looked again after so long, then twice as long, and so on (s): what is there is not read, so
-# the system cannot tell when there is more.
+# Pause after an incomplete greeting (s), doubled each time: what has come is not read, so the system cannot tell when there is
+# more.
 _FIRST_LOOK: Final = 0.01
 
 
@@ -64,7 +64,7 @@ class PortServer:
         self._acceptor = Acceptor(listening, lambda accepted, address: self._begin(accepted, str(address[0])))
         self._folder = folder
         self._undecided: HandshakePool[_Undecided] = HandshakePool(self.limits.undecided)
-        # One for all: it is looked at at once.
+        # One buffer for all connections: what is seen is judged before the next one is looked at.
         self._seen = memoryview(bytearray(MOST))
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
@@ -75,8 +75,8 @@ class PortServer:
             await stop.wait()
         finally:
             self._acceptor.close()
-            for each in self._undecided:
-                self._close(each)
+            for caller in self._undecided:
+                self._close(caller)
 
     # --- accepting -----------------------------------------------------------------------------------------------------
 
@@ -90,70 +90,70 @@ class PortServer:
         elif pool.full:
             self._evict(pool.next_to_evict())
         loop = asyncio.get_running_loop()
-        each = _Undecided(connected, loop.time() + self.limits.seconds)
-        pool.add(each, host)
-        self._wait(each)
+        caller = _Undecided(connected, loop.time() + self.limits.seconds)
+        pool.add(caller, host)
+        self._wait(caller)
 
-    def _evict(self, each: _Undecided) -> None:
+    def _evict(self, caller: _Undecided) -> None:
         self.counts.evicted += 1
-        self._close(each)
+        self._close(caller)
 
     # --- deciding ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, each: _Undecided) -> None:
-        """For its first bytes."""
+    def _wait(self, caller: _Undecided) -> None:
+        """Until it has sent something, or its time is over."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(each.socket, self._look, each)
-        each.timer = loop.call_at(each.until, self._look, each)
+        loop.add_reader(caller.socket, self._look, caller)
+        caller.timer = loop.call_at(caller.until, self._look, caller)
 
-    def _look(self, each: _Undecided) -> None:
+    def _look(self, caller: _Undecided) -> None:
         loop = asyncio.get_running_loop()
-        self._rest(each)
-        late = loop.time() >= each.until
+        self._rest(caller)
+        late = loop.time() >= caller.until
         try:
-            size = each.socket.recv_into(self._seen, MOST, socket.MSG_PEEK)
+            size = caller.socket.recv_into(self._seen, MOST, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             if late:
                 self.counts.late += 1
-                self._close(each)
+                self._close(caller)
             else:
-                self._wait(each)
+                self._wait(caller)
             return
         except OSError:
             size = 0
         name = server_name(self._seen[:size]) if size else Undecided.NONE
         if name is Undecided.MORE and not late and size < MOST:
             # Not woken by what is there already.
-            each.timer = loop.call_at(min(loop.time() + each.pause, each.until), self._look, each)
-            each.pause *= 2
+            caller.timer = loop.call_at(min(loop.time() + caller.pause, caller.until), self._look, caller)
+            caller.pause *= 2
             return
         if isinstance(name, str):
-            self._hand_over(each, name)
+            self._hand_over(caller, name)
         elif name is Undecided.MORE:
             self.counts.late += 1
         else:
             self.counts.refused += 1
-        self._close(each)
+        self._close(caller)
 
-    def _hand_over(self, each: _Undecided, name: str) -> None:
+    def _hand_over(self, caller: _Undecided, name: str) -> None:
         # Nothing but a label gets as far as the file system.
         socket_name = socket_name_in(name)
         if socket_name is None:
             self.counts.refused += 1
-        elif hand_over(self._folder, socket_name, each.socket):
+        elif hand_over(self._folder, socket_name, caller.socket):
             self.counts.handed_over += 1
         else:
             self.counts.absent += 1
 
-    def _rest(self, each: _Undecided) -> None:
-        asyncio.get_running_loop().remove_reader(each.socket)
-        if each.timer is not None:
-            each.timer.cancel()
-            each.timer = None
+    def _rest(self, caller: _Undecided) -> None:
+        asyncio.get_running_loop().remove_reader(caller.socket)
+        if caller.timer is not None:
+            caller.timer.cancel()
+            caller.timer = None
 
-    def _close(self, each: _Undecided) -> None:
-        if each.socket.fileno() >= 0:
-            self._rest(each)
-            self._undecided.remove(each)
+    def _close(self, caller: _Undecided) -> None:
+        if caller.socket.fileno() >= 0:
+            self._rest(caller)
+            self._undecided.remove(caller)
             with contextlib.suppress(OSError):
-                each.socket.close()
+                caller.socket.close()

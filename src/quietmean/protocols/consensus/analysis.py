@@ -81,15 +81,15 @@ class Dynamics:
     def rho(self) -> float:
         """The spectral radius of T on Psi: x converges like rho^t. Exact up to rounding, if :attr:`rho_is_exact`.
 
-        Else it is an estimate, by a search for the largest root (:func:`~quietmean.protocols.consensus.rate.found_rate`).
+        Else it is an estimate, by a search for the largest root (:func:`~quietmean.protocols.consensus.rate.searched_rate`).
         """
         if self.parties <= _DENSE:
             return self._dense_rho()
-        from quietmean.protocols.consensus.rate import found_rate, regular_rate
+        from quietmean.protocols.consensus.rate import regular_rate, searched_rate
 
         degree = self.links.degree
         step = (self.edges, self.parties, self.theta, self.c, self.bipartite)
-        return regular_rate(*step) if self.rho_is_exact else found_rate(degree, *step)
+        return regular_rate(*step) if self.rho_is_exact else searched_rate(degree, *step)
 
     @property
     def rho_is_exact(self) -> bool:

@@ -59,7 +59,7 @@ def _outermost(matrix: csr_array[np.float64], sign: float, count: int, degree: f
     return ordered
 
 
-def found_rate(degree: Ints, edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
+def searched_rate(degree: Ints, edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
     """An estimate: the largest root that Arnoldi iterations from several starts find, or the rate at which x shrinks in a run.
 
     ``degree`` has shape (n,), ``edges`` (m, 2). What is found are true roots, but a larger one may be missed, above all at

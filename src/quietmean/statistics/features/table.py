@@ -80,7 +80,7 @@ class Axis:
         return bool(self.column.since) and all(b - a >= 1 for a, b in pairwise(self.edges))
 
     def edge_label(self, edge: float) -> str:
-        """How an edge is called where values of at most that are counted."""
+        """The text of an edge, in counts of the values up to it."""
         return day_text(edge, self.column.since, "down") if self.by_day else f"{edge:g}"
 
     @cached_property
