@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -559,6 +560,20 @@ def test_a_missing_extra_is_named(name: str, content: bytes, extra: str, tmp_pat
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf'{name} is a.*needs the extra \'{extra}\'.*pip install "quietmean\[{extra}\]"$'):
         read_columns(tmp_path / name, COLUMNS)
+
+
+@pytest.mark.parametrize("asked", [["b", "a"], ["c", "b"], []])
+def test_columns_of_parquet_are_read_in_the_order_of_the_file(asked: list[str], tmp_path: Path) -> None:
+    """In another one, Polars holds several times as much of a large file in memory."""
+    polars = pytest.importorskip("polars")
+    path = tmp_path / "t.parquet"
+    polars.DataFrame({"c": [3.0], "a": [1.0], "b": [2.0]}).write_parquet(path)
+    (heading, places), *rest = map(msgspec.msgpack.decode, columnar.pieces("parquet", str(path), 100, asked))
+    assert places == sorted(places)
+    read = [float(cells[0]) for cells, _ in columnar.unpacked(rest[0])]
+    assert dict(zip((heading[place] for place in places), read, strict=True)) == {
+        name: "abc".index(name) + 1 for name in asked or heading
+    }
 
 
 def test_instants_of_duckdb_are_of_the_same_day_on_every_machine() -> None:
