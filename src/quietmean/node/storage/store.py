@@ -18,8 +18,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
+from quietmean.node.storage.beside_values import KeptBesideValues
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
-from quietmean.node.storage.kept_logs import GateVotes, KeptLogs, PairSecrets
 from quietmean.randomness import Seed
 
 # The first byte of what stands for kept bytes: are they in it, or in the table?
@@ -27,7 +27,7 @@ _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
 
-class Store(PairSecrets, GateVotes, KeptLogs):
+class Store(KeptBesideValues):
     """Use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float, passing: bool = False) -> None:

@@ -11,62 +11,10 @@ from quietmean.node.storage.database import StoreDatabase
 from quietmean.randomness import Encapsulated
 
 
-class GateVotes(StoreDatabase):
-    """In a table of their own; the own vote, its history and the decision are facts."""
+class KeptBesideValues(StoreDatabase):
+    """In tables of their own, and facts. Secrets of pairs are deleted with the result."""
 
-    def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
-        """(digest, passes) of all votes at the gate that are known here, the own one included."""
-        return {
-            row[0]: (bytes(row[1]), bool(row[2])) for row in self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
-        }
-
-    def save_vote(self, party: PartyId, digest: bytes, passes: bool) -> None:
-        """A party's vote. There is only one of each party."""
-        with self._transaction():
-            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
-
-    def cast_vote(self, party: PartyId, digest: bytes, passes: bool, history: bytes) -> None:
-        """The own vote, with the ``history`` that it is about: it must be durable before anybody hears of it."""
-        with self._transaction():
-            self._set_fact("history", history)
-            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
-
-    def voted_history(self) -> bytes | None:
-        """What :meth:`cast_vote` was given, if it was called."""
-        return self._fact("history")
-
-    def pass_gate(self, publish: bool) -> None:
-        """Record the decision, durable before anything is published. If nothing is to be, the release is deleted for good."""
-        with self._transaction():
-            self._set_fact("publish", b"1" if publish else b"")
-            if not publish:
-                self._database.execute("DELETE FROM release WHERE phase = ?", (int(Phase.MIXING),))
-        if not publish:
-            self._forget_free_places(wipe=True)
-
-    def passed_gate(self) -> bool | None:
-        """What :meth:`pass_gate` was given, if it was called."""
-        decided = self._fact("publish")
-        return None if decided is None else bool(decided)
-
-
-class PairSecrets(StoreDatabase):
-    """In a table of their own, which is emptied with the result."""
-
-    def encapsulated(self) -> dict[PartyId, Encapsulated]:
-        """What this party encapsulated to others, or they to it, by their place in the roster."""
-        rows = self._rows("SELECT party, secret, ciphertext FROM encapsulated ORDER BY party")
-        return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
-
-    def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
-        """Before any of it is sent, or before what came with it counts."""
-        rows = [(party, pair.secret, pair.ciphertext) for party, pair in encapsulated.items()]
-        with self._transaction():
-            self._database.executemany("INSERT OR REPLACE INTO encapsulated VALUES (?, ?, ?)", rows)
-
-
-class KeptLogs(StoreDatabase):
-    """In tables of their own, and facts."""
+    # --- logs --------------------------------------------------------------------------------------------------------
 
     def gossip(self) -> list[bytes]:
         """The gossiped logs that each party last sent with a message, encoded."""
@@ -103,3 +51,53 @@ class KeptLogs(StoreDatabase):
     def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
         rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
         return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
+
+    # --- votes at the gate -------------------------------------------------------------------------------------------
+
+    def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
+        """(digest, passes) of all votes at the gate that are known here, the own one included."""
+        return {
+            row[0]: (bytes(row[1]), bool(row[2])) for row in self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
+        }
+
+    def save_vote(self, party: PartyId, digest: bytes, passes: bool) -> None:
+        """A party's vote. There is only one of each party."""
+        with self._transaction():
+            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
+
+    def cast_vote(self, party: PartyId, digest: bytes, passes: bool, history: bytes) -> None:
+        """The own vote, with the ``history`` that it is about: it must be durable before anybody hears of it."""
+        with self._transaction():
+            self._set_fact("history", history)
+            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
+
+    def voted_history(self) -> bytes | None:
+        """What :meth:`cast_vote` was given, if it was called."""
+        return self._fact("history")
+
+    def pass_gate(self, publish: bool) -> None:
+        """Record the decision, durable before anything is published. If nothing is to be, the release is deleted for good."""
+        with self._transaction():
+            self._set_fact("publish", b"1" if publish else b"")
+            if not publish:
+                self._database.execute("DELETE FROM release WHERE phase = ?", (int(Phase.MIXING),))
+        if not publish:
+            self._forget_free_places(wipe=True)
+
+    def passed_gate(self) -> bool | None:
+        """What :meth:`pass_gate` was given, if it was called."""
+        decided = self._fact("publish")
+        return None if decided is None else bool(decided)
+
+    # --- secrets of pairs --------------------------------------------------------------------------------------------
+
+    def encapsulated(self) -> dict[PartyId, Encapsulated]:
+        """What this party encapsulated to others, or they to it, by their place in the roster."""
+        rows = self._rows("SELECT party, secret, ciphertext FROM encapsulated ORDER BY party")
+        return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
+
+    def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
+        """Before any of it is sent, or before what came with it counts."""
+        rows = [(party, pair.secret, pair.ciphertext) for party, pair in encapsulated.items()]
+        with self._transaction():
+            self._database.executemany("INSERT OR REPLACE INTO encapsulated VALUES (?, ?, ?)", rows)
