@@ -22,18 +22,17 @@ from quietmean.core.portability import locked, user_of_process
 from quietmean.core.site_options import NodeOptions
 from quietmean.node.net.account_socket import user_of_peer
 from quietmean.node.net.labels import DIGITS
+from quietmean.node.net.listener import Acceptor
 from quietmean.node.net.roster import Address, format_address, parse_address
 
 # Longest path of a Unix socket that all systems take, in bytes.
 _LONGEST_PATH: Final = 103
 # Connections that were handed over and not taken yet: whoever takes none is as good as not there.
 _QUEUE: Final = 128
-_AT_ONCE: Final = 32
 # How long a descriptor may take after its connection (s): of a process of this account, which sends it at once.
 _LATE_SECONDS: Final = 1.0
 # So often it is looked whether the socket is still in its place, which a cleaner of old files may have removed (s).
 _LOOK_SECONDS: Final = 2.0
-_LATER_SECONDS: Final = 0.1
 _BYTE: Final = b"\1"
 # What to call the dialling side, and its host.
 Take = Callable[[socket.socket, str, str], None]
@@ -84,6 +83,7 @@ class HandedOver:
         self._place = runtime_folder(folder) / socket_name
         self._listening = self._open()
         self._inode = self._place.stat().st_ino
+        self._acceptor: Acceptor | None = None
         self._take: Take | None = None
         self._coming: set[socket.socket] = set()
         self._looking: asyncio.TimerHandle | None = None
@@ -135,12 +135,11 @@ class HandedOver:
         except InputError:
             listening.close()
             raise
-        listening.setblocking(False)
         return listening
 
     def _watch(self) -> None:
-        if self._listening.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        self._acceptor = Acceptor(self._listening, self._accepted)
+        self._acceptor.start()
 
     def _look(self) -> None:
         """Where the socket is gone from its place, make it anew."""
@@ -156,33 +155,20 @@ class HandedOver:
     def _forget(self) -> None:
         # Before it closes: the loop must not watch a descriptor that may be reused.
         if self._listening.fileno() >= 0:
-            if self._take is not None:
-                asyncio.get_running_loop().remove_reader(self._listening)
-            self._listening.close()
+            (self._acceptor or self._listening).close()
 
     # --- what comes ----------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                coming, _ = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError:
-                # Out of descriptors or memory: accept again a little later.
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(self._listening)
-                loop.call_later(_LATER_SECONDS, self._watch)
-                return
-            # Where the system does not tell, the folder's rights have decided.
-            if user_of_peer(coming) not in (None, user_of_process()) or len(self._coming) >= _QUEUE:
-                coming.close()
-                continue
-            coming.setblocking(False)
-            self._coming.add(coming)
-            loop = asyncio.get_running_loop()
-            loop.add_reader(coming, self._receive, coming)
-            loop.call_later(_LATE_SECONDS, self._drop, coming)
+    def _accepted(self, coming: socket.socket, address: object) -> None:
+        # Where the system does not tell, the folder's rights have decided.
+        if user_of_peer(coming) not in (None, user_of_process()) or len(self._coming) >= _QUEUE:
+            coming.close()
+            return
+        coming.setblocking(False)
+        self._coming.add(coming)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(coming, self._receive, coming)
+        loop.call_later(_LATE_SECONDS, self._drop, coming)
 
     def _drop(self, coming: socket.socket) -> None:
         if coming in self._coming:
@@ -199,7 +185,7 @@ class HandedOver:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            # Whose end closed it.
+            # The owner of the port closed it.
             handles = []
         self._drop(coming)
         for handle in handles:
@@ -210,7 +196,7 @@ class HandedOver:
         try:
             connected = socket.socket(fileno=handle)
         except OSError:
-            # A file, or what else has a descriptor.
+            # The descriptor of a file, or of something else that is no socket.
             os.close(handle)
             return
         try:
