@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.cli import live
+from quietmean.cli import check_view, live
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
@@ -301,6 +301,25 @@ def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:
     assert checking.ready
     assert standing(agreed.readiness((1, 3))).ready
     assert not PeerReadiness(1, agreed).agrees
+
+
+def test_on_a_narrow_terminal_a_reason_is_a_sentence_under_the_table() -> None:
+    """Beside a long address the last column has room for a word a line."""
+    from rich.console import Console
+
+    places = {"ada": "relay.example.hospital.org", "bob": "bob.radiology.hospital.org"}
+    entries = [RosterEntry(name, (host, 7443), Identity.generate().public_key) for name, host in places.items()]
+    why = "the relay closed the connection, or cannot be reached: is it there, and is the way open?"
+    other = standing(make_agreed(study=b"t" * 32).readiness())
+    console = Console(file=io.StringIO(), width=80, record=True)
+    for peer in (PeerReadiness(1, make_agreed(), trouble=why), other):
+        console.print(check_view._standings(Roster(tuple(entries)), [peer]))
+    lines = console.export_text().splitlines()
+    assert " ".join(line.strip() for line in lines).count(f"bob at bob.radiology.hospital.org:7443: {why}") == 1
+    assert [line for line in lines if ": other study" in line]
+    # No word of the table is broken either.
+    assert {"unknown", "0.1.0", "version"} <= {word for line in lines for word in line.split()}
+    assert all(len(line) > 40 for line in lines if line.startswith("bob at "))
 
 
 def test_a_clock_is_wrong_only_beyond_what_the_round_trip_hides() -> None:

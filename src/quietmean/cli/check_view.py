@@ -13,7 +13,7 @@ from quietmean.cli.console import err, out, printable
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from quietmean.node import Roster
     from quietmean.node.preflight import CheckSession, PeerReadiness
@@ -79,7 +79,7 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], Non
 
     if err.is_terminal:
         with Live(console=err, auto_refresh=False, transient=True) as live:
-            yield lambda standings: live.update(_table(roster, standings), refresh=True)
+            yield lambda standings: live.update(_standings(roster, standings), refresh=True)
         return
     reported: dict[int, str] = {}
 
@@ -114,24 +114,30 @@ def _state(standing: PeerReadiness) -> str:
     return f"joined: {labels.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
 
 
-def _table(roster: Roster, standings: Sequence[PeerReadiness]) -> Table:
+def _standings(roster: Roster, standings: Sequence[PeerReadiness]) -> Group:
+    """A table of the others, and under it a sentence for each that is not ready: a narrow terminal's columns have no room."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     from quietmean.node.net import format_address
 
     table = Table(box=None, pad_edge=False)
-    for title in ("party", "address", "key", "version", "plan", "clock", "round trip", "is"):
-        table.add_column(
-            title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold", no_wrap=title == "address"
-        )
+    for title in ("party", "key", "version", "plan", "clock", "round trip", "is"):
+        table.add_column(title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold")
+    reasons = []
     for standing in standings:
         entry = roster.entries[standing.party]
-        cells = [entry.name, format_address(entry.address), *_cells(standing), _verdict(standing)]
+        cells = [entry.name, *_cells(standing)]
         style = "green" if standing.ready else "yellow"
         # Names and words come from others: they are text, not markup.
-        table.add_row(*(Text(printable(cell)) for cell in cells[:-1]), Text(printable(cells[-1]), style=style))
-    return table
+        ready = Text("ready" if standing.ready else "not ready", style=style)
+        table.add_row(*(Text(printable(cell)) for cell in cells), ready)
+        if not standing.ready:
+            reasons.append(
+                Text(f"{printable(entry.name)} at {format_address(entry.address)}: {printable(_verdict(standing))}", style=style)
+            )
+    return Group(table, *reasons)
 
 
 def _cells(standing: PeerReadiness) -> list[str]:
@@ -184,7 +190,7 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clo
     standings = list(session.standings.values())
     show_findings(findings)
     if standings:
-        out.print(_table(roster, standings))
+        out.print(_standings(roster, standings))
     for line in session.refusals.lines():
         out.print(f"refused {printable(line)}", markup=False)
     for line in _clock_warnings(roster, standings, clocks):
