@@ -19,6 +19,8 @@ from quietmean.core.bound import Bound
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
+from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
@@ -107,6 +109,31 @@ def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
     assert tried == pairs
     assert mine < solver.seconds(2, pairs) * 3
     assert parties < 200 or mine < 180
+
+
+@pytest.mark.parametrize(
+    ("parties", "size", "rounds"),
+    [(40, 4, 20), pytest.param(60, 6, 30, marks=pytest.mark.slow)],
+)
+def test_bound_of_all_coalitions(parties: int, size: int, rounds: int, table: Callable[[str], None]) -> None:
+    """Where they are too many to be tried: by groups and branch and bound, beside stars alone; processor seconds."""
+    noise: dict[str, Any] = {"sigma_star": 6.0, "sigma_delta": 8.0, "schedule": "circulant"}
+    execution = example_execution("inca", parties, 1, permanent=0.1, rounds=rounds, **noise)
+    protocol = execution.protocol
+    assert isinstance(protocol, IncA)
+    with one_thread():
+        begun = time.process_time()
+        bound = protocol.worst_coalition(execution.schedule, execution.trace, 1.0, size)
+        took = time.process_time() - begun
+        stars = Stars(protocol, execution.schedule, execution.trace)
+        alone = max(
+            stars.of(party).worst_information(size, parties) for party in np.nonzero(execution.trace.finished)[0].tolist()
+        )
+    assert bound is not None
+    proven = float(bound.mu[execution.trace.finished].max()) ** 2
+    ratio = f"mu^2 {proven:.4f}, by stars {alone:.4f} ({alone / proven:.1f}x)"
+    table(f"n={parties}, {size} colluding, {rounds} rounds: {took:.0f} s; {ratio}")
+    assert proven <= alone * (1 + 1e-9)
 
 
 def test_pairs_by_two_workers(table: Callable[[str], None]) -> None:
