@@ -224,8 +224,26 @@ class Blocks(Mixture):
         vector[:] = (blocks * factor).ravel()
 
 
+class BoundedCoordinates(Mixture):
+    """What is known of the encodings of records is the size of their coordinates: it alone is checked."""
+
+    scale: float
+    largest_coordinate: float
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale * self.largest_coordinate
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        return bool(np.abs(vector).max() <= scale * self.largest * (1 + _ROUNDING))
+
+    def move(self, vector: Vector, scale: float) -> None:
+        np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Products(Mixture):
+class Products(BoundedCoordinates):
     """``size`` products of bounded columns. Their hull has no short description: only the size of coordinates is checked.
 
     ``width`` is the proven distance of the encodings of two records, and ``largest_coordinate`` what one of theirs can be.
@@ -242,23 +260,12 @@ class Products(Mixture):
         return self.scale * self.width
 
     @property
-    def largest(self) -> float:
-        """The largest absolute value of a coordinate."""
-        return self.scale * self.largest_coordinate
-
-    @property
     def text(self) -> str:
         return f"{self.size} products of columns that records are encoded as, {self.largest:g} at most"
 
-    def holds(self, vector: Vector, scale: float) -> bool:
-        return bool(np.abs(vector).max() <= scale * self.largest * (1 + _ROUNDING))
-
-    def move(self, vector: Vector, scale: float) -> None:
-        np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Sums(Mixture):
+class Sums(BoundedCoordinates):
     """``size`` coordinates of a sum over a private number of records, each of an L2 norm of at most ``length``.
 
     A sum that is too large is cut coordinate by coordinate, which brings no two sums further apart: one record more or less
@@ -277,19 +284,8 @@ class Sums(Mixture):
         return self.scale * self.length
 
     @property
-    def largest(self) -> float:
-        """The largest absolute value of a coordinate."""
-        return self.scale * self.largest_coordinate
-
-    @property
     def text(self) -> str:
         return f"{self.size} coordinates of a sum over any number of records of L2 norm at most {self.diameter:g}"
-
-    def holds(self, vector: Vector, scale: float) -> bool:
-        return bool(np.abs(vector).max() <= scale * self.largest * (1 + _ROUNDING))
-
-    def move(self, vector: Vector, scale: float) -> None:
-        np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
 
 
 def _into_simplex(vector: Vector, total: float) -> None:
