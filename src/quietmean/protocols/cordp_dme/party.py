@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.numbers import numbers_for
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
-from quietmean.graphs import Schedule
+from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+from quietmean.protocols.private_value import PrivateValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class CordpDmeState:
     hidden: Vector | None
 
 
-class CordpDmeParty:
+class CordpDmeParty(PrivateValue[CordpDmeParameters]):
     """Draws all noise before the round. In the round it sends the hidden value to the aggregator; without one it publishes it.
 
     The aggregator adds what it received to its own and publishes the sum.
@@ -28,23 +27,6 @@ class CordpDmeParty:
 
     rounds = 1
     state_type = CordpDmeState
-
-    def __init__(
-        self,
-        parameters: CordpDmeParameters,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> None:
-        self._parameters = parameters
-        self._schedule = schedule
-        self._party = party
-        self._numbers = numbers_for(value, parameters.numbers())
-        self._value = self._numbers.value(value)
-        self._weight = weight
-        self._noise = noise
 
     def start(self) -> Step[CordpDmeState]:
         hidden = self._hidden_value()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.numbers import numbers_for
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
-from quietmean.graphs import Schedule
+from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
 from quietmean.protocols.gopa.spec import (
     ANNOUNCE,
     EXCHANGE,
@@ -24,28 +23,15 @@ from quietmean.protocols.gopa.spec import (
     sign,
     write_list,
 )
+from quietmean.protocols.private_value import PrivateValue
 
 
-class MaskedValue:
-    """One party's value, its noise, and its partners by the schedule."""
+class MaskedValue(PrivateValue[GopaParameters]):
+    """One party's value under its own noise and that of its partners by the schedule."""
 
-    def __init__(
-        self,
-        parameters: GopaParameters,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> None:
-        self._parameters = parameters
-        self._schedule = schedule
-        self._party = party
-        self._partners = schedule.partners(party)
-        self._numbers = numbers_for(value, parameters.numbers())
-        self._value = self._numbers.value(value)
-        self._weight = weight
-        self._noise = noise
+    @cached_property
+    def _partners(self) -> tuple[PartyId, ...]:
+        return self._schedule.partners(self._party)
 
     def _masked(self, partners: Iterable[PartyId]) -> Vector:
         """Value, own noise and the noise shared with each of these partners."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.numbers import numbers_for
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
-from quietmean.graphs import Schedule
+from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.protocols.muffliato.mixing import shares
 from quietmean.protocols.muffliato.spec import MuffliatoParameters
+from quietmean.protocols.private_value import PrivateValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class MuffliatoState:
     previous_weight: float
 
 
-class MuffliatoParty:
+class MuffliatoParty(PrivateValue[MuffliatoParameters]):
     """Adds noise once, then sends what it holds to its neighbours, round after round, and averages with theirs.
 
     An exchange counts for a party if it knows that both messages arrived. If both parties know, the exchange does not change the
@@ -34,30 +33,14 @@ class MuffliatoParty:
 
     state_type = MuffliatoState
 
-    def __init__(
-        self,
-        parameters: MuffliatoParameters,
-        schedule: Schedule,
-        party: PartyId,
-        value: Vector,
-        weight: float,
-        noise: NoiseSource,
-    ) -> None:
-        self._parameters = parameters
-        self._schedule = schedule
-        self._party = party
-        self._value = value
-        self._weight = weight
-        self._noise = noise
-
     @property
     def rounds(self) -> int:
         return self._parameters.rounds
 
     def start(self) -> Step[MuffliatoState]:
-        numbers, sigma = numbers_for(self._value, self._parameters.numbers()), self._parameters.sigma
+        numbers, sigma = self._numbers, self._parameters.sigma
         own = numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, sigma, self._value.size)
-        noisy = numbers.total([numbers.value(self._value), own])
+        noisy = numbers.total([self._value, own])
         return self._proceed(MuffliatoState(1, noisy, self._weight, noisy, self._weight))
 
     def end_round(
