@@ -113,7 +113,7 @@ def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
 
 @pytest.mark.parametrize(
     ("parties", "size", "rounds"),
-    [(40, 4, 20), pytest.param(60, 6, 30, marks=pytest.mark.slow)],
+    [(40, 4, 20), pytest.param(60, 6, 30, marks=pytest.mark.slow), pytest.param(200, 20, 14, marks=pytest.mark.slow)],
 )
 def test_bound_of_all_coalitions(parties: int, size: int, rounds: int, table: Callable[[str], None]) -> None:
     """Where they are too many to be tried: by groups and branch and bound, beside stars alone; processor seconds."""
@@ -133,7 +133,8 @@ def test_bound_of_all_coalitions(parties: int, size: int, rounds: int, table: Ca
     proven = float(bound.mu[execution.trace.finished].max()) ** 2
     ratio = f"mu^2 {proven:.4f}, by stars {alone:.4f} ({alone / proven:.1f}x)"
     table(f"n={parties}, {size} colluding, {rounds} rounds: {took:.0f} s; {ratio}")
-    assert proven <= alone * (1 + 1e-9)
+    # Where neither says more than own noise does they are equal, but for what is added for rounding.
+    assert proven <= alone * (1 + 1e-6)
 
 
 def test_pairs_by_two_workers(table: Callable[[str], None]) -> None:
