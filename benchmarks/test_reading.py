@@ -107,6 +107,8 @@ from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.reading import read_records
 import polars, duckdb, pyarrow, narwhals, pandas, adbc_driver_postgresql.dbapi
+# What it imports of itself for tables of Arrow, in which DuckDB's groups come.
+narwhals.from_native(pyarrow.table({"a": [1]})).select("a")
 every = [Column(name=name, low=0, high=100, missing="indicator") for name in numbers]
 every += [Column(name=name, **({"boolean": True} if name == "smoker" else {"levels": each})) for name, each in levels.items()]
 columns = Columns([column for column in every if column.name in STATISTIC])
