@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ SEVERAL = [one for one in ALL if not one.one_row]
 FEW = [one for one in SEVERAL if one.name in ("mean", "variance", "crosstab", "linear-regression", "quantiles")]
 
 
-def of_rows(statistic: Statistic, rows: str | int, **more: int) -> Workload:
+def of_rows(statistic: Statistic, rows: str | int, **more: Any) -> Workload:
     count = CountVisibility.PRIVATE if isinstance(rows, int) else CountVisibility.PUBLIC
     return Workload(COLUMNS, (statistic,), PrivacyUnit.PERSON, None, count, 40, rows=rows, **more)
 

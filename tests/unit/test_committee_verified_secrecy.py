@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.statement import ProductRelation, WholeRecord
 from quietmean.protocols.committee.checks import combine_verified, proven
 from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout, WholeRelation
+from quietmean.protocols.committee.records import RecordProducts
 from quietmean.protocols.packed_sharing.packing import Packing
 
 PRIME, MEMBERS = 7, 5
@@ -76,6 +78,51 @@ def test_one_members_view_with_all_check_numbers_is_the_same_for_every_value(coa
 @pytest.mark.parametrize("drawn", [{"points": 1}, {"masks": 1}], ids=["no random points", "no masks of products"])
 def test_a_build_without_randomness_gives_values_away(drawn: dict[str, int]) -> None:
     assert not np.array_equal(view_of(VALUES[0], (3, 5, 2, 6), 1, **drawn), view_of(VALUES[1], (3, 5, 2, 6), 1, **drawn))
+
+
+# --- a product ---
+
+# Of two bits, which is the third.
+PRODUCT = ProductRelation({0: 1}, {1: 1}, {2: -1})
+RECORD = WholeRecord(
+    np.zeros(3, dtype=np.int64),
+    np.ones(3, dtype=np.int64),
+    np.ones(3, dtype=np.int64),
+    np.array([1.0, 1.0, 0.0]),
+    np.empty(0, dtype=np.int64),
+    (PRODUCT,),
+)
+OF_RECORD = Layout.of(RECORD.lows, RECORD.highs, (), RecordProducts.of([(0, RECORD)], 3, 0))
+
+
+def product_told(secrets: tuple[int, ...], r: tuple[int, ...], **drawn: int) -> tuple[Columns, ...]:
+    """As :func:`products`, with the product of the first two bits for the relation."""
+    *bits, mask, told = products(secrets, (*r[:3], 0), **drawn)
+    return *bits, mask, np.asarray((told + r[3] * (bits[0] * bits[1] - bits[2])) % PRIME)
+
+
+@pytest.mark.parametrize("coalition", [0, 3])
+@pytest.mark.parametrize("r", [(3, 5, 2, 6), (0, 0, 0, 4)])
+def test_a_view_with_a_product_is_the_same_for_every_value(coalition: int, r: tuple[int, ...]) -> None:
+    views = []
+    for value in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 1)):
+        *bits, mask, told = product_told(value, r)
+        views.append(view(coalition, told, seen=(*bits, mask)))
+    assert all(np.array_equal(one, views[0]) for one in views[1:])
+    *bits, mask, told = product_told((1, 1, 1), r, masks=1)
+    assert not np.array_equal(view(coalition, told, seen=(*bits, mask)), views[0])
+
+
+def test_the_real_check_numbers_of_a_product_are_those_of_the_formulas_and_prove_it() -> None:
+    assert (OF_RECORD.relations, OF_RECORD.bits) == (1, 3)
+    for secrets in itertools.product(range(2), repeat=3):
+        r = (3, 5, 2, 6)
+        *bits, mask, told = product_told(secrets, r)
+        assert proven(PACKING, range(MEMBERS), _numbers(told[:, ::997])).all() == (secrets[0] * secrets[1] == secrets[2])
+        for case, member in itertools.product(range(0, told.shape[1], 4999), range(MEMBERS)):
+            values = np.array([one[member, case] for one in bits], dtype=np.uint32)
+            part = Part(values, np.array([4, mask[member, case]], dtype=np.uint32), OF_RECORD)
+            assert combine_verified(np.array([r], dtype=np.uint32), part, OF_RECORD, PRIME)[1] == told[member, case]
 
 
 def test_two_r_under_the_same_masks_give_values_away() -> None:

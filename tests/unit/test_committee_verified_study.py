@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quietmean.core.errors import InputError
 from quietmean.node.committee import MailboxOpener
+from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.checks import check_numbers, fitting
 from quietmean.protocols.committee.encoding import decode
 from quietmean.protocols.packed_sharing.packing import open_sums
@@ -70,6 +72,78 @@ def test_files_of_any_weight_are_taken_checked_and_added_up(world: CommitteeStud
     opened = open_sums(session.parameters.packing, shares, session.parameters.dimension)
     total = decode(session.parameters, opened, [part.weight for part in parts])
     assert total == pytest.approx(sum(part.vector for part in parts), abs=3 * session.parameters.step)
+
+
+SURVEY = [
+    {"kind": "variance", "column": "pay"},
+    {"kind": "group-means", "column": "pay", "by": "job"},
+    {"kind": "proportion", "column": "job"},
+]
+ROWS = [[130.0, 0.0], [np.nan, 2.0], [999.0, 1.0], [130.0, 0.0], [1400.0, 2.0], [0.0, np.nan]]
+
+
+def of_single_records(folder: Path, statistics: list[dict[str, str]], **committee: object) -> CommitteeStudy:
+    return CommitteeStudy(
+        folder,
+        {"unit": "record", "column": COLUMNS, "statistic": statistics},
+        {"verified": True, "products": True, "largest_weight": 1, **committee},
+        members=("m1", "m2", "m3", "m4", "m5"),
+        contributors=tuple(f"c{number}" for number in range(len(ROWS))),
+    )
+
+
+def test_products_of_single_records_are_checked_and_their_sum_is_that_of_the_records(tmp_path: Path) -> None:
+    world = of_single_records(tmp_path, SURVEY)
+    session, workload = session_of(world.sealed, world.plan), world.sealed.study.workload
+    registers = {name: Register(tmp_path / f"{name}.register") for name in world.contributors}
+    parts = [workload.encode(np.array([row]), step=world.plan.value_step) for row in ROWS]
+    told, sums = [], {}
+    files = [
+        CommitteeContributor(world.sealed, world.plan, world.identities[name], world.keys[name], registers[name])
+        .contribute(part)
+        .to_file()
+        for name, part in zip(world.contributors, parts, strict=True)
+    ]
+    assert {len(raw) for raw in files} == {len(files[0])}
+    (tmp_path / "box").mkdir()
+    for name, raw in zip(world.contributors, files, strict=True):
+        (tmp_path / "box" / name).write_bytes(raw)
+    for member, entry in enumerate(world.sealed.computing):
+        mailbox = world.keys[entry.name].mailbox
+        assert mailbox is not None
+        path = tmp_path / f"{entry.name}.held"
+        MemberHoldings.take(path, session, member, MailboxOpener(mailbox), tmp_path / "box", float(1 << 33))
+        held = MemberHoldings.load(path, session)
+        assert held is not None
+        told.append([check_numbers(session, one.digest, one.part) for one in held])
+        prime = session.parameters.prime
+        sums[member] = np.sum([one.part.summed(prime) for one in held], axis=0, dtype=np.uint64) % prime
+    assert fitting(session.parameters.packing, range(5), np.array(told, dtype=np.uint32)).all()
+    shares = {member: np.asarray(share, dtype=np.uint32) for member, share in sums.items()}
+    total = decode(session.parameters, open_sums(session.parameters.packing, shares, workload.dimension), [1.0] * len(ROWS))
+    step = world.plan.protocol.numbers().step
+    opened = workload.decode(total / len(ROWS), 0.0, float(len(ROWS)), step=step)
+    exact = workload.decode(np.sum([part.vector for part in parts], axis=0) / len(ROWS), 0.0, float(len(ROWS)))
+    for answer, expected in zip(opened, exact, strict=True):
+        # Of six records each number is off by a step at most, of about 65 from the middle to a bound.
+        np.testing.assert_allclose(answer.estimates.value, expected.estimates.value, rtol=0.1, atol=0.05)
+
+
+def test_the_contract_says_of_which_statistics_products_are_checked(tmp_path: Path) -> None:
+    world = of_single_records(tmp_path, [*SURVEY, {"kind": "quantiles", "column": "pay"}])
+    contract = Contract.by_file(world.sealed, world.identities["c1"], world.sealed.study.choice(world.sealed.admitted))
+    checks = dict(contract.lines())["checks"]
+    assert "also that they are those of one record, with all products" in checks
+    assert "of quantiles(pay, 0.25 0.5 0.75) these bounds only" in checks
+
+
+def test_products_are_refused_where_a_contribution_may_be_several_records(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give the committee largest_weight 1"):
+        of_single_records(tmp_path, SURVEY, largest_weight=2)
+    with pytest.raises(InputError, match="none of these statistics states products"):
+        of_single_records(tmp_path, [{"kind": "proportion", "column": "job"}])
+    with pytest.raises(InputError, match="a plan without a study has none"):
+        Committee(5, verified=True, products=True).require_no_products()
 
 
 def test_the_contract_says_what_is_checked_of_which_statistic(world: CommitteeStudy) -> None:

@@ -84,6 +84,7 @@ def plan(
     if committee is not None:
         if protocol != AUTO:
             raise InputError("a committee has a protocol of its own: leave protocol out")
+        committee.require_no_products()
         best = calibrate(target, CommitteeSharing())
     else:
         best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best

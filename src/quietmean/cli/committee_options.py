@@ -30,6 +30,9 @@ class CommitteeShape:
     verified
         Members check that each number of a contribution, and of their noise, is within its bounds, and that cells of a table add
         up, without learning them. Sums are corrected as with lying; a file is larger by the bits of a number.
+    products
+        With --verified, where each contributes one record (--largest-weight 1, or --unit party): members also check that squares
+        and other powers are those of one value. A file has the remainders of products, too.
     """
 
     committee: int | None = None
@@ -37,13 +40,14 @@ class CommitteeShape:
     committee_gone: int | None = None
     committee_size: str | None = None
     verified: bool = False
+    products: bool = False
 
     @property
     def shape(self) -> dict[str, Any]:
         """What is given of it but for the number of members, by its name in a study."""
         gone = self.committee_gone if self.committee_gone is not None else self.committee_colluding
-        verified = True if self.verified else None
-        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size, "verified": verified}
+        checked = {"verified": self.verified or None, "products": self.products or None}
+        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size, **checked}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
@@ -66,6 +70,7 @@ class CommitteeShape:
             "committee_gone": self.committee_gone,
             "committee_size": self.committee_size,
             "verified": self.verified or None,
+            "products": self.products or None,
         }
         names = [f"--{name.replace('_', '-')}" for name, value in {**own, **others}.items() if value is not None]
         return InputError(f"options {', '.join(names)} go with --committee MEMBERS: give it, or leave them out")

@@ -156,6 +156,8 @@ def command(
     target = _target_asked(parties, given)
     # Before anything is planned, which takes long.
     committee.require_possible()
+    if committee.chosen is not None:
+        committee.chosen.require_no_products()
     if committee.committee is not None and _named(search.protocol) is not None:
         raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
     asked = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -229,19 +229,21 @@ class InputDomain:
 
     @property
     def statement(self) -> StatedValue:
-        """What can be checked of a vector without learning it: the bounds of each coordinate, and where cells of tables add up.
+        """What can be checked of a vector without learning it: the bounds of each coordinate, where cells of tables add up, and
+        of single records products.
 
-        It is all of the domain where this has boxes and tables only (:attr:`is_stated_in_full`).
+        It is all of the domain where this has boxes, tables and products only (:attr:`is_stated_in_full`).
         """
         low, high = self.coordinate_bounds
         begins = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
         tables = [(part.relation, begin) for part, begin in zip(self.parts, begins, strict=False) if isinstance(part, Simplex)]
-        return StatedValue(low, high, tuple(relation.moved(begin) for relation, begin in tables))
+        records = tuple((begin, part) for part, begin in zip(self.parts, begins, strict=False) if _is_record(part))
+        return StatedValue(low, high, tuple(relation.moved(begin) for relation, begin in tables), records)
 
     @property
     def is_stated_in_full(self) -> bool:
         """Does a vector of which the statement holds lie inside?"""
-        return all(isinstance(part, Box | Simplex) for part in self.parts)
+        return all(isinstance(part, Box | Simplex) or _is_record(part) for part in self.parts)
 
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
@@ -307,6 +309,11 @@ class InputDomain:
             part.require_complete()
             parts.append(part)
         return cls(tuple(parts))
+
+
+def _is_record(part: Part) -> TypeGuard[Blocks]:
+    """Are its numbers those of a single record, with the products that they are?"""
+    return isinstance(part, Blocks) and part.products
 
 
 def _middle(part: Part) -> float:

@@ -14,10 +14,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.block_products import BlockInSteps
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
-from quietmean.core.statement import LinearRelation
+from quietmean.core.statement import LinearRelation, WholeRecord
 
 _LENGTH: dict[str, Any] = {"above": 0, "at_most": 1e100, "remedy": "choose a number > 0, at most 1e+100"}
 _CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "a table has at least 2 cells"}
@@ -176,10 +177,17 @@ class Blocks(Mixture):
     groups: int = parameter(help="groups", at_least=1, at_most=1 << 16, remedy="choose at least 1 group")
     weight: float = parameter(help="the indicator of a value that is present", above=0, at_most=1e3, remedy="choose a number > 0")
     scale: float = parameter(help="what half the width of the bounds counts", **_LENGTH)
+    products: bool = parameter(
+        False, help="powers are the products of a value that is in it alone", written=lambda value: bool(value.products)
+    )
 
     @property
     def size(self) -> int:
         return BLOCK_SIZE * self.groups
+
+    def in_steps(self, step: float) -> WholeRecord:
+        """The numbers of a single record on a grid of ``step``. Raises :class:`InputError` for one without room for products."""
+        return block_in_steps(self.scale / step, self.weight).record(self.groups, (self.weight * self.scale, self.scale))
 
     @property
     def diameter(self) -> float:
@@ -321,6 +329,11 @@ def _nearest_moments(block: Array, present: float) -> Array:
     inside = 1 - (1 - inside) * _INSIDE
     nearest: Array = (1 - inside) * block + inside * present * SPREAD
     return nearest
+
+
+def block_in_steps(steps: float, weight: float) -> BlockInSteps:
+    """Column blocks of single records, half the width of whose bounds is so many ``steps``. Raises :class:`InputError`."""
+    return BlockInSteps.of(steps, weight, (SQUARE, SQUARE_CENTRE, CUBE, FOURTH))
 
 
 def block_diameter(groups: int, weight: float) -> float:

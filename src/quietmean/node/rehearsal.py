@@ -18,6 +18,7 @@ from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import make_contribution
 from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.holdings import HeldInMemory
+from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
@@ -85,12 +86,9 @@ def rehearse(
     sealer, began = MailboxSealer(), time.perf_counter()
     files = []
     for value, weight, identity in zip(values, weights, contributors, strict=False):
-        seed = Seed.from_os()
-        files.append(
-            make_contribution(
-                session, IdentitySigner(identity), sealer, encode(parameters, value, weight, seed), weight, seed.derive("shares")
-            )
-        )
+        seed, layout = Seed.from_os(), session.layout_of(False, weight, raw_key(identity.public_key))
+        dealt = encode(parameters, value, weight, seed, layout)
+        files.append(make_contribution(session, IdentitySigner(identity), sealer, dealt, weight, seed.derive("shares")))
     contributed = time.perf_counter()
     machines = {}
     for number in sorted(set(range(parameters.members)) - absent_members):

@@ -40,7 +40,8 @@ class Committee:
     ``size``: whether these f may also lie. ``minimum``: so many contributions at least give a result, for usefulness, not for
     privacy; None stands for 3, or for all if they are fewer. ``largest_weight``: of one contribution; None leaves it to the plan.
     ``verified``: members check that each number of a contribution, and of each other's noise, is one that it may be, without
-    learning it; that takes as many lists as correcting lies does, and sums are corrected as well.
+    learning it; that takes as many lists as correcting lies does, and sums are corrected as well. ``products``: each contributes
+    one record, and members also check that its numbers' products are those that they are.
 
     Raises :class:`InputError` for numbers that no result can come of, or nothing promised.
     """
@@ -52,6 +53,7 @@ class Committee:
     minimum: int | None = None
     largest_weight: float | None = None
     verified: bool = False
+    products: bool = False
 
     def __post_init__(self) -> None:
         for name in ("members", "colluding", "gone", "minimum"):
@@ -83,10 +85,20 @@ class Committee:
             )
         if self.minimum is not None and self.minimum < 1:
             raise InputError(f"minimum is {self.minimum} contributions: choose 1 or more")
+        if self.products and not self.verified:
+            raise InputError("products are checked where contributions are: give verified, or leave products out")
         if self.largest_weight is not None:
             require_number("committee.largest_weight", self.largest_weight, float)
             if not (math.isfinite(self.largest_weight) and self.largest_weight > 0):
                 raise InputError(f"largest_weight is {self.largest_weight:g}: choose a finite number > 0")
+
+    def require_no_products(self) -> None:
+        """Raises :class:`InputError` where products are to be checked, and nothing says of what."""
+        if self.products:
+            raise InputError(
+                "products are those of a study's statistics, and a plan without a study has none: leave products out, or give "
+                "the study"
+            )
 
     @property
     def corrects(self) -> bool:
@@ -152,4 +164,5 @@ class Committee:
             minimum=None if raw.get("minimum") is None else required_field(raw, "minimum", int),
             largest_weight=required_field(raw, "largest_weight", float) if raw.get("largest_weight") is not None else None,
             verified=optional_field(raw, "verified", bool, False),
+            products=optional_field(raw, "products", bool, False),
         )

@@ -32,9 +32,14 @@ class Decoder:
 
     @classmethod
     def of(
-        cls, scales: Mapping[Feature, float], parts: Mapping[Feature, Feature], step: float, *, counted: bool = True
+        cls,
+        scales: Mapping[Feature, float],
+        parts: Mapping[Feature, Feature],
+        steps: Mapping[Feature, float],
+        *,
+        counted: bool = True,
     ) -> Decoder:
-        """For features with these factors in the vector, rounded to the grid of ``step``; ``parts`` are included in others.
+        """For features with these factors in the vector, rounded to grids of these ``steps``; ``parts`` are included in others.
 
         The best linear unbiased estimate under independent noise of equal size. Equalities: events that several features know
         agree, and where records are publicly ``counted``, the event of all records is 1.
@@ -43,7 +48,8 @@ class Decoder:
         places = {feature: np.arange(end - feature.size, end) for feature, end in zip(scales, ends, strict=True)}
         free, spread = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]))
         for feature, scale in scales.items():
-            own, block = np.linalg.inv(feature.response(scale, step)) / scale, np.ix_(places[feature], places[feature])
+            own = np.linalg.inv(feature.response(scale, steps.get(feature, 0.0))) / scale
+            block = np.ix_(places[feature], places[feature])
             free[block], spread[block] = own, own @ own.T
         equal, right, total = _equalities(list(scales), places, ends[-1], counted)
         gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)

@@ -76,6 +76,16 @@ class Feature(ABC):
         """What is released instead where it is private how many records there are: the same quantities, shorter encodings."""
         return self
 
+    # Where a value has the numbers of one record, and not a mean of several: whether they are released with all their products.
+    of_single_record: bool = False
+
+    def for_single_record(self, *, of_party: bool) -> Feature:
+        """What is released instead where each value is one record's: the same quantities, with numbers that products determine.
+
+        ``of_party``: where it is one party's, whose records features average if they do not say otherwise.
+        """
+        return self
+
     @property
     def domain(self) -> InputDomain:
         """Where encodings lie, convex and with the sensitivity as its diameter: by default every number from 0 to 1."""

@@ -29,6 +29,7 @@ class Within(Feature):
     inner: Feature
     condition: RowCondition
     declared: tuple[Column, ...]
+    of_single_record: bool = False
 
     @property
     def size(self) -> int:
@@ -44,6 +45,10 @@ class Within(Feature):
 
     def for_private_count(self) -> Feature:
         return replace(self, inner=self.inner.for_private_count())
+
+    def for_single_record(self, *, of_party: bool) -> Feature:
+        inner = self.inner.for_single_record(of_party=of_party)
+        return replace(self, inner=inner, of_single_record=inner.of_single_record)
 
     @property
     def domain(self) -> InputDomain:

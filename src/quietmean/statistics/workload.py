@@ -93,10 +93,10 @@ class Workload:
     The vector is that of all features, each scaled so that its sensitivity is the square root of its share of the budget: one
     noise level serves all. Sensitivity, under replacement of one unit: the square root of the sum of all shares. Where ``count``
     is private it is that under add-remove, by the lengths of encodings instead of their distances, and every party has the same
-    public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero.
-
-    ``rows``: which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at
-    most, an assumption. Sums of k rows, and persons at several parties, change by as many times as much.
+    public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero. ``rows``:
+    which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at most, an
+    assumption. Sums of k rows, and persons at several parties, change by as many times as much. ``products``: each value is one
+    record's, with numbers that products determine; others are then encoded for no grid.
 
     Raises :class:`InputError` for a private count where a whole party is the unit, for sums of a person's rows where counts are
     public, and for a statistic of one row a person that is asked of several.
@@ -111,6 +111,7 @@ class Workload:
     most_records: int = 1
     rows: str | int = MEAN_OF_ROWS
     sites_per_person: int = 1
+    products: bool = False
 
     def __post_init__(self) -> None:
         if self.of_persons:
@@ -212,7 +213,8 @@ class Workload:
         """The released feature that includes one that a statistic asks for."""
         family = feature.family()
         joined = feature if family is None else self._joined[family]
-        return joined.for_private_count() if self.hides_count else joined
+        joined = joined.for_private_count() if self.hides_count else joined
+        return joined.for_single_record(of_party=not self.unit.within_party) if self.products else joined
 
     def _change(self, feature: Feature) -> float:
         """What one unit changes in a released feature, L2: its sensitivity, or its length where counts are private."""
@@ -421,7 +423,8 @@ class Workload:
         """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
         if step not in self._decoders:
             parts = {share: self.whole(share) for share in self.shares if share not in self.scales}
-            self._decoders[step] = Decoder.of(self.scales, parts, step, counted=not self.hides_count)
+            steps = {feature: step for feature in self.scales if feature.of_single_record or not self.products}
+            self._decoders[step] = Decoder.of(self.scales, parts, steps, counted=not self.hides_count)
         return self._decoders[step]
 
     @cached_property

@@ -109,8 +109,7 @@ class Part:
         """The shares of the numbers that are added up, shape (blocks,)."""
         if self.layout is None:
             return self.values
-        numbers: Elements = self.layout.numbers_of(self.values, prime)[: self.layout.dimension].astype(np.uint32)
-        return numbers
+        return self.layout.summed_of(self.values, prime)
 
 
 def make_contribution(
@@ -167,7 +166,7 @@ def _make(
     masks = _deal_masks(session, fresh())
     # A dealer's number is that of the member before the first that gets a seed.
     first = session.first_seeded(header.dealer) - 1
-    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
+    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight, header.dealer)
     dealt_numbers = numbers if layout is None else layout.bits_of(numbers)
     dealt = deal(parameters.packing, dealt_numbers, first, seed.derive("committee shares", header.kind))
     ciphertexts = []
@@ -301,8 +300,9 @@ def _check_admission(session: CommitteeSession, dealer: bytes, weight: float, ad
         if admission is None or not session.vouching.admits(session.keys, contributor, admission):
             raise ContributionError("its contributor has no voucher that the registrar certified for this study and this key")
         largest = min(session.parameters.largest_weight, math.inf if admission.weight is None else admission.weight)
-    if not (math.isfinite(weight) and 0 < weight <= largest):
-        raise ContributionError(f"its weight is {weight:g}, and its contributor may have {largest:g} at most")
+    if not session.takes_weight(weight, largest):
+        may = "1, as its products are checked" if session.parameters.bits_of_record else f"{largest:g} at most"
+        raise ContributionError(f"its weight is {weight:g}, and its contributor may have {may}")
 
 
 def excerpt(session: CommitteeSession, raw: bytes, member: int) -> bytes:
@@ -359,9 +359,10 @@ def _read_part(session: CommitteeSession, header: Header, content: bytes, seeded
     numbers = np.frombuffer(content[-_mask_bytes(session) :] if seeded else content, dtype=_WORD)
     if int(numbers.max()) >= parameters.prime:
         raise ContributionError("the part for this member has a number that is none of this study's")
-    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
+    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight, header.dealer)
     if seeded:
-        return Part(expand(parameters.packing, content[:_SEED_BYTES], session.dealt_numbers(layout)), numbers, layout)
+        dealt_numbers = session.dealt_numbers(header.kind == DealtParts.NOISE, header.weight)
+        return Part(expand(parameters.packing, content[:_SEED_BYTES], dealt_numbers), numbers, layout)
     return Part(numbers[:-masks], numbers[-masks:], layout)
 
 
@@ -371,8 +372,7 @@ def _is_seeded(session: CommitteeSession, dealer: bytes, member: int) -> bool:
 
 
 def _part_bytes(session: CommitteeSession, header: Header, member: int) -> int:
-    layout = session.layout_of(header.kind == DealtParts.NOISE, header.weight)
-    numbers = session.dealt_numbers(layout)
+    numbers = session.dealt_numbers(header.kind == DealtParts.NOISE, header.weight)
     values = _SEED_BYTES if _is_seeded(session, header.dealer, member) else numbers * _WORD.itemsize
     return SEAL_BYTES + values + _mask_bytes(session)
 

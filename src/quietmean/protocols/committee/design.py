@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quietmean.core.block_products import BIAS, FEWEST_STEPS, MOST_STEPS
 from quietmean.core.errors import InputError
-from quietmean.core.statement import LinearRelation
+from quietmean.core.statement import LinearRelation, StatedRecord
 from quietmean.protocols.committee.accounting import charge, drawn_distance
 from quietmean.protocols.committee.parameters import (
     NOISE_REACH,
@@ -27,6 +28,8 @@ _ROUNDING_SHARE = 0.01
 _FINER_SUMS = 6
 # Rounding moves the sum that a relation bounds by this part of the bound at most, where there is room.
 _OF_A_BOUND = 1 / 8
+# The bias of a product, by the rounding of its factors, is this part of its standard error at most.
+_OF_AN_ERROR = 0.1
 
 
 def design(
@@ -38,13 +41,14 @@ def design(
     clip: float | None = None,
     largest_weight: float = 1.0,
     relations: Sequence[LinearRelation] = (),
+    records: Sequence[StatedRecord] = (),
 ) -> CommitteeParameters:
     """The parameters with the least noise that keeps the target, on the finest grid of use for which there is room.
 
     The target's parties are the contributors that are admitted; its colluders count for nothing, since all other contributors may
     collude. ``centre`` and ``clip``: each coordinate of a value of weight 1 lies within ``clip`` of the centre, in a ball its
     norm does; by default the box from 0, or the ball around 0, of which the target's sensitivity is the diameter.
-    ``relations``: what is verified of the value of one unit besides its bounds.
+    ``relations``: what is verified of the value of one unit besides its bounds; ``records``: of which numbers products.
 
     Raises :class:`InputError` where that is impossible.
     """
@@ -71,7 +75,8 @@ def design(
         sigma=COARSE * reach,
     )
     noise = replace(target, parties=committee.members, colluding=committee.colluding, committee=None)
-    gridded = _on_finest_grid(shape, noise, target.parties, verified=committee.verified, relations=relations)
+    stated = StatedBesides(committee.verified, relations, records)
+    gridded = _on_finest_grid(shape, noise, target.parties, stated)
     parameters = _parameters(committee, target, gridded)
     if not charge(parameters, target.sensitivity).epsilon(target.delta) <= target.epsilon:
         raise InputError(f"noise of {parameters.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
@@ -99,10 +104,20 @@ def _parameters(committee: Committee, target: Target, gridded: PackedSharingPara
     )
 
 
+@dataclass(frozen=True)
+class StatedBesides:
+    """What is verified of a value besides the bounds of its numbers, if anything is."""
+
+    verified: bool
+    relations: Sequence[LinearRelation]
+    records: Sequence[StatedRecord]
+
+
 def _on_finest_grid(
-    shape: PackedSharingParameters, noise: Target, contributors: int, *, verified: bool, relations: Sequence[LinearRelation]
+    shape: PackedSharingParameters, noise: Target, contributors: int, stated: StatedBesides
 ) -> PackedSharingParameters:
     """``noise``: the target with the members as its parties."""
+    verified, relations = stated.verified, stated.relations
     terms = [int(np.abs(relation.coefficients).sum()) for relation in relations]
     drawn = drawn_distance(shape.members, shape.colluding, shape.secrets, shape.dimension, shape.prime, verified)
     mu = least_mu(noise, drawn)
@@ -123,10 +138,37 @@ def _on_finest_grid(
         fine = max(fine, math.ceil(max(parts, default=0.0)))
     # The rounding of many contributions adds up, whereas the noise does not grow with them.
     for_rounding = math.sqrt(contributors / (6 * shape.minimum * _ROUNDING_SHARE))
+    if stated.records:
+        coarse = max(coarse, _for_products(shape, noise, mu, contributors, stated.records))
+        # What rounding a value does to its square is three times as much.
+        for_rounding *= 3
+        fine = max(fine, coarse)
     fine = max(fine, math.ceil(fine * for_rounding / on_grid(shape, noise, mu, fine).scale))
+    if stated.records:
+        fine = min(fine, math.floor(MOST_STEPS * shape.clip / max(record.scale for record in stated.records)))
+        if fine < coarse or not fits(coarse):
+            raise InputError(
+                f"products of {contributors} contributors have no room: rounding would bias squares by more than a tenth of the "
+                "standard error; plan for fewer contributors or a smaller epsilon, or leave products out"
+            )
     if not fits(coarse):
         raise InputError(
             f"a sum of {contributors} values of {noise.dimension} coordinates has no room modulo {shape.prime}: plan for fewer "
             "contributors or coordinates, a smaller largest_weight, or a larger epsilon"
         )
     return on_grid(shape, noise, mu, largest_that_holds(fits, coarse, fine))
+
+
+def _for_products(
+    shape: PackedSharingParameters, noise: Target, mu: float, contributors: int, records: Sequence[StatedRecord]
+) -> int:
+    """The fewest steps from the centre to a bound with which rounding biases no product by a tenth of the standard error.
+
+    If all contributors' values are rounded where that is worst, by BIAS / X steps each, for X steps of half the bounds.
+    """
+    smallest = min(record.scale for record in records)
+    coarse = math.ceil((FEWEST_STEPS + 1) * shape.clip / smallest)
+    deviation = math.sqrt(shape.minimum) * on_grid(shape, noise, mu, coarse).sigma
+    step = math.sqrt(_OF_AN_ERROR * deviation * smallest / (BIAS * contributors))
+    # X is up to one step less than half the bounds.
+    return max(coarse, math.ceil(shape.clip / step * (1 + 1 / FEWEST_STEPS)))

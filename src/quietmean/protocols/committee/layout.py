@@ -3,22 +3,25 @@
 A number between a and b is a plus a sum of bits times 1, 2, 4, ... and a last weight, which give all of 0..b - a and nothing
 else. Members check that what is dealt are bits; then ranges hold by themselves. A relation that bounds a sum of numbers has a
 number of its own, dealt in bits as well, by which that sum is above its lower bound: members check that it is exactly that.
+Of a single record products are checked, too (:mod:`~quietmean.protocols.committee.records`).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
-from quietmean.core.party import Units
+from quietmean.core.party import Units, Vector
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.committee.records import RecordProducts
 from quietmean.protocols.packed_sharing.field import Residues, Wide
+from quietmean.randomness import Seed
 
 # What float64 may be off of a whole number of steps; bounds that are none are rounded outwards.
 _SLACK = 1e-6
@@ -31,10 +34,11 @@ MOST_BITS = 31
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Of contributions of one kind and weight. ``lows``: of each number, shape (numbers,), of which ``dimension`` are summed, and
-    the others belong to relations. ``spans``: how far above these they reach.
+    the others belong to relations: ``slacks`` to sums, the others to products. ``spans``: how far above these they reach.
 
     Of bit b, ``number[b]`` is the number it belongs to and ``weights[b]`` what it counts there; ``starts``: the first bit of each
     number. Of relation e, ``rows`` are e, ``columns`` a number and ``factors`` what that counts: the sum of all is 0.
+    ``records``: which numbers are those of a single record, and their products.
     """
 
     dimension: int
@@ -46,13 +50,19 @@ class Layout:
     rows: Ints = field(repr=False)
     columns: Ints = field(repr=False)
     factors: Ints = field(repr=False)
+    slacks: int = 0
+    records: RecordProducts | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, lows: Ints, highs: Ints, relations: tuple[WholeRelation, ...] = ()) -> Layout:
-        """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold."""
+    def of(
+        cls, lows: Ints, highs: Ints, relations: tuple[WholeRelation, ...] = (), records: RecordProducts | None = None
+    ) -> Layout:
+        """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold, and those of ``records``."""
         slack_lows = np.array([relation.low for relation in relations], dtype=np.int64)
         slack_highs = np.array([relation.high for relation in relations], dtype=np.int64)
-        all_lows, all_highs = np.concatenate([lows, slack_lows]), np.concatenate([highs, slack_highs])
+        most = np.empty(0, dtype=np.int64) if records is None else records.counts - 1
+        all_lows = np.concatenate([lows, slack_lows, np.zeros(len(most), dtype=np.int64)])
+        all_highs = np.concatenate([highs, slack_highs, most])
         # A number with no choice would have no bit.
         spans = np.maximum(all_highs - all_lows, 1)
         weights = [_weights(int(span)) for span in spans]
@@ -61,6 +71,7 @@ class Layout:
         rows = [np.full(len(relation.places) + 1, row) for row, relation in enumerate(relations)]
         columns = [np.r_[relation.places, dimension + row] for row, relation in enumerate(relations)]
         factors = [np.r_[relation.coefficients, -1] for relation in relations]
+        nothing = np.empty(0, dtype=np.int64)
         return cls(
             dimension,
             all_lows,
@@ -68,7 +79,11 @@ class Layout:
             np.repeat(np.arange(len(spans)), counts),
             np.concatenate(weights),
             np.concatenate([[0], np.cumsum(counts)[:-1]]),
-            *(np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64) for parts in (rows, columns, factors)),
+            np.concatenate([nothing, *rows]).astype(np.int64),
+            np.concatenate([nothing, *columns]).astype(np.int64),
+            np.concatenate([nothing, *factors]).astype(np.int64),
+            len(relations),
+            records,
         )
 
     @property
@@ -78,23 +93,41 @@ class Layout:
 
     @property
     def relations(self) -> int:
-        return len(self.lows) - self.dimension
+        return self.slacks + (0 if self.records is None else len(self.records.relations))
+
+    def of_contributor(self, seed: Seed) -> Layout:
+        """That of the contributor of this public ``seed``: where there are products, each rounds them by numbers of its own."""
+        return self if self.records is None else replace(self, lows=self.records.public_offsets(self.lows, seed))
+
+    def of_record(self, value: Vector, numbers: Units, seed: Seed) -> Units:
+        """The rounded ``numbers`` (d,) with those of records made anew from the exact ``value`` (d,), so that products hold."""
+        if self.records is None:
+            return numbers
+        made = numbers.copy()
+        made[self.records.places] = self.records.steps_of(self.records.levels_of(value, self.lows, self.spans, seed))
+        return made
 
     def bits_of(self, numbers: Units) -> Units:
         """The bits, shape (bits,), of ``numbers``, shape (d,), each moved into its range first.
 
         Raises :class:`InputError` for numbers of which a relation does not hold.
         """
-        above = np.clip(numbers - self.lows[: self.dimension], 0, self.spans[: self.dimension])
-        if self.relations:
-            inside = self.lows[: self.dimension] + above
-            sums = np.zeros(self.relations, dtype=np.int64)
-            real = self.columns < self.dimension
-            np.add.at(sums, self.rows[real], self.factors[real] * inside[self.columns[real]])
-            sums -= self.lows[self.dimension :]
-            if (sums < 0).any() or (sums > self.spans[self.dimension :]).any():
-                raise InputError("a value is none that this study's records have: let the plan of the study encode them")
-            above = np.concatenate([above, sums])
+        levels = np.zeros(len(self.lows), dtype=np.int64)
+        levels[: self.dimension] = numbers
+        if self.records is not None:
+            own = self.records.places
+            levels[own] = (levels[own] - self.records.offset) // self.records.units
+        summed = slice(self.dimension)
+        levels[summed] = np.clip(levels[summed], self.lows[summed], self.lows[summed] + self.spans[summed])
+        slack = slice(self.dimension, self.dimension + self.slacks)
+        real = self.columns < self.dimension
+        np.add.at(levels[slack], self.rows[real], self.factors[real] * levels[self.columns[real]])
+        if self.records is not None:
+            self.records.follow(levels, self.lows)
+        above = levels - self.lows
+        moved = self.records is not None and (self.records.steps_of(levels) != numbers[self.records.places]).any()
+        if moved or (above < 0).any() or (above > self.spans).any():
+            raise InputError("a value is none that this study's records have: let the plan of the study encode them")
         # The last weight counts where the others do not reach.
         position = np.arange(self.bits) - self.starts[self.number]
         ends = np.r_[self.starts[1:], self.bits] - 1
@@ -112,12 +145,24 @@ class Layout:
         sums: Wide = (np.add.reduceat(weighed, self.starts) + (self.lows % prime).astype(np.uint64)) % modulus
         return sums
 
+    def summed_of(self, shares: Residues, prime: int) -> Residues:
+        """Shares of the numbers that are added up, shape (d,)."""
+        numbers = self.numbers_of(shares, prime)[: self.dimension]
+        if self.records is not None:
+            own, units = self.records.places, self.records.units.astype(np.uint64)
+            numbers[own] = (numbers[own] * units + np.uint64(self.records.offset)) % np.uint64(prime)
+        summed: Residues = numbers.astype(np.uint32)
+        return summed
+
     def broken_relations(self, numbers: Wide, prime: int) -> Residues:
         """What is 0 where relations hold, shape (relations,)."""
-        modulus = np.uint64(prime)
-        terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
-        # The places of a relation stand together. 2^32 residues of 31 bits have a sum below 2^63.
-        sums = np.add.reduceat(terms, np.searchsorted(self.rows, np.arange(self.relations))) % modulus
+        modulus, sums = np.uint64(prime), np.empty(0, dtype=np.uint64)
+        if self.slacks:
+            terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
+            # The places of a relation stand together. 2^32 residues of 31 bits have a sum below 2^63.
+            sums = np.add.reduceat(terms, np.searchsorted(self.rows, np.arange(self.slacks))) % modulus
+        if self.records is not None:
+            sums = np.concatenate([sums, self.records.broken(numbers, prime)])
         broken: Residues = sums.astype(np.uint32)
         return broken
 
@@ -168,7 +213,32 @@ def layout_of(parameters: CommitteeParameters, statement: StatedValue, weight: f
         _whole(relation, weight / parameters.step, shift - middle, lows, highs, parameters.prime)
         for relation in statement.relations
     )
-    return Layout.of(lows, highs, relations)
+    if not statement.records:
+        return Layout.of(lows, highs, relations)
+    if weight != 1 or parameters.centre:
+        raise InputError("products are those of a single record: give largest_weight 1")
+    return _of_records(parameters, statement, lows, highs, relations)
+
+
+def _of_records(
+    parameters: CommitteeParameters, statement: StatedValue, lows: Ints, highs: Ints, relations: tuple[WholeRelation, ...]
+) -> Layout:
+    """``lows`` and ``highs``, of numbers that records do not have; ``relations``: of these."""
+    offset = parameters.range // 2
+    records = [(place, record.in_steps(parameters.step)) for place, record in statement.records]
+    for place, record in records:
+        own, units = slice(place, place + record.size), record.units
+        lows[own], highs[own] = record.lows[: record.size], record.highs[: record.size]
+        if (np.maximum(-lows[own], highs[own]) * units > offset).any():
+            raise InputError("a number of a record is beyond the plan's range: make the plan anew")
+        # Of groups a record is in one.
+        if len(record.indicators) > 1:
+            ones = np.ones(len(record.indicators), dtype=np.int64)
+            relations = (*relations, WholeRelation(place + record.indicators, ones, 0, 1))
+    layout = Layout.of(lows, highs, relations, RecordProducts.of(records, len(lows) + len(relations), offset))
+    if layout.records is not None:
+        layout.records.require_room(layout.lows, layout.lows + layout.spans, parameters.prime)
+    return layout
 
 
 def _whole(relation: LinearRelation, scale: float, shift: float, lows: Ints, highs: Ints, prime: int) -> WholeRelation:

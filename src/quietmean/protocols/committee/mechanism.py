@@ -7,7 +7,7 @@ messages; the members' own exchange is in :mod:`quietmean.node.committee`.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import Numbers, RoundedNumbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -66,6 +67,13 @@ class CommitteeFields(Configured):
         False,
         help="members check what is stated of contributions and of noise",
         written=lambda value: bool(value.verified),
+    )
+    bits_of_record: int = parameter(
+        0,
+        help="bits of a contribution where each is a single record and its products are checked, else 0",
+        at_least=0,
+        remedy="choose 0 or more",
+        written=lambda value: bool(value.bits_of_record),
     )
 
     def parameters(self, contributors: int) -> CommitteeParameters:
@@ -169,7 +177,8 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
 
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
         """Itself where the domain lies in its region, else on a grid for the box around the domain."""
-        if self.value_region(target).contains(domain) or target.committee is None:
+        same_numbers = bool(domain.statement.records) == bool(self.bits_of_record)
+        if (same_numbers and self.value_region(target).contains(domain)) or target.committee is None:
             return self
         return type(self).of(_designed(target, target.committee, domain))
 
@@ -234,6 +243,10 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def rounding_step(self) -> float:
         return self.step
 
+    def numbers(self) -> Numbers:
+        """Values are real until they are dealt. Where products are checked, what they are is known on the grid only."""
+        return RoundedNumbers(self.step) if self.bits_of_record else super().numbers()
+
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         if not counted.any():
@@ -276,8 +289,8 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     def message_bytes(self, parties: int, dimension: int) -> float:
         """Of one file: of each member a seed or a share, masks and keys, and 200 bytes."""
         parameters = self.parameters(parties)
-        numbers = -(-dimension // self.secrets)
-        if self.verified:
+        numbers = self.bits_of_record or -(-dimension // self.secrets)
+        if self.verified and not self.bits_of_record:
             # As many bits of each number as the plan's range has.
             numbers = layout_of(parameters, stated_by(parameters), 1.0).bits
         shares = (self.members - self.colluding) * 4 * numbers
@@ -294,10 +307,32 @@ def _designed(target: Target, committee: Committee, domain: InputDomain | None =
     if domain is not None:
         place = {"centre": (domain.low + domain.high) / 2, "clip": (domain.high - domain.low) / 2}
         if committee.verified:
-            place["relations"] = domain.statement.relations
+            statement = domain.statement
+            place["relations"] = statement.relations
+            if statement.records:
+                return _designed_for_records(target, committee, domain)
     stated = 1.0 if target.unit == PrivacyUnit.PARTY and committee.largest_weight is None else committee.largest_weight
     weights = _USUAL_WEIGHTS if stated is None else (stated,)
     for weight in weights[:-1]:
         with suppress(InputError):
             return design(target, committee, largest_weight=weight, **place)
     return design(target, committee, largest_weight=weights[-1], **place)
+
+
+# How much wider than its domain a plan for products is: rounded up, a number may be a step beyond.
+_WIDER = 1.02
+
+
+def _designed_for_records(target: Target, committee: Committee, domain: InputDomain) -> CommitteeParameters:
+    """The same for contributions of single records, of which products are checked."""
+    statement, widest = domain.statement, _WIDER * max(-domain.low, domain.high)
+    parameters = design(
+        target,
+        committee,
+        largest_weight=1.0,
+        centre=0.0,
+        clip=widest,
+        relations=statement.relations,
+        records=[record for _, record in statement.records],
+    )
+    return replace(parameters, bits_of_record=layout_of(parameters, statement, 1.0).bits)

@@ -41,7 +41,8 @@ class CommitteeParameters:
     propose. A contribution of public weight w <= ``largest_weight`` lies within w ``clip`` of w ``centre`` in each of
     ``dimension`` coordinates, with the region ball in norm, and is rounded to whole multiples of ``step``. Each member deals
     noise of standard deviation ``sigma``. ``verified``: contributions and noise are dealt bit by bit, with l = 1, and members
-    check what is stated of them. Raises :class:`InputError` for parameters that contradict each other.
+    check what is stated of them. ``bits_of_record``: of a contribution, where each is a single record and its products are
+    checked, else 0. Raises :class:`InputError` for parameters that contradict each other.
     """
 
     members: int
@@ -60,6 +61,7 @@ class CommitteeParameters:
     sigma: float
     largest_weight: float
     verified: bool = False
+    bits_of_record: int = 0
 
     def __post_init__(self) -> None:
         # What must hold whatever is summed.
@@ -70,7 +72,7 @@ class CommitteeParameters:
 
     def to_json(self) -> dict[str, Any]:
         plain = {**asdict(self), "size": str(self.size)}
-        return plain if self.verified else {name: value for name, value in plain.items() if name != "verified"}
+        return {name: value for name, value in plain.items() if value or name not in ("verified", "bits_of_record")}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -231,6 +233,12 @@ def _conditions(parameters: CommitteeParameters) -> Iterator[Condition]:
         "what is verified has ranges",
         parameters.region == BOX or not parameters.verified,
         "the norm of a value in a ball is not verified in this version: leave verified out, or state bounds of each number",
+    )
+    yield Condition(
+        "products are those of one record",
+        not parameters.bits_of_record
+        or (parameters.bits_of_record > 0 and parameters.verified and parameters.largest_weight == 1 and not parameters.centre),
+        "products are checked of single records only: give verified, and largest_weight 1",
     )
     yield from _numbers(parameters)
 

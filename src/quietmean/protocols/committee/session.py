@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from quietmean.protocols.content import ContentError
 from quietmean.randomness import BitStream, Seed
 
 _SESSION_BYTES = 32
+_PRODUCTS = "committee products"
 # Contributions mostly have one of a few weights.
 _LAYOUTS = 32
 
@@ -63,7 +65,9 @@ class CommitteeSession:
             raise InputError(f"a contributor may have a weight above {parameters.largest_weight:g}: plan with the largest one")
         if parameters.verified:
             # Whether there is room for all that is stated.
-            self.layout(parameters.largest_weight)
+            layout = self.layout(parameters.largest_weight)
+            if parameters.bits_of_record != (0 if layout.records is None else layout.bits):
+                raise InputError("the plan's products are others than those of its domain: make the plan anew")
 
     def member(self, public_key: str) -> int:
         """The number of a member. Raises :class:`InputError` for somebody else's key."""
@@ -94,15 +98,28 @@ class CommitteeSession:
         """How a verified dealing of noise is dealt."""
         return layout_of_noise(self.parameters)
 
-    def layout_of(self, noise: bool, weight: float) -> Layout | None:
-        """How a dealing of ``noise``, or of a value of a public weight, is dealt; None where none is verified."""
+    def layout_of(self, noise: bool, weight: float, dealer: bytes) -> Layout | None:
+        """How a dealing of ``noise``, or of a value of a public weight, is dealt; None where none is verified.
+
+        ``dealer``: the raw key of whose it is, which public numbers of its own round products by.
+        """
         if not self.parameters.verified:
             return None
-        return self.noise_layout if noise else self.layout(weight)
+        if noise:
+            return self.noise_layout
+        layout = self.layout(weight)
+        return layout if layout.records is None else layout.of_contributor(Seed.public(_PRODUCTS, self.session, dealer.hex()))
 
-    def dealt_numbers(self, layout: Layout | None) -> int:
-        """Of how many numbers a dealing has shares."""
-        return self.parameters.blocks if layout is None else layout.bits
+    def takes_weight(self, weight: float, largest: float) -> bool:
+        """Whether a contribution may have a public weight, for a contributor that may have ``largest``."""
+        one_record = weight == 1 or not self.parameters.bits_of_record
+        return math.isfinite(weight) and 0 < weight <= largest and one_record
+
+    def dealt_numbers(self, noise: bool, weight: float) -> int:
+        """Of how many numbers a dealing of ``noise``, or of a value of a public weight, has shares."""
+        if not self.parameters.verified:
+            return self.parameters.blocks
+        return (self.noise_layout if noise else self.layout(weight)).bits
 
     @cached_property
     def largest_dealing(self) -> int:
@@ -136,6 +153,7 @@ class CommitteeSession:
             largest[listed] = most[places[listed]]
         once = bool((dealers[1:] > dealers[:-1]).all())
         weighed = bool(((weights > 0) & (weights <= largest)).all())
+        weighed = weighed and not (self.parameters.bits_of_record and bool((weights != 1).any()))
         if not (once and weighed and int((~listed).sum()) <= self.vouchers):
             raise ContentError("a contributor that is not admitted, or with another weight")
 

@@ -21,6 +21,7 @@ from quietmean.core.mixtures import (
     SQUARE_CENTRE,
     Blocks,
     block_diameter,
+    block_in_steps,
 )
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
@@ -62,12 +63,14 @@ class ColumnBlock(Feature):
 
     ``own_mean``: a party that is protected as a whole encodes the mean of its present values, instead of the mean of encodings:
     the spread is then that between parties. ``private``: with the indicator's weight for private counts.
+    ``of_single_record``: each value is that of one record, of which all powers follow.
     """
 
     column: Column
     by: Groups | None = None
     own_mean: bool = False
     private: bool = False
+    of_single_record: bool = False
 
     @property
     def groups(self) -> int:
@@ -99,9 +102,13 @@ class ColumnBlock(Feature):
     def for_private_count(self) -> ColumnBlock:
         return replace(self, private=True)
 
+    def for_single_record(self, *, of_party: bool) -> ColumnBlock:
+        return self if of_party and not self.own_mean else replace(self, of_single_record=True)
+
     @property
     def domain(self) -> InputDomain:
-        return InputDomain((Blocks(groups=self.groups, weight=self.presence_weight, scale=1.0),))
+        block = Blocks(groups=self.groups, weight=self.presence_weight, scale=1.0, products=self.of_single_record)
+        return InputDomain((block,))
 
     @property
     def filled_in(self) -> tuple[Column, ...]:
@@ -155,6 +162,9 @@ class ColumnBlock(Feature):
         return np.concatenate([indicators, rounded], axis=2).reshape(len(scaled), self.size)
 
     def response(self, scale: float, step: float) -> Array:
+        if step and self.of_single_record:
+            exact = block_in_steps(scale / step, self.presence_weight).response
+            return np.asarray(np.kron(np.eye(self.groups), exact), dtype=np.float64)
         mixing = self._mixing(scale, step)
         group = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
         group[0, 0] = self._indicator(scale, step) / scale

@@ -35,6 +35,8 @@ class CommitteeTerms(BaseModel):
     minimum: int | None = Field(default=None, strict=True)
     largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     verified: bool = Field(default=False, strict=True)
+    # None, so that studies without say nothing of it.
+    products: bool | None = Field(default=None, strict=True)
     registrar: str | None = None
     vouchers: int | None = Field(default=None, strict=True, ge=1, le=MOST_VOUCHERS)
 
@@ -51,7 +53,7 @@ class CommitteeTerms(BaseModel):
     def committee(self) -> Committee:
         """For the target. Raises :class:`InputError` for numbers that no result can come of."""
         numbers = self.members, self.colluding, self.gone, self.size, self.minimum, self.largest_weight
-        return Committee(*numbers, verified=self.verified)
+        return Committee(*numbers, verified=self.verified, products=bool(self.products))
 
     @property
     def lists_at(self) -> float:

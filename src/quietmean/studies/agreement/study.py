@@ -233,8 +233,21 @@ class StudyTerms(TransportTerms, BaseModel):
                 f"members list contributions {in_hours(terms.grace)} after {in_words(terms.contribute_by)}, and wait for the "
                 f"start until {in_words(self.deadlines.first)}, the first deadline: give a later one"
             )
+        if terms.products:
+            self._require_single_records(terms)
         if self.weights.largest_share < 1:
             raise InputError("largest_share says nothing of a study with a committee: give largest_weight in the committee")
+
+    def _require_single_records(self, terms: CommitteeTerms) -> None:
+        """Raises :class:`InputError` unless what each contributes is one record, or what a party encodes as one."""
+        alone = self.unit == PrivacyUnit.PARTY or terms.largest_weight == 1
+        if not alone or self.count == CountVisibility.PRIVATE or self.workload.averages_rows:
+            raise InputError(
+                "products are those of one record a contribution: give the committee largest_weight 1, public counts and, where "
+                "persons are the unit, rows first or last, or leave products out"
+            )
+        if not any(feature.of_single_record for feature in self.workload.scales):
+            raise InputError("none of these statistics states products: leave products out of the committee")
 
     @property
     def persons(self) -> Persons | None:
@@ -289,6 +302,7 @@ class StudyTerms(TransportTerms, BaseModel):
             self.most_records or _MOST_RECORDS,
             rows=self.rows or MEAN_OF_ROWS,
             sites_per_person=self.sites_per_person or 1,
+            products=self.committee is not None and bool(self.committee.products),
         )
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 

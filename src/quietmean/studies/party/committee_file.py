@@ -20,9 +20,10 @@ from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
 from quietmean.protocols.committee.contribution import header_digest, make_contribution
 from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.keys import raw_key
 from quietmean.randomness import Seed
 from quietmean.statistics import Encoded
-from quietmean.studies.agreement.committee_session import session_of, sharing_of
+from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.by_file import Charge
@@ -123,7 +124,8 @@ class CommitteeContributor:
     def _make(self, value: Admitted, data: str) -> HandedIn:
         session = session_of(self.sealed, self.plan)
         seed = Seed.from_os()
-        numbers = encode(sharing_of(self.plan).parameters(self.plan.target.parties), value.vector, value.weight, seed)
+        layout = session.layout_of(False, value.weight, raw_key(self.identity.public_key))
+        numbers = encode(session.parameters, value.vector, value.weight, seed, layout)
         voucher = None if self.sealed.lists(self.identity.public_key) else self.keys.voucher
         admission = None if voucher is None else voucher.admission
         signer, sealer = IdentitySigner(self.identity), MailboxSealer()

@@ -56,8 +56,9 @@ class CommitteeWords:
         rest = [statistic.text for statistic in self.workload.statistics if statistic.text not in full]
         if not self.workload.statistics:
             return f"{_EACH}: whatever a contributor makes up, it counts as no more than its weight"
+        records = "one record, with all products" if self.terms.products else "as many records"
         listed = [
-            *([f"of {'; '.join(full)} also that they are those of as many records"] if full else []),
+            *([f"of {'; '.join(full)} also that they are those of {records}"] if full else []),
             *([f"of {'; '.join(rest)} these bounds only"] if rest else []),
         ]
         return f"{_EACH}; {', '.join(listed)}"

@@ -128,9 +128,10 @@ class MemberHoldings:
 
     def _held(self, record: np.void) -> Held:
         weight = float(record["weight"])
-        layout = self.session.layout_of(False, weight)
-        part = Part(np.array(record["values"][: self.session.dealt_numbers(layout)]), np.array(record["masks"]), layout)
-        return Held(record["digest"].tobytes(), record["dealer"].tobytes(), weight, part)
+        dealer = record["dealer"].tobytes()
+        values = np.array(record["values"][: self.session.dealt_numbers(False, weight)])
+        part = Part(values, np.array(record["masks"]), self.session.layout_of(False, weight, dealer))
+        return Held(record["digest"].tobytes(), dealer, weight, part)
 
     def delete(self) -> None:
         """Overwrite and delete the file."""
