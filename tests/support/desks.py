@@ -28,7 +28,7 @@ def running(*more: str, party: str = "south") -> Iterator[Running]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            assert select.select([process.stderr], [], [], 60)[0]
+            assert select.select([process.stderr], [], [], 300)[0]
             line = process.stderr.readline()
             found = re.fullmatch(r"open http://127\.0\.0\.1:(\d+)/login#([\w-]+) within a minute; Ctrl-C ends it\n", line)
             assert found is not None, line
