@@ -160,8 +160,12 @@ def test_intervals_hold_the_population_often_tried(name: str) -> None:
     found = coverage(CASES[name], 2000)
     print(f"{name}: {found}")
     assert found.known >= 2000 * CASES[name].known
-    assert 0.93 <= found.held <= 0.97
-    assert found.ignoring < found.held - 0.02
+    # An interval holds wherever in their bins the times were. Where that is a tenth of its width or more, it holds too often for
+    # this population, of which the estimate is right. What is left without it holds as often as it says, in each case.
+    assert found.held >= 0.93
+    assert found.held <= 0.97 or found.bins >= 0.1
+    assert 0.93 <= found.by_chance <= 0.97
+    assert found.ignoring < found.by_chance - 0.02
 
 
 NOTHING = {

@@ -30,25 +30,35 @@ def released(workload: Workload, records: Array, mu: float, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class Coverage:
-    """Parts of the studies with a known result in which the interval holds, and one from sampling alone; how many they are."""
+    """Parts of the studies with a known result in which the interval holds, and one from sampling alone; how many they are.
+
+    ``bins``: the part of the interval's width that is what bins leave open, on average; ``by_chance``: in which part of the
+    studies the interval without it holds, as that of a value which bins do not move must.
+    """
 
     held: float
     ignoring: float
     known: int
+    bins: float
+    by_chance: float
 
     @classmethod
     def of(cls, studies: Iterable[Estimates], place: int, truth: float) -> Coverage:
         """Of the term at ``place``."""
-        held, ignoring, known = 0, 0, 0
+        held, ignoring, known, by_chance, bins = 0, 0, 0, 0, 0.0
         for found in studies:
             interval, population = found.of_population, found.population
             if interval is None or population is None or math.isnan(found.value[place]):
                 continue
             known += 1
-            held += bool(interval[place, 0] <= truth <= interval[place, 1])
+            low, high = interval[place]
+            below, above = (0.0, 0.0) if found.resolution is None else found.resolution[place]
+            held += bool(low <= truth <= high)
+            by_chance += bool(low + below <= truth <= high - above)
+            bins += float((below + above) / (high - low))
             sampling = math.sqrt(max(population[place] ** 2 - found.standard_error[place] ** 2, 0.0))
             ignoring += bool(abs(found.value[place] - truth) <= 1.96 * sampling)
-        return cls(held / known, ignoring / known, known)
+        return cls(held / known, ignoring / known, known, bins / known, by_chance / known)
 
     def require_of_500(self) -> None:
         """Of 500 seeds, a true coverage of 95 % is inside but for a chance of 1 in 1500."""
