@@ -134,7 +134,8 @@ RUN = ["run", "--data", "t.csv", "--parties", str(PARTIES), "--column", "x", "--
 
 def canned(texts: Sequence[str]) -> Callable[..., LocalStudy]:
     outcome = finished(*texts)
-    network = SimpleNamespace(killed=[1], messages=3, bytes_sent=4, seconds=0.5)
+    finishers = dict.fromkeys((0, *range(2, outcome.execution.parties)))
+    network = SimpleNamespace(killed=[1], results=finishers, messages=3, bytes_sent=4, seconds=0.5)
     study = LocalStudy(outcome, network, truth_of(outcome))  # type: ignore[arg-type]
     return lambda *_, **__: study
 
