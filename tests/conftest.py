@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ settings.register_profile(
 )
 settings.register_profile("quietmean", settings.get_profile(THOROUGH), max_examples=25)
 settings.load_profile("quietmean")
-_HOMES = itertools.count()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,11 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test uses this user's ledger, or what another test charged to one."""
-    base = tmp_path_factory.getbasetemp() / f"home-{next(_HOMES)}"
-    monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(base / "config"))
+def own_users(own_folders: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parties that are processes of one machine are users of their own."""
     monkeypatch.setattr(subprocess, "Popen", OwnUser)
 
 
