@@ -103,10 +103,9 @@ class Duplex:
         self._writing.spawn(self._write())
         reason: Exception = ConnectionError("connection lost")
         try:
-            if (before := self._before) is not None:
+            if self._before is not None:
+                self._take(*self._before)
                 self._before = None
-                self._take(*before)
-                del before
             while True:
                 # No name for what came: a long payload must not stay in memory until the next one comes.
                 self._take(*await self._connection.receive(self._endpoint.limits))

@@ -19,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Units, Vector
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.committee.records import RecordProducts
+from quietmean.protocols.committee.records import RecordProducts, RelationSums
 from quietmean.protocols.packed_sharing.field import Residues, Wide
 from quietmean.randomness import Seed
 
@@ -34,10 +34,10 @@ MOST_BITS = 31
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Of contributions of one kind and weight. ``lows``: of each number, shape (numbers,), of which ``dimension`` are summed, and
-    the others belong to relations: ``slacks`` to sums, the others to products. ``spans``: how far above these they reach.
+    the others belong to relations, first to sums and then to products. ``spans``: how far above these they reach.
 
     Of bit b, ``number[b]`` is the number it belongs to and ``weights[b]`` what it counts there; ``starts``: the first bit of each
-    number. Of relation e, ``rows`` are e, ``columns`` a number and ``factors`` what that counts: the sum of all is 0.
+    number. ``sums``: of the relations that bound a sum, each of which is 0 with the number of its own.
     ``records``: which numbers are those of a single record, and their products.
     """
 
@@ -47,10 +47,7 @@ class Layout:
     number: Ints = field(repr=False)
     weights: Ints = field(repr=False)
     starts: Ints = field(repr=False)
-    rows: Ints = field(repr=False)
-    columns: Ints = field(repr=False)
-    factors: Ints = field(repr=False)
-    slacks: int = 0
+    sums: RelationSums = field(repr=False)
     records: RecordProducts | None = field(default=None, repr=False)
 
     @classmethod
@@ -68,7 +65,6 @@ class Layout:
         weights = [_weights(int(span)) for span in spans]
         counts = np.array([len(weight) for weight in weights])
         dimension = len(lows)
-        rows = [np.full(len(relation.places) + 1, row) for row, relation in enumerate(relations)]
         columns = [np.r_[relation.places, dimension + row] for row, relation in enumerate(relations)]
         factors = [np.r_[relation.coefficients, -1] for relation in relations]
         nothing = np.empty(0, dtype=np.int64)
@@ -79,10 +75,11 @@ class Layout:
             np.repeat(np.arange(len(spans)), counts),
             np.concatenate(weights),
             np.concatenate([[0], np.cumsum(counts)[:-1]]),
-            np.concatenate([nothing, *rows]).astype(np.int64),
-            np.concatenate([nothing, *columns]).astype(np.int64),
-            np.concatenate([nothing, *factors]).astype(np.int64),
-            len(relations),
+            RelationSums(
+                np.cumsum([0, *map(len, columns)])[:-1],
+                np.concatenate([nothing, *columns]).astype(np.int64),
+                np.concatenate([nothing, *factors]).astype(np.int64),
+            ),
             records,
         )
 
@@ -90,6 +87,11 @@ class Layout:
     def bits(self) -> int:
         """How many polynomials a contribution has."""
         return len(self.weights)
+
+    @property
+    def slacks(self) -> int:
+        """How many numbers belong to relations that bound a sum."""
+        return len(self.sums)
 
     @property
     def relations(self) -> int:
@@ -119,9 +121,8 @@ class Layout:
             levels[own] = (levels[own] - self.records.offset) // self.records.units
         summed = slice(self.dimension)
         levels[summed] = np.clip(levels[summed], self.lows[summed], self.lows[summed] + self.spans[summed])
-        slack = slice(self.dimension, self.dimension + self.slacks)
-        real = self.columns < self.dimension
-        np.add.at(levels[slack], self.rows[real], self.factors[real] * levels[self.columns[real]])
+        # Numbers of relations are 0 until here.
+        levels[self.dimension : self.dimension + self.slacks] = self.sums.whole(levels)
         if self.records is not None:
             self.records.follow(levels, self.lows)
         above = levels - self.lows
@@ -156,11 +157,7 @@ class Layout:
 
     def broken_relations(self, numbers: Wide, prime: int) -> Residues:
         """What is 0 where relations hold, shape (relations,)."""
-        modulus, sums = np.uint64(prime), np.empty(0, dtype=np.uint64)
-        if self.slacks:
-            terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
-            # The places of a relation stand together. 2^32 residues of 31 bits have a sum below 2^63.
-            sums = np.add.reduceat(terms, np.searchsorted(self.rows, np.arange(self.slacks))) % modulus
+        sums = self.sums.modulo(numbers, prime)
         if self.records is not None:
             sums = np.concatenate([sums, self.records.broken(numbers, prime)])
         broken: Residues = sums.astype(np.uint32)
@@ -235,9 +232,9 @@ def _of_records(
         if len(record.indicators) > 1:
             ones = np.ones(len(record.indicators), dtype=np.int64)
             relations = (*relations, WholeRelation(place + record.indicators, ones, 0, 1))
-    layout = Layout.of(lows, highs, relations, RecordProducts.of(records, len(lows) + len(relations), offset))
-    if layout.records is not None:
-        layout.records.require_room(layout.lows, layout.lows + layout.spans, parameters.prime)
+    products = RecordProducts.of(records, len(lows) + len(relations), offset)
+    layout = Layout.of(lows, highs, relations, products)
+    products.require_room(layout.lows, layout.lows + layout.spans, parameters.prime)
     return layout
 
 

@@ -307,10 +307,9 @@ def _designed(target: Target, committee: Committee, domain: InputDomain | None =
     if domain is not None:
         place = {"centre": (domain.low + domain.high) / 2, "clip": (domain.high - domain.low) / 2}
         if committee.verified:
-            statement = domain.statement
-            place["relations"] = statement.relations
-            if statement.records:
+            if domain.statement.records:
                 return _designed_for_records(target, committee, domain)
+            place["relations"] = domain.statement.relations
     stated = 1.0 if target.unit == PrivacyUnit.PARTY and committee.largest_weight is None else committee.largest_weight
     weights = _USUAL_WEIGHTS if stated is None else (stated,)
     for weight in weights[:-1]:

@@ -38,9 +38,17 @@ class RelationSums:
         terms = np.array([term for sum_ in sums for term in sum_], dtype=np.int64).reshape(-1, 2)
         return cls(np.cumsum([0, *lengths[:-1]]), terms[:, 0], terms[:, 1])
 
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def whole(self, numbers: Ints) -> Ints:
+        """Of all numbers themselves, shape (relations,)."""
+        return np.add.reduceat(self.factors * numbers[self.columns], self.begins)
+
     def modulo(self, numbers: Wide, prime: int) -> Wide:
         """Of shares or residues of all numbers, shape (relations,)."""
         modulus = np.uint64(prime)
+        # 2^32 residues of 31 bits have a sum below 2^63.
         terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
         sums: Wide = np.add.reduceat(terms, self.begins) % modulus
         return sums
@@ -111,9 +119,9 @@ class RecordProducts:
         lows = lows.copy()
         lows[self.low_digits] = 1 - self.counts
         (low, high), (least, most), (below, above) = (sums.range(lows, highs) for sums in (self.first, self.second, self.rest))
-        for one in range(len(self.relations)):
-            corners = [one_end * other_end for one_end in (low[one], high[one]) for other_end in (least[one], most[one])]
-            reach = max(-(min(corners) + below[one]), max(corners) + above[one])
+        for row in range(len(self.relations)):
+            corners = [end * other_end for end in (low[row], high[row]) for other_end in (least[row], most[row])]
+            reach = max(-(min(corners) + below[row]), max(corners) + above[row])
             if reach >= prime:
                 raise InputError(
                     f"a product reaches {reach} on the plan's grid, and there is room for {prime}: leave products out, or ask "

@@ -43,11 +43,11 @@ class LocalStudy:
     @property
     def senders(self) -> str:
         """Whose messages and bytes ``network`` counts, in words: how many a killed party sent nobody knows."""
-        told, parties = len(self.network.results), self.outcome.execution.parties
+        finished, parties = len(self.network.results), self.outcome.execution.parties
         # A committee's rehearsal has no processes, and counts all files.
-        if not told:
+        if not finished:
             return "all who took part"
-        return f"all {parties} parties" if told == parties else f"the {told} parties that finished"
+        return f"all {parties} parties" if finished == parties else f"the {finished} parties that finished"
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
