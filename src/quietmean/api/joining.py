@@ -133,9 +133,9 @@ async def joined(
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
         preparation = Preparation(files, options, account, silent_person(report))
-        asked = preparation.agree(plan_of(files))
+        agreement = preparation.agree(plan_of(files))
         ready = preparation.prepare(data)
-        for sentence in budget_warnings(asked.plan.target):
+        for sentence in budget_warnings(agreement.plan.target):
             warn(sentence)
         return ready
 

@@ -86,22 +86,22 @@ class Site:
         """The place of this party."""
         return (self._place,)
 
-    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Contract | SessionContract:
+    def contract(self, study: StudyTerms | Mapping[str, Any]) -> Contract | SessionContract:
         """What this party says yes to with a session or a study; nothing is sent. Estimators have it by ``contract``."""
-        if isinstance(asked, StudyTerms):
-            files = self._files(asked)
+        if isinstance(study, StudyTerms):
+            files = self._files(study)
             return Contract.of(files, files.plan(None))
-        return self._session(asked).contract
+        return self._session(study).contract
 
-    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
+    def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
         """This party's rounds of a session by the fields of a session file; nothing is sent before they are asked for."""
         if given := sorted(name for name, value in more.items() if value is not None):
             raise InputError(f"{given[0]} is for parties in one process: leave it out at a site, which has stores of its own")
-        return OneParty(self._session(asked, records), self._place, self.keeps(asked))
+        return OneParty(self._session(fields, records), self._place, self.keeps(fields))
 
-    def keeps(self, asked: Mapping[str, Any]) -> Path:
+    def keeps(self, fields: Mapping[str, Any]) -> Path:
         """The public file in which a fit of such a session is kept after each round."""
-        return self._base(asked["name"], KEPT)
+        return self._base(fields["name"], KEPT)
 
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""
@@ -121,24 +121,24 @@ class Site:
             files = Files.load(self.roster, None, self.key, self._unlock)
         return replace(files, stem=self._base(study.name, ""))
 
-    def _session(self, asked: Mapping[str, Any], records: int | None = None) -> session:
-        what: Any = asked
+    def _session(self, fields: Mapping[str, Any], records: int | None = None) -> session:
+        what: Any = fields
         roster: Path | None = self.roster
         if self._sealed is not None:
-            self._require_sealed(SessionStudy.parse(asked))
+            self._require_sealed(SessionStudy.parse(fields))
             what, roster = self.roster, None
-        store, receipt = (self._base(asked["name"], end) for end in (".store", ".receipt.json"))
+        store, receipt = (self._base(fields["name"], end) for end in (".store", ".receipt.json"))
         return session(what, roster, self.key, records=records, store=store, receipt=receipt, **self._options)
 
     def _unlock(self, path: Path) -> Identity:
         return identity_at(path, self._options.get("passphrase"))
 
-    def _require_sealed(self, asked: AnyStudy) -> None:
+    def _require_sealed(self, study: AnyStudy) -> None:
         """Raises :class:`InputError` unless this very fit was sealed, whichever links it has."""
         if self._sealed is None:
             return
         sealed = self._sealed.asked
-        own, other = (terms.model_copy(update={"links": None}).tables() for terms in (asked, sealed))
+        own, other = (terms.model_copy(update={"links": None}).tables() for terms in (study, sealed))
         if own != other:
             fields = {**_flat(own), **_flat(other)}
             differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))

@@ -131,8 +131,8 @@ class Study:
         return study
 
     def __repr__(self) -> str:
-        asked = ", ".join(statistic.text for statistic in self._terms.workload.statistics)
-        return f"Study({self._terms.name!r}: {asked}; {self._terms.asked})"
+        statistics = ", ".join(statistic.text for statistic in self._terms.workload.statistics)
+        return f"Study({self._terms.name!r}: {statistics}; {self._terms.asked})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self._terms == other._terms

@@ -120,25 +120,25 @@ def command(
     out.print(f"{path} holds {holds}: keep it here", markup=False)
 
 
-def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:
+def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     """Whether a file is the entry of this identity for this invitation."""
     from quietmean.studies.agreement.entry import Entry
 
     with suppress(InputError):
         entry = Entry.of_file(content)
-        return entry.identity == identity and entry.invitation == asked.digest
+        return entry.identity == identity and entry.invitation == received.digest
     return False
 
 
-def _summary(asked: Invitation) -> str:
+def _summary(received: Invitation) -> str:
     from quietmean.studies.agreement.session_study import SessionStudy
 
-    study = asked.asked
+    study = received.asked
     if isinstance(study, SessionStudy):
         kind, about = "session", f"{study.rounds} means of vectors of {study.dimension} coordinates"
     else:
         kind, about = "study", ", ".join(column.name for column in study.columns)
     return (
         f"{kind} {printable(study.name)!r}: {printable(about)}; {study.asked} for one "
-        f"{study.unit}, {study.protocol}; convened by {asked.convener}"
+        f"{study.unit}, {study.protocol}; convened by {received.convener}"
     )

@@ -47,8 +47,8 @@ def command(
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_document
 
-    asked, path = load_any(study), save or study.with_suffix(".invitation")
-    require_ahead(asked.start_by, datetime.now(UTC))
+    terms, path = load_any(study), save or study.with_suffix(".invitation")
+    require_ahead(terms.start_by, datetime.now(UTC))
     identity, version, previous = load_identity(key), 1, None
     if after is not None:
         before = Sealed.load(after)
@@ -58,7 +58,7 @@ def command(
             )
         version, previous = before.invitation.version + 1, before.digest
     output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
-    invitation = Invitation.make(asked, identity, version, previous)
+    invitation = Invitation.make(terms, identity, version, previous)
     if output_file is not None:
         output_file.write(invitation.signed.to_file())
     if json:

@@ -83,10 +83,10 @@ _CONTINUED = {
 }
 
 
-def make_app(asked: str | None) -> App:
-    """The application. Commands of other distributions are looked for unless ``asked`` is one of our own.
+def make_app(first_word: str | None) -> App:
+    """The application. Commands of other distributions are looked for unless ``first_word`` is one of our own.
 
-    Raises :class:`InputError` if ``asked`` is a command of another distribution and cannot be loaded.
+    Raises :class:`InputError` if ``first_word`` is a command of another distribution and cannot be loaded.
     """
     app = App(
         name="quietmean",
@@ -101,22 +101,22 @@ def make_app(asked: str | None) -> App:
             order = list(COMMANDS).index(name)
             app.command(path, name=name, help=purpose, help_epilogue=epilogue(name), group=group, sort_key=order)
     app["--help"].group = app["--version"].group = Group("Options", sort_key=len(GROUPS) + 1)
-    if asked not in COMMANDS:
-        _add_extensions(app, asked)
+    if first_word not in COMMANDS:
+        _add_extensions(app, first_word)
     return app
 
 
-def _add_extensions(app: App, asked: str | None) -> None:
+def _add_extensions(app: App, first_word: str | None) -> None:
     installed = find_extensions()
-    if asked is not None:
-        check_installed(asked, installed)
+    if first_word is not None:
+        check_installed(first_word, installed)
     extensions, sentences = usable(installed, COMMANDS)
     for sentence in sentences:
         warn(sentence)
     group = Group("Of other distributions", sort_key=len(GROUPS))
     for extension in extensions:
-        if extension.name == asked:
-            app.command(extension.load(), name=asked)
+        if extension.name == first_word:
+            app.command(extension.load(), name=first_word)
         else:
             app.command(extension.path, name=extension.name, help=extension.purpose, group=group)
 

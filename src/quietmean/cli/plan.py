@@ -235,7 +235,7 @@ def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
     """The JSON document, and the best plan with it."""
     # Imported here: a cached answer needs none of it.
     from quietmean.planning.automatic import choose_from, require_epsilon
@@ -244,28 +244,28 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     from quietmean.planning.ways import USUAL, compare_ways, propose
     from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
-    parties = asked["parties"]
+    parties = question["parties"]
     target = Target(
         parties=parties,
-        epsilon=math.inf if asked["epsilon"] is None else asked["epsilon"],
-        delta=asked["delta"],
-        dimension=asked["dimension"],
-        sensitivity=asked["sensitivity"],
-        colluding=colluding_count(parties, asked["colluding"]),
-        dropouts=asked["dropouts"],
-        unit=PrivacyUnit(asked["unit"]),
-        nats=asked.get("nats"),
-        eavesdropping=asked.get("eavesdropping"),
+        epsilon=math.inf if question["epsilon"] is None else question["epsilon"],
+        delta=question["delta"],
+        dimension=question["dimension"],
+        sensitivity=question["sensitivity"],
+        colluding=colluding_count(parties, question["colluding"]),
+        dropouts=question["dropouts"],
+        unit=PrivacyUnit(question["unit"]),
+        nats=question.get("nats"),
+        eavesdropping=question.get("eavesdropping"),
     )
-    if not asked["protocols"]:
+    if not question["protocols"]:
         require_epsilon(target)
-    calibration, server = CalibrationMethod(asked["calibration"]), Server(asked["server"])
+    calibration, server = CalibrationMethod(question["calibration"]), Server(question["server"])
 
-    domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
+    domain = None if question["domain"] is None else InputDomain.parse(question["domain"])
 
     def ranking(wanted: Target, accepted: Server) -> Ranking:
-        values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
-        named, max_messages = bool(asked["protocols"]), asked["max_messages"]
+        values = configured(question["protocols"] or general_protocols(accepted), question["options"], question["offered"])
+        named, max_messages = bool(question["protocols"]), question["max_messages"]
         return rank(
             wanted,
             values,
@@ -273,23 +273,23 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
             max_messages=max_messages,
             strict=named,
             domain=domain,
-            trials=asked["trials"],
-            no_privacy=asked["no_privacy"],
+            trials=question["trials"],
+            no_privacy=question["no_privacy"],
         )
 
     candidates = ranking(target, server)
     chosen, why = 0, why_first(candidates)
-    if not asked["protocols"] and server == Server.NONE:
+    if not question["protocols"] and server == Server.NONE:
         # As run and join choose.
-        chosen, taken = choose_from(candidates, asked["options"], domain, asked["max_messages"])
+        chosen, taken = choose_from(candidates, question["options"], domain, question["max_messages"])
         why = f"{taken}. Of all, {why}"
     ways = []
-    if not asked["protocols"] and server == Server.NONE:
-        shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in asked["committee"].items()})
+    if not question["protocols"] and server == Server.NONE:
+        shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in question["committee"].items()})
         ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
     proposed = None
-    if ways and not asked["committee"]:
-        one_message = asked["max_messages"] is not None and asked["max_messages"] <= 1
+    if ways and not question["committee"]:
+        one_message = question["max_messages"] is not None and question["max_messages"] <= 1
         proposed = propose(candidates[chosen].plan, one_message=one_message)
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
@@ -307,7 +307,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     }
     if instead := where_more_is_promised(candidates[chosen].plan, domain):
         document["instead"] = instead
-    if asked["explain"]:
+    if question["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
 

@@ -25,22 +25,22 @@ class PlanCache:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or cache_folder() / "plans"
 
-    def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    def find(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
         # A question without a JSON form, such as an epsilon that is not a number, was never answered.
         with contextlib.suppress(OSError, InputError, ValueError):
-            return read_json(self._path(asked))
+            return read_json(self._path(question))
         return None
 
-    def keep(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        path = self._path(asked)
+    def keep(self, question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        path = self._path(question)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(path, canonical_json(answer))
             for old in sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-_MOST_FILES]:
                 old.unlink()
 
-    def _path(self, asked: Mapping[str, Any]) -> Path:
-        return self._directory / f"{digest({'asked': asked, 'code': _code()})}.json"
+    def _path(self, question: Mapping[str, Any]) -> Path:
+        return self._directory / f"{digest({'asked': question, 'code': _code()})}.json"
 
 
 def _code() -> str:

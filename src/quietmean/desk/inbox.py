@@ -57,9 +57,9 @@ class AskedStudy:
 def inbox(site: SiteFolder) -> list[AskedStudy]:
     """All studies of the folder: those that wait for an answer first, by their last moment; then by name."""
     results, nodes = site.results(), site.nodes()
-    asked = [_asked(site, name, results, nodes) for name in site.studies()]
+    studies = [_asked(site, name, results, nodes) for name in site.studies()]
     last = datetime.max.replace(tzinfo=UTC)
-    return sorted(asked, key=lambda study: (study.state != State.ASKED, study.decide_by or last, study.name))
+    return sorted(studies, key=lambda study: (study.state != State.ASKED, study.decide_by or last, study.name))
 
 
 def convener_of(sealed: Sealed) -> str:

@@ -51,9 +51,9 @@ class Here:
     records: int | None = None
     key: Path | None = None
 
-    def starts(self, asked: AnyStudy) -> bool:
+    def starts(self, study: AnyStudy) -> bool:
         """Whether this site's part in such a study, or session, can be started here."""
-        return self.key is not None and (self.program if isinstance(asked, SessionStudy) else self.data) is not None
+        return self.key is not None and (self.program if isinstance(study, SessionStudy) else self.data) is not None
 
     def require_key(self) -> None:
         """Raises :class:`InputError` for a file that is no private key; a passphrase is asked for at each start."""
@@ -61,11 +61,11 @@ class Here:
             if self.key is not None:
                 Identity.load(self.key, _ask)
 
-    def options(self, asked: AnyStudy) -> list[str]:
+    def options(self, study: AnyStudy) -> list[str]:
         """For the command line."""
         given: dict[str, str | int | Path | None] = {"--data": self.data}
-        if isinstance(asked, SessionStudy):
-            records = self.records if asked.unit == PrivacyUnit.RECORD else None
+        if isinstance(study, SessionStudy):
+            records = self.records if study.unit == PrivacyUnit.RECORD else None
             given = {"--program": self.program, "--records": records}
         given |= {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]

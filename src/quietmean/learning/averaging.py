@@ -78,7 +78,7 @@ class ModelAveraging:
         self._shared = SharedModel(model, **moved)
         self._site = site_of(site)
         count = parties_of(self._site, parties)
-        asked = {
+        fields = {
             "dimension": self._shared.dimension + adaptive,
             "epsilon": epsilon,
             "delta": delta,
@@ -90,18 +90,18 @@ class ModelAveraging:
             "options": dict(options or {}),
             **self._site.agreed(name),
         }
-        asked["purpose"] = {
+        fields["purpose"] = {
             "kind": "model-averaging",
             **self._shared.describe(),
             **({"adaptive": True, "records": records} if adaptive else {}),
             **(purpose or {}),
         }
-        self.session = self._site.rounds(asked, count, own_records, weights=weights, store=store)
+        self.session = self._site.rounds(fields, count, own_records, weights=weights, store=store)
         if adaptive:
             self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
         self.last: RoundMean[Any] | None = None
-        self._kept = KeptState(self._shared, self._site.keeps(asked))
-        self._asked = asked
+        self._kept = KeptState(self._shared, self._site.keeps(fields))
+        self._asked = fields
         self._resumed = False
 
     def __enter__(self) -> Self:

@@ -71,15 +71,15 @@ class FitSite(Protocol):
         """The places of the parties whose data are here, among so many."""
         ...
 
-    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
+    def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
         """A session by the fields of a session file; ``records``: of the party that is here. ``more``: ``weights``, ``store``."""
         ...
 
-    def keeps(self, asked: Mapping[str, Any]) -> Path | None:
+    def keeps(self, fields: Mapping[str, Any]) -> Path | None:
         """The file in which a fit of such a session is kept after each round; None: nowhere."""
         ...
 
-    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Any:
+    def contract(self, study: StudyTerms | Mapping[str, Any]) -> Any:
         """What the party that is here says yes to with a study or a session."""
         ...
 
@@ -105,14 +105,14 @@ class InOneProcess:
     def here(self, parties: int) -> Sequence[PartyId]:
         return range(parties)
 
-    def rounds(self, asked: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
-        fields = {name: value for name, value in asked.items() if name not in ("name", "purpose")}
-        return Session(parties=parties, engine=self.engine, **fields, **more)
+    def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
+        numbers = {name: value for name, value in fields.items() if name not in ("name", "purpose")}
+        return Session(parties=parties, engine=self.engine, **numbers, **more)
 
-    def keeps(self, asked: Mapping[str, Any]) -> Path | None:
+    def keeps(self, fields: Mapping[str, Any]) -> Path | None:
         return None
 
-    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> Any:
+    def contract(self, study: StudyTerms | Mapping[str, Any]) -> Any:
         raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
 
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
@@ -137,9 +137,9 @@ class OnPaper(InOneProcess):
     def agreed(self, kind: str) -> Mapping[str, Any]:
         return {"name": kind}
 
-    def contract(self, asked: StudyTerms | Mapping[str, Any]) -> AnyStudy:
+    def contract(self, study: StudyTerms | Mapping[str, Any]) -> AnyStudy:
         """What is agreed on, but who the parties are."""
-        return asked if isinstance(asked, StudyTerms) else SessionStudy.parse(asked)
+        return study if isinstance(study, StudyTerms) else SessionStudy.parse(study)
 
 
 def site_of(given: Any) -> FitSite:

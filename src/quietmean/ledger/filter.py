@@ -202,9 +202,9 @@ def _check_room(account: Account, entry: LedgerEntry | None, request: SpendingRe
             f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
             f"keeps for that: agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA"
         )
-    asked, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
+    needed, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
     raise InputError(
-        f"study {request.name!r} asks for epsilon {asked} at delta {budget.delta:g} but account {account.name!r} has epsilon "
+        f"study {request.name!r} asks for epsilon {needed} at delta {budget.delta:g} but account {account.name!r} has epsilon "
         f"{left} left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with {command} "
         "--budget EPSILON DELTA"
     )

@@ -52,8 +52,8 @@ class SessionContract(Agreement):
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Self:
         """For the party of this name. Raises :class:`InputError` if there is none, and where a study is agreed on."""
-        asked, parties, sealed = signatories(agreed)
-        return cls(require_session(asked), parties, place_of(name, parties), sealed)
+        study, parties, sealed = signatories(agreed)
+        return cls(require_session(study), parties, place_of(name, parties), sealed)
 
     @cached_property
     def terms_by_size(self) -> dict[int, SessionTerms]:
@@ -220,9 +220,9 @@ class PartOfSession:
 def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Contract | SessionContract:
     """What the party of this name says yes to, with the plan that every party makes. Raises :class:`InputError` if there is none,
     and for a study without privacy."""
-    asked, parties, _ = signatories(agreed)
-    if isinstance(asked, SessionStudy):
+    study, parties, _ = signatories(agreed)
+    if isinstance(study, SessionStudy):
         contract = SessionContract.for_party(name, agreed)
         contract.plan  # noqa: B018 - computed once, here
         return contract
-    return Contract.for_party(name, agreed, asked.choice(len(parties)))
+    return Contract.for_party(name, agreed, study.choice(len(parties)))

@@ -25,8 +25,8 @@ class SessionFiles(PartyFiles):
     """Session, roster and key of one party."""
 
     @classmethod
-    def _require(cls, asked: AnyStudy) -> None:
-        require_session(asked)
+    def _require(cls, terms: AnyStudy) -> None:
+        require_session(terms)
 
     @cached_property
     def contract(self) -> SessionContract:
@@ -73,18 +73,18 @@ class SessionFiles(PartyFiles):
 def is_session(path: Path) -> bool:
     """Whether a file holds a session, sealed or not; not where it cannot be read."""
     try:
-        asked = Sealed.load(path).asked if is_signed_document(path) else load_any(path)
+        terms = Sealed.load(path).asked if is_signed_document(path) else load_any(path)
     except InputError:
         return False
-    return isinstance(asked, SessionStudy)
+    return isinstance(terms, SessionStudy)
 
 
 def load_files(
     study: Path, roster: Path | None, key: Path, unlock: Callable[[Path], Identity], store: Path | None = None
 ) -> Files | SessionFiles:
     """Those of a study or of a session, whichever the file holds. Raises :class:`InputError` as :meth:`PartyFiles.load`."""
-    asked, _, _ = agreed_files(study, roster)
-    kind = SessionFiles if isinstance(asked, SessionStudy) else Files
+    terms, _, _ = agreed_files(study, roster)
+    kind = SessionFiles if isinstance(terms, SessionStudy) else Files
     return kind.load(study, roster, key, unlock, store)
 
 

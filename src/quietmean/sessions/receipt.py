@@ -80,11 +80,11 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
     except (KeyError, TypeError, ValueError):
         raise InputError("this receipt of a session is not as quietmean writes it: ask its party for it again") from None
     terms = study.terms(parties)
-    planned, asked = plan.target, replace(terms.whole_target, parties=inside)
+    planned, expected = plan.target, replace(terms.whole_target, parties=inside)
     if not (inside == parties or minimum_of(study.minimum, parties, terms.colluding) <= inside < parties):
         raise InputError("the session in this receipt may not start with so many parties: ask its party for it again")
     fields = ("parties", "dimension", "sensitivity", "colluding", "dropouts", "unit", "neighbouring")
-    if any(getattr(planned, name) != getattr(asked, name) for name in fields) or not 0 <= begun <= study.rounds:
+    if any(getattr(planned, name) != getattr(expected, name) for name in fields) or not 0 <= begun <= study.rounds:
         raise InputError("the plan in this receipt is not that of a round of its session: ask its party for it again")
     spent = compose([plan.charge] * begun)
     cost = spent.epsilon(study.delta) if begun else 0.0

@@ -193,9 +193,9 @@ class Expectation:
         weight = self.records * more
         noise = self.noise / less_noise / weight
         means, added = source.drawn(spread, weight, count)
-        asked, decoder = self.workload.asked(statistic), source.decoder
+        resolved, decoder = self.workload.asked(statistic), source.decoder
         with np.errstate(all="ignore"):
-            decoded = [asked.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
+            decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
         return summed_up(decoded, statistic.null)
 
     def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:

@@ -154,10 +154,10 @@ def _cdf(answer: StatedAnswer) -> str:
 
 def _quantiles(answer: StatedAnswer) -> str:
     names = {"0.5": "median", "0.25": "lower quartile", "0.75": "upper quartile"}
-    asked = [name for name in names if name in answer.terms] or list(answer.terms)[:_MOST_NAMED]
-    if not any(answer.known(name) for name in asked):
+    quantiles = [name for name in names if name in answer.terms] or list(answer.terms)[:_MOST_NAMED]
+    if not any(answer.known(name) for name in quantiles):
         return ""
-    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {answer.value(name)}" for name in asked))
+    return capital(", ".join(f"the {names.get(name, 'quantile ' + name)} is {answer.value(name)}" for name in quantiles))
 
 
 def _crosstab(answer: StatedAnswer) -> str:

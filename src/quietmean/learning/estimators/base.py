@@ -276,10 +276,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     def _agreement(self, X: Any, site: FitSite | None = None) -> Any:
         # No estimator that is fitted changes by a question.
-        asked = clone(self)
-        asked.site = self.site if site is None else site
-        rows, _ = asked._checked(X, None, False, reset=True)
-        return asked._contract(asked._limits(asked.bounds, rows.shape[1]))
+        estimator = clone(self)
+        estimator.site = self.site if site is None else site
+        rows, _ = estimator._checked(X, None, False, reset=True)
+        return estimator._contract(estimator._limits(estimator.bounds, rows.shape[1]))
 
     def _purpose(self, columns: int, start: Mapping[str, Array]) -> dict[str, Any]:
         """What all parties have to do alike in the rounds of a session, in plain data; ``start``: what they begin with."""

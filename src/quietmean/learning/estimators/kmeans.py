@@ -204,11 +204,11 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
         centres, site = self._start(limits), site_of(self.site)
-        here, asked = site.members is not None, self._asked(limits, centres)
+        here, fields = site.members is not None, self._asked(limits, centres)
         records = len(rows[0]) if here and self.unit == "record" else None
-        self._session: SiteRounds | None = site.rounds(asked, parties_of(site, None if here else len(rows)), records)
+        self._session: SiteRounds | None = site.rounds(fields, parties_of(site, None if here else len(rows)), records)
         self._centres = Centres(centres, limits)
-        self._kept = KeptState(self._centres, site.keeps(asked))
+        self._kept = KeptState(self._centres, site.keeps(fields))
         self.cluster_centers_ = centres
         self._executions: list[Execution] = []
         self._tell(clamped_note(rows, limits))

@@ -52,13 +52,13 @@ class OneShot:
         return self.outcome.workload.decoder(self.step).released(self.mean, self.noise, self.weight)
 
 
-def release(asked: Mapping[str, Any], parts: Sequence[Array], site: FitSite) -> OneShot:
-    """One study of the tables ``asked``, with the records (rows, columns) of each party that is here.
+def release(fields: Mapping[str, Any], parts: Sequence[Array], site: FitSite) -> OneShot:
+    """One study of the tables ``fields``, with the records (rows, columns) of each party that is here.
 
     Raises :class:`InputError` for what cannot be asked or if the noise would hide everything, before anything is sent, and
     :class:`ProtocolFailure` without a result.
     """
-    terms, plan = planned(asked, parties_of(site, len(parts) if site.members is None else None))
+    terms, plan = planned(fields, parties_of(site, len(parts) if site.members is None else None))
     # At a site nobody knows how many records all have.
     records = float(sum(map(len, parts))) if site.members is None else None
     units = float(plan.target.parties) if terms.unit == PrivacyUnit.PARTY else records
@@ -72,9 +72,9 @@ def release(asked: Mapping[str, Any], parts: Sequence[Array], site: FitSite) -> 
     return OneShot(outcome, mean, plan.value_step, deviation, (*budget_warnings(plan.target, records), *notes))
 
 
-def planned(asked: Mapping[str, Any], parties: int) -> tuple[StudyTerms, Plan]:
+def planned(fields: Mapping[str, Any], parties: int) -> tuple[StudyTerms, Plan]:
     """The study and its plan, which is made once for each: folds and copies of an estimator ask for the same."""
-    return _planned(canonical_json(dict(asked)), parties)
+    return _planned(canonical_json(dict(fields)), parties)
 
 
 @lru_cache(maxsize=64)

@@ -85,10 +85,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
     def _components_of(self, columns: int) -> int:
         if columns < 2:
             raise InvalidInput(f"components of {columns} feature(s) say nothing: give two columns or more")
-        asked = columns if self.n_components is None else self.n_components
-        if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not 1 <= asked <= columns:
-            raise InvalidInput(f"n_components is {asked!r}: choose a whole number from 1 to {columns}, the number of columns")
-        return int(asked)
+        wanted_components = columns if self.n_components is None else self.n_components
+        if (
+            isinstance(wanted_components, bool)
+            or not isinstance(wanted_components, int | np.integer)
+            or not 1 <= wanted_components <= columns
+        ):
+            raise InvalidInput(
+                f"n_components is {wanted_components!r}: choose a whole number from 1 to {columns}, the number of columns"
+            )
+        return int(wanted_components)
 
 
 def _table(estimates: Estimates, values: Array, columns: Sequence[str]) -> Array:

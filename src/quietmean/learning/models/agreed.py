@@ -38,7 +38,7 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
         model = kind(**given, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
     except TypeError:
         raise InputError("the session says no whole model: its convener writes it by save_study") from None
-    asked = model._asked(model._design_for(parties), OnPaper(count=parties))
-    if asked["purpose"] != said or asked["dimension"] != study.dimension:
+    fields = model._asked(model._design_for(parties), OnPaper(count=parties))
+    if fields["purpose"] != said or fields["dimension"] != study.dimension:
         raise InputError("the session and its model do not belong together: its convener writes both by save_study")
     return model

@@ -145,17 +145,17 @@ class ModelByRounds:
         here = self._site.members is not None
         count = parties_of(self._site, None if here else len(parts))
         design = self._design_for(count)
-        asked = self._asked(design)
+        fields = self._asked(design)
         places = self._site.here(count)
         rows = {place: self._rows(design, part, place) for place, part in zip(places, parts, strict=True)}
         newton = self._newton(design)
 
-        with self._site.rounds(asked, count, len(parts[0]) if here else None) as session:
+        with self._site.rounds(fields, count, len(parts[0]) if here else None) as session:
 
             def mean() -> RoundMean[Any]:
                 return session.mean({place: newton.vectors(own) for place, own in rows.items()}, clip=1.0)
 
-            self._fit_by(session, mean, newton, design, self._site.keeps(asked))
+            self._fit_by(session, mean, newton, design, self._site.keeps(fields))
             self.charge = session.terms.charge(session.begun)
         return session
 
@@ -231,8 +231,8 @@ class ModelByRounds:
         count, design = len(given) if records is None else records, self._design_for(parties)
         if not len(given) or isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise InputError("nothing is to be expected of no records: give a made-up table of some, and records of at least 1")
-        asked = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
-        noise = noise_of_total(SessionStudy.parse(asked).terms(parties).plan) / count
+        fields = {name: value for name, value in self._asked(design, OnPaper(count=parties)).items() if name != "purpose"}
+        noise = noise_of_total(SessionStudy.parse(fields).terms(parties).plan) / count
         newton = self._newton(design)
         rows = [self._rows(design, part, place) for place, part in enumerate(np.array_split(given, parties))]
         for number in range(1, self.rounds + 1):

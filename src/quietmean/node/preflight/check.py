@@ -182,7 +182,7 @@ class CheckSession:
         connection = await self._connect(party)
         try:
             # In this order, so that half the round trip bounds the clock error also if the process is suspended in between.
-            begun, asked = time.perf_counter(), time.time()
+            begun, sent_at = time.perf_counter(), time.time()
             await connection.send(Check(VERSION))
             frame, _ = await connection.receive(Limits.before_reply())
             round_trip = time.perf_counter() - begun
@@ -192,7 +192,7 @@ class CheckSession:
             raise PeerError(f"it refused: {printable(frame.reason)}")
         if not isinstance(frame, Readiness) or not math.isfinite(frame.time):
             raise PeerError("it answered the question with something else")
-        return Reply(frame, round_trip, frame.time - (asked + round_trip / 2))
+        return Reply(frame, round_trip, frame.time - (sent_at + round_trip / 2))
 
     async def _connect(self, party: PartyId) -> Connection:
         try:

@@ -81,7 +81,7 @@ class OpenRequests:
 
     def drop(self, number: int) -> None:
         """What is still unanswered about rounds up to this one is not answered any more."""
-        for task in [task for task, asked in self._rounds.items() if asked <= number]:
+        for task in [task for task, round_number in self._rounds.items() if round_number <= number]:
             task.cancel()
 
 

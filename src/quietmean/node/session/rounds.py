@@ -123,17 +123,17 @@ class PhaseRunner:
         """Send the messages of a round and wait; the status of each, by receiver."""
         context = self.context
         answers: dict[PartyId, AnswerFrame] = {}
-        asked: dict[PartyId, asyncio.Task[Any]] = {}
+        requests: dict[PartyId, asyncio.Task[Any]] = {}
 
         def missing() -> dict[PartyId, bool]:
             due = {party for party in expected if not context.store.has_accepted(*here, party)}
             past = {party for party in due if context.failure_detector.is_past(party, here)}
             if self._copies:
                 # They went on without this party, but still have what they sent to the others.
-                again = sorted(past - asked.keys())
-                asked.update({party: context.spawn(context.links[party].ask(ResendRequest(0, *here))) for party in again})
+                again = sorted(past - requests.keys())
+                requests.update({party: context.spawn(context.links[party].ask(ResendRequest(0, *here))) for party in again})
             waiting = [party for party in outgoing if party not in answers]
-            waiting += [party for party, task in asked.items() if not task.done()]
+            waiting += [party for party, task in requests.items() if not task.done()]
             return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
 
         # Should this party never come back, the others have its log from this.
@@ -141,7 +141,7 @@ class PhaseRunner:
         sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_over()
         # After this no transfer is sent again, which a later CancelTransfer relies on; and no ResendRequest either.
-        for task in (*sending, *asked.values()):
+        for task in (*sending, *requests.values()):
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 

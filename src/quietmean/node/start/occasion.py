@@ -176,8 +176,8 @@ class ByTime:
         # Who is bound elsewhere is in no other attempt.
         there = frozenset(self._present()) - standing.elsewhere.keys() | {self._me}
         attempt = self._attempt_by_time(standing, now)
-        asked = self._terms.asked_to_start() and self._machine.rules.allows(there)
-        if attempt is None and (asked or len(there) == len(self._settings.roster)):
+        may_start = self._terms.asked_to_start() and self._machine.rules.allows(there)
+        if attempt is None and (may_start or len(there) == len(self._settings.roster)):
             # All are there, or enough of them: at once, and after an attempt that failed once it had its time.
             waited = standing.latest == 0 or now >= self._end_of_turn(standing)
             early = standing.latest < _EARLY or now >= self._terms.start_by

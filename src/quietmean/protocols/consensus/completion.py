@@ -43,11 +43,11 @@ def complete(parameters: Settings, parties: int) -> Settings:
     return replace(completed, iterations=iterations, **_opening(parameters, iterations))
 
 
-def _opening(asked: ConsensusParameters, iterations: int) -> dict[str, Any]:
+def _opening(requested: ConsensusParameters, iterations: int) -> dict[str, Any]:
     """Where all edges have to be open none is given up later, unless a patience is named."""
-    usual = asked.patience == parameters_of(type(asked))["patience"].default
-    patience = iterations + 1 if asked.open_edges == ALL and usual else asked.patience
-    return {"open_edges": given_value(asked.open_edges, EACH), "patience": patience}
+    usual = requested.patience == parameters_of(type(requested))["patience"].default
+    patience = iterations + 1 if requested.open_edges == ALL and usual else requested.patience
+    return {"open_edges": given_value(requested.open_edges, EACH), "patience": patience}
 
 
 _UNQUANTISED = {"bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0}
@@ -61,7 +61,7 @@ def _step(parameters: ConsensusParameters, edges: Edges, parties: int, theta: fl
     return best_step(edges, parties, theta)
 
 
-def _quantisation(asked: ConsensusParameters, iteration: ConsensusParameters) -> Quantisation:
+def _quantisation(requested: ConsensusParameters, iteration: ConsensusParameters) -> Quantisation:
     """The requested quantiser, with defaults that follow from the ``iteration``, which is not quantised."""
     from quietmean.protocols.consensus.analysis import (
         Dynamics,
@@ -72,27 +72,27 @@ def _quantisation(asked: ConsensusParameters, iteration: ConsensusParameters) ->
     )
     from quietmean.protocols.consensus.trial import enough_bits
 
-    automatic = asked.bits is AUTO
+    automatic = requested.bits is AUTO
     # The other settings are checked with the most bits; then the number of bits is found.
-    bits = MOST_BITS if asked.bits is None or automatic else asked.bits
-    if asked.delta_min > 0 and asked.iterations is OPEN:
+    bits = MOST_BITS if requested.bits is None or automatic else requested.bits
+    if requested.delta_min > 0 and requested.iterations is OPEN:
         raise InputError(
-            f"delta_min is {asked.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
+            f"delta_min is {requested.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
         )
-    two_step = given_value(asked.two_step, iteration.theta == 0 and not iteration.broadcast)
-    given = asked.gamma is not OPEN
+    two_step = given_value(requested.two_step, iteration.theta == 0 and not iteration.broadcast)
+    given = requested.gamma is not OPEN
     rate = slowest_difference(Dynamics.of(iteration), iteration.broadcast) if automatic or not given else 0.0
-    gamma = asked.gamma if given else default_gamma(rate)
+    gamma = requested.gamma if given else default_gamma(rate)
     spread = float(np.sqrt((iteration.deviations**2).mean())) if iteration.deviations.size else 0.0
-    delta_0 = given_value(asked.delta_0, max(default_delta_0(bits, spread, asked.value_sd), asked.delta_min))
-    chosen = Quantisation(bits, gamma, delta_0, asked.delta_min, two_step, asked.dither_seed)
+    delta_0 = given_value(requested.delta_0, max(default_delta_0(bits, spread, requested.value_sd), requested.delta_min))
+    chosen = Quantisation(bits, gamma, delta_0, requested.delta_min, two_step, requested.dither_seed)
     if given:
         check_quantisation(iteration, chosen)
     if not automatic:
         return chosen
-    if asked.delta_0 is not OPEN:
+    if requested.delta_0 is not OPEN:
         raise InputError('delta_0 follows from the bits that "auto" finds: leave it out, or name the bits')
-    return enough_bits(iteration, chosen, asked.value_sd, rate)
+    return enough_bits(iteration, chosen, requested.value_sd, rate)
 
 
 def default_iterations(parameters: ConsensusParameters) -> int:

@@ -31,7 +31,7 @@ _EXACT = 1e-6
 Settings = TypeVar("Settings", bound=ConsensusParameters)
 
 
-def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
+def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]:
     """A graph that no ``colluding`` parties can disconnect, enough noise on its edges, and the least local noise.
 
     Returns complete parameters, the noise variance per coordinate of the mean, and the text of the certificate. Raises
@@ -52,22 +52,22 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
             "another protocol"
         )
     for name in ("sigma_local", "local_noise", "sigma_z", "edges", "graph", "connectivity", "radius", "graph_seed"):
-        if getattr(asked, name) is not parameters_of(type(asked))[name].default:
+        if getattr(requested, name) is not parameters_of(type(requested))[name].default:
             raise InputError(f"option {name!r} is what this plan computes: leave it out")
     if target.nats is not None:
-        return exact_mean(asked, target)
+        return exact_mean(requested, target)
     honest = target.parties - target.colluding
     mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     sigma = round_up(math.sqrt((1 + _SLACK) / honest) / mu)
     gap = 1 - math.cos(math.pi / honest) if honest > 1 else 1.0
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
-    noisy = replace(asked.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
+    noisy = replace(requested.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
     parameters = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
     sigma = parameters.sigma_local
-    refuse_overload_of(asked, parameters)
+    refuse_overload_of(requested, parameters)
     error = sigma**2 / target.parties + quantisation_error(parameters)
-    _require_rest(asked, parameters, target, _SLACK * error)
+    _require_rest(requested, parameters, target, _SLACK * error)
     certificate = (
         f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
         f"{len(parameters.edges)} edges; whoever hears all differences included"
@@ -75,31 +75,33 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     return parameters, error, certificate
 
 
-def completed(asked: Settings, target: Target) -> Settings:
+def completed(requested: Settings, target: Target) -> Settings:
     """The parameters without an open field; with ``bits`` "auto" not quantised at all where that sends less.
 
     Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
     """
-    quantised = complete(asked, target.parties)
+    quantised = complete(requested, target.parties)
     # A smallest cell that was asked for is kept.
-    if asked.bits is not AUTO or asked.delta_min > 0:
+    if requested.bits is not AUTO or requested.delta_min > 0:
         return quantised
-    plain = complete(replace(asked, bits=None), target.parties)
+    plain = complete(replace(requested, bits=None), target.parties)
     return min(
         (plain, quantised),
         key=lambda parameters: bytes_over_a_link(parameters.quantisation, parameters.iterations, target.dimension),
     )
 
 
-def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
+def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, str]:
     """The exact mean: noise on the edges only, enough that ``colluding`` parties learn at most ``nats`` of a coordinate.
 
     No coalition disconnects the graph, so all n_H honest parties are one group, of which the sum is disclosed and nothing else.
     With b = sigma_z^2 / (2 sigma_s^2) the share of a value's variance that is explained is at most
     1 / n_H + (1 - 1 / n_H) / (1 + 2 b (1 - cos(pi / n_H))), as above. Raises :class:`InputError` for less than the sum tells.
     """
-    if asked.delta_min > 0:
-        raise InputError(f"delta_min is {asked.delta_min:g}, which leaves an error in a mean that is to be exact: leave it out")
+    if requested.delta_min > 0:
+        raise InputError(
+            f"delta_min is {requested.delta_min:g}, which leaves an error in a mean that is to be exact: leave it out"
+        )
     honest, nats, prior = target.parties - target.colluding, target.nats or 0.0, target.prior_sd
     # A thousandth below the target, for what rounding to whole numbers may add.
     share = float(revealed_variance(nats)) * (1 - 1e-3)
@@ -116,13 +118,13 @@ def exact_mean(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
-    silent = replace(asked.filled(theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
+    silent = replace(requested.filled(theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
     parameters = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
     # An edge that is given up no longer hides anything: none is.
     parameters = replace(parameters, patience=parameters.iterations + 1)
     parameters = replace(parameters, **parameters.on_grid(target, [sigma_z, prior]))
-    refuse_overload_of(asked, parameters)
-    _require_rest(asked, parameters, target, (parameters.step or _EXACT * prior) ** 2)
+    refuse_overload_of(requested, parameters)
+    _require_rest(requested, parameters, target, (parameters.step or _EXACT * prior) ** 2)
     certificate = (
         f"at most {nats:g} nats a coordinate against every coalition of {target.colluding} parties: proven, since no "
         f"{target.colluding} parties disconnect the graph of {len(parameters.edges)} edges; for independent normal values of "
@@ -151,17 +153,17 @@ def _on_grid(parameters: Settings, target: Target) -> Settings:
     return replace(gridded, **levels)
 
 
-def refuse_overload_of(asked: ConsensusParameters, parameters: ConsensusParameters) -> None:
+def refuse_overload_of(requested: ConsensusParameters, parameters: ConsensusParameters) -> None:
     """Raises :class:`InputError` if a given number of bits would overload. This is for plans; files with it can still be run."""
     from quietmean.protocols.consensus.trial import refuse_overload
 
-    if asked.bits is not None and asked.bits is not AUTO:
-        refuse_overload(parameters, asked.value_sd)
+    if requested.bits is not None and requested.bits is not AUTO:
+        refuse_overload(parameters, requested.value_sd)
 
 
-def _require_rest(asked: ConsensusParameters, parameters: ConsensusParameters, target: Target, most: float) -> None:
+def _require_rest(requested: ConsensusParameters, parameters: ConsensusParameters, target: Target, most: float) -> None:
     """Raises :class:`InputError` where the iterations that were asked for end before all have the mean, to so much MSE."""
-    if asked.iterations is OPEN:
+    if requested.iterations is OPEN:
         return
     from quietmean.protocols.consensus.error import unfinished
 
@@ -170,8 +172,8 @@ def _require_rest(asked: ConsensusParameters, parameters: ConsensusParameters, t
     enough = default_iterations(parameters) if parameters.quantisation is None or parameters.quantisation.gamma < 1 else 0
     remedy = f"choose {enough}" if enough else "choose a gamma below 1"
     raise InputError(
-        f"iterations is {asked.iterations}, and then the parties do not have the mean yet: {remedy}"
-        f"{'' if asked.delta_min > 0 else ', or leave it out'}"
+        f"iterations is {requested.iterations}, and then the parties do not have the mean yet: {remedy}"
+        f"{'' if requested.delta_min > 0 else ', or leave it out'}"
     )
 
 

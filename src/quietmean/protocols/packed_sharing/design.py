@@ -35,15 +35,15 @@ _MOST_FOR_A_LIE = 1.05
 _USUAL_WEIGHT = 2.0**15
 
 
-def designed(asked: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
+def designed(requested: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
     """Parameters with the least expected error; that error (noise; lost values) per coordinate; and the certificate in words.
 
     ``largest``: what coordinates reach in size where nothing else is known of the domain, by default the sensitivity.
     A run has too few inputs with a chance of 1e-3 at most, and all its leaders are gone with one of 1e-5. Raises
     :class:`InputError` where a result, or the target, is impossible.
     """
-    shape = _shaped(asked, target, target.sensitivity if largest is None else largest)
-    parameters = _of_less_error(shape, target) if asked.prime is OPEN else _settled(shape, target)
+    shape = _shaped(requested, target, target.sensitivity if largest is None else largest)
+    parameters = _of_less_error(shape, target) if requested.prime is OPEN else _settled(shape, target)
     noise, lost = expected_error(target, parameters.minimum, parameters.party_variance)
     certificate = (
         f"by formula, for any coalition of {target.colluding} that does anything, and whatever happens: a sum of "
@@ -67,37 +67,37 @@ def _of_less_error(shape: Settings, target: Target) -> Settings:
     return small if small and small.party_variance <= _FOR_HALF * large.party_variance else large
 
 
-def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
+def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
     """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
-    gone = given_value(asked.gone, leaving(target))
+    gone = given_value(requested.gone, leaving(target))
     if gone >= n:
         raise InputError(f"gone is {gone}, but there are {n} members: choose fewer than these")
-    lies = given_value(asked.lies, _lies_for_next_to_nothing(target, gone) if asked.secrets is OPEN else 0)
+    lies = given_value(requested.lies, _lies_for_next_to_nothing(target, gone) if requested.secrets is OPEN else 0)
     most_secrets = _most_secrets(target, gone, lies)
-    region = given_value(asked.region, BOX)
+    region = given_value(requested.region, BOX)
     half = target.sensitivity / 2
     in_box = half / math.sqrt(target.dimension)
     weight = 1.0 if target.unit == PrivacyUnit.PARTY else OPEN
     shaped = replace(
-        asked,
+        requested,
         members=n,
         colluding=c,
         colluding_members=c,
-        secrets=given_value(asked.secrets, max(most_secrets, 1)),
-        minimum=given_value(asked.minimum, max(least_inputs(target), c + 1)),
+        secrets=given_value(requested.secrets, max(most_secrets, 1)),
+        minimum=given_value(requested.minimum, max(least_inputs(target), c + 1)),
         lies=lies,
         gone=gone,
-        ballots=given_value(asked.ballots, ballots_needed(n, gone)),
+        ballots=given_value(requested.ballots, ballots_needed(n, gone)),
         region=region,
         centre=in_box if region == BOX else 0.0,
         clip=in_box if region == BOX else half if region == BALL else largest,
-        largest_weight=given_value(asked.largest_weight, weight),
+        largest_weight=given_value(requested.largest_weight, weight),
         dimension=target.dimension,
     )
     guess = replace(
         shaped,
-        prime=given_value(asked.prime, LARGE_PRIME),
+        prime=given_value(requested.prime, LARGE_PRIME),
         largest_weight=given_value(shaped.largest_weight, 1.0),
         step=1.0,
         sigma=COARSE,

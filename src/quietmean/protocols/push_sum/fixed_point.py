@@ -55,10 +55,10 @@ def choose_grid(parameters: PushSumParameters, target: Target) -> tuple[float, f
     else:
         grid = max(2.0 ** math.floor(math.log2(FINE * smallest)), _step_for(parameters, target.sensitivity))
     if smallest and grid > COARSEST * smallest:
-        asked = parameters.largest_value or target.sensitivity
+        largest_value = parameters.largest_value or target.sensitivity
         raise InputError(
-            f"32 bits with room for values of {asked:g} make a grid of {grid:g}, too coarse beside noise of {smallest:g}: give a "
-            "smaller largest_value, or value_bits = 64"
+            f"32 bits with room for values of {largest_value:g} make a grid of {grid:g}, too coarse beside noise of "
+            f"{smallest:g}: give a smaller largest_value, or value_bits = 64"
         )
     # Three digits, down: machines whose libraries differ in the last bits get the same plan.
     return grid, max(parameters.largest_value, _digits_down(_room(parameters, grid)))

@@ -59,15 +59,15 @@ class Shape:
     graph_failure: float = 0.0
 
 
-def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
+def complete_shape(requested: SecAggParameters, target: Target) -> Shape:
     """Thresholds of SecAgg: by default two thirds of the parties, or enough to withstand inconsistent lists of survivors.
 
     Never more than the planned survivors. Raises :class:`InputError` for a threshold above them.
     """
     staying = target.responding
     wanted = max(math.ceil(2 * target.parties / 3), (target.parties + target.colluding) // 2 + 1, target.colluding + 1)
-    threshold = given_value(asked.threshold, max(min(wanted, staying), target.parties // 2 + 1))
-    minimum = given_value(asked.minimum, max(staying, threshold))
+    threshold = given_value(requested.threshold, max(min(wanted, staying), target.parties // 2 + 1))
+    minimum = given_value(requested.minimum, max(staying, threshold))
     if threshold > staying:
         raise InputError(
             f"threshold is {threshold} but with dropouts of {target.dropouts:g} only {staying} of {target.parties} parties stay: "
@@ -78,20 +78,20 @@ def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
     return Shape(threshold, minimum, None, claim)
 
 
-def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
+def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
     """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, the aggregator perhaps among them.
 
     It relies on the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError` if
     no such noise exists.
     """
-    if given_value(asked.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
+    if given_value(requested.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
         raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans; leave the option out")
     honest = shape.minimum - target.colluding
     if honest < 1:
         raise InputError(
             f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
         )
-    parameters = _settle(asked, target, _first_guess(asked, target, shape, honest), shape)
+    parameters = _settle(requested, target, _first_guess(requested, target, shape, honest), shape)
     certificate = (
         f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise (upper bound), if "
         f"X25519, HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
@@ -109,9 +109,9 @@ def around(designed_for: Settings, target: Target, domain: InputDomain, graph_fa
     ball, weight = domain.enclosing, designed_for.largest_weight
     # A largest weight that was asked for stays; one that filled the room is found anew.
     filled = weight >= _FILLED * _headroom(designed_for, target.parties, designed_for.words(target.dimension))
-    asked = replace(designed_for, clip=ball.radius, centre=ball.centre, largest_weight=OPEN if filled else weight)
+    requested = replace(designed_for, clip=ball.radius, centre=ball.centre, largest_weight=OPEN if filled else weight)
     shape = Shape(designed_for.threshold, designed_for.minimum, designed_for.neighbours, "", graph_failure)
-    return designed(asked, target, shape)[0]
+    return designed(requested, target, shape)[0]
 
 
 def _usual_balls(target: Target) -> list[tuple[float, float]]:
@@ -125,23 +125,23 @@ def counted_parties(target: Target) -> float:
     return target.parties - (target.parties - target.responding) * 5 / ROUNDS
 
 
-def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> Settings:
+def _first_guess(requested: Settings, target: Target, shape: Shape, honest: int) -> Settings:
     sensitivity = target.sensitivity
     around_cube, around_origin = _usual_balls(target)
-    clip, middle = around_cube if asked.region == "box" else around_origin
+    clip, middle = around_cube if requested.region == "box" else around_origin
     # The analytic constant at moderate budgets; it is only where the search begins.
     sigma = sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon / math.sqrt(honest)
     return replace(
-        asked,
+        requested,
         threshold=shape.threshold,
         minimum=shape.minimum,
         granularity=sigma / 64,
         sigma=sigma,
-        clip=given_value(asked.clip, clip),
-        bits=given_value(asked.bits, 32),
-        centre=given_value(asked.centre, middle),
-        largest_weight=given_value(asked.largest_weight, 1.0),
-        rotation=given_value(asked.rotation, 0),
+        clip=given_value(requested.clip, clip),
+        bits=given_value(requested.bits, 32),
+        centre=given_value(requested.centre, middle),
+        largest_weight=given_value(requested.largest_weight, 1.0),
+        rotation=given_value(requested.rotation, 0),
         noise=DISCRETE_GAUSSIAN,
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
@@ -150,12 +150,12 @@ def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> 
     )
 
 
-def _settle(asked: Settings, target: Target, guess: Settings, shape: Shape) -> Settings:
+def _settle(requested: Settings, target: Target, guess: Settings, shape: Shape) -> Settings:
     """The grid must hold the sum, whose size depends on the noise, which depends on the grid: a few turns settle it."""
     check_numbers(guess, target.parties)
     parameters = guess
     for _ in range(6):
-        parameters = _with_grid(asked, target, parameters)
+        parameters = _with_grid(requested, target, parameters)
         parameters = replace(parameters, sigma=round_up(_least_scale(target, parameters, shape) * parameters.granularity))
     if parameters.scale < _LEAST_STEPS:
         raise _too_few_bits(parameters, target)
@@ -206,11 +206,11 @@ def _least(enough: Callable[[float], bool], start: float) -> float | None:
     return high * (1 + 1e-9)
 
 
-def _with_grid(asked: Settings, target: Target, parameters: Settings) -> Settings:
+def _with_grid(requested: Settings, target: Target, parameters: Settings) -> Settings:
     words, half = parameters.words(target.dimension), 2.0 ** (parameters.bits - 1)
     fine = min(target.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _USUAL_STEPS)
     fine = round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
-    given = asked.largest_weight is not OPEN
+    given = requested.largest_weight is not OPEN
     single = replace(parameters, largest_weight=parameters.largest_weight if given else 1.0)
     needed = sum_bound(single, target.parties, words, WRAP_CHANCE) / half
     granularity = fine if needed <= fine else round_up(needed)

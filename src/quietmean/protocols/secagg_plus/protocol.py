@@ -75,18 +75,18 @@ class SecAggPlus(SecAgg):
         return np.unique(np.sort(np.concatenate(around), axis=1), axis=0).astype(np.int64)
 
 
-def _shape(asked: SecAggPlus, target: Target) -> Shape:
+def _shape(requested: SecAggPlus, target: Target) -> Shape:
     staying, parties = target.responding, target.parties
-    if asked.neighbours is not OPEN or asked.threshold is not OPEN:
-        degree = given_value(asked.neighbours, parties - 1)
+    if requested.neighbours is not OPEN or requested.threshold is not OPEN:
+        degree = given_value(requested.neighbours, parties - 1)
         check_neighbours(degree, parties)
-        threshold = given_value(asked.threshold, (2 * (degree + 1) + 2) // 3)
+        threshold = given_value(requested.threshold, (2 * (degree + 1) + 2) // 3)
         neighbourhood = assess(parties, target.colluding, parties - staying, degree, threshold)
     else:
         neighbourhood = choose_neighbourhood(
-            parties, target.colluding, target.dropouts, asked.security_bits, asked.correctness_bits
+            parties, target.colluding, target.dropouts, requested.security_bits, requested.correctness_bits
         )
-    minimum = given_value(asked.minimum, max(2, staying))
+    minimum = given_value(requested.minimum, max(2, staying))
     if minimum > staying:
         raise InputError(f"minimum is {minimum} but with dropouts of {target.dropouts:g} only {staying} parties stay: lower it")
     claim = (

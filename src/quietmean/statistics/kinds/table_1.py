@@ -64,9 +64,9 @@ class Table1(Statistic):
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
-        by, asked = self._by(columns), self._rows(columns)
-        features: tuple[Feature, ...] = tuple(self._feature(column, by) for column in asked)
-        features += tuple(self._prefixes(column, by) for column in asked if column.numeric and self.medians)
+        by, described = self._by(columns), self._rows(columns)
+        features: tuple[Feature, ...] = tuple(self._feature(column, by) for column in described)
+        features += tuple(self._prefixes(column, by) for column in described if column.numeric and self.medians)
         counted = by is None or any(isinstance(feature, CellIndicators) for feature in features)
         # Tables know how many records each group has; blocks know only how many have a value.
         return features if counted or by is None else (*features, CellIndicators((Axis(by),)))

@@ -25,23 +25,23 @@ def any_of_tables(raw: Mapping[str, Any], source: str) -> AnyStudy:
     return (SessionStudy if TABLE in raw else StudyTerms).from_tables(raw, source)
 
 
-def require_study(asked: AnyStudy) -> StudyTerms:
+def require_study(study: AnyStudy) -> StudyTerms:
     """Raises :class:`InputError` for a session, whose vectors are in no file of data."""
-    if isinstance(asked, SessionStudy):
+    if isinstance(study, SessionStudy):
         raise InputError(
-            f"{asked.name!r} is a session, of many means of vectors that a program makes: quietmean join FILE --program PROGRAM, "
+            f"{study.name!r} is a session, of many means of vectors that a program makes: quietmean join FILE --program PROGRAM, "
             "or qm.session from Python, take part in it"
         )
-    return asked
+    return study
 
 
-def has_committee(asked: AnyStudy) -> bool:
+def has_committee(study: AnyStudy) -> bool:
     """Whether a committee opens its sum, so that most parties only contribute."""
-    return isinstance(asked, StudyTerms) and asked.committee is not None
+    return isinstance(study, StudyTerms) and study.committee is not None
 
 
-def require_session(asked: AnyStudy) -> SessionStudy:
+def require_session(study: AnyStudy) -> SessionStudy:
     """Raises :class:`InputError` for a study."""
-    if isinstance(asked, StudyTerms):
-        raise InputError(f"{asked.name!r} is a study of statistics and no session: quietmean join FILE --data FILE, or qm.join")
-    return asked
+    if isinstance(study, StudyTerms):
+        raise InputError(f"{study.name!r} is a study of statistics and no session: quietmean join FILE --data FILE, or qm.join")
+    return study

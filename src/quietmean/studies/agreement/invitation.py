@@ -70,8 +70,8 @@ class Invitation:
             raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener anew")
         if body.previous is not None and not is_digest(body.previous):
             raise InputError("the previous seal that the invitation names is no digest: ask the convener for another")
-        asked = any_of_tables(body.study, "the study of the invitation")
-        return cls(signed, asked, body.convener, body.version, body.previous, body.nonce)
+        study = any_of_tables(body.study, "the study of the invitation")
+        return cls(signed, study, body.convener, body.version, body.previous, body.nonce)
 
     @cached_property
     def digest(self) -> str:

@@ -176,6 +176,6 @@ def vouching_of(invitation: Invitation) -> Vouching | None:
     return Vouching(terms.registrar, invitation.digest, terms.vouchers)
 
 
-def committee_of(asked: AnyStudy) -> CommitteeTerms | None:
+def committee_of(study: AnyStudy) -> CommitteeTerms | None:
     """What a study says of its committee; None where it has none."""
-    return require_study(asked).committee if has_committee(asked) else None
+    return require_study(study).committee if has_committee(study) else None

@@ -66,8 +66,8 @@ class GroupsOfFrame(CountingEngine):
 
     def pieces(self, read: list[str]) -> Pieces:
         narwhals = self._narwhals
-        asked = self._frame.select(**{name: narwhals.col(self._called[plain_name(name)]) for name in read})
-        batches = _answer(lambda: _batches(asked.to_native(), asked.implementation))
+        selected = self._frame.select(**{name: narwhals.col(self._called[plain_name(name)]) for name in read})
+        batches = _answer(lambda: _batches(selected.to_native(), selected.implementation))
         while (batch := _answer(lambda: next(batches, None))) is not None:
             yield from [batch] if isinstance(batch, Table) else table_of_frame(batch, read)
 

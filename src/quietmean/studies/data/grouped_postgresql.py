@@ -31,44 +31,44 @@ class GroupsOfPostgresql(CountingEngine):
 
     def count(self) -> int:
         # Which table is meant is known by all columns of the study.
-        with transaction(self.location, self._called(self._wanted).values()) as (cursor, asked):
-            cursor.execute(f"SELECT count(*) FROM {asked.chosen} AS q")  # noqa: S608
+        with transaction(self.location, self._called(self._wanted).values()) as (cursor, selection):
+            cursor.execute(f"SELECT count(*) FROM {selection.chosen} AS q")  # noqa: S608
             return int(cursor.fetchone()[0])
 
     def groups(self, read: list[str], cuts: Mapping[str, tuple[float, ...]], most: int) -> Counted | None:
         called = self._called(self._wanted)
-        with transaction(self.location, called.values()) as (cursor, asked):
-            columns = {asked.names.index(plain_name(called[plain_name(name)])): cuts.get(name, ()) for name in read}
+        with transaction(self.location, called.values()) as (cursor, selection):
+            columns = {selection.names.index(plain_name(called[plain_name(name)])): cuts.get(name, ()) for name in read}
             # Batches begin with these columns, in this order.
-            asked = replace(asked, selected={place: asked.selected[place] for place in columns})
-            cursor.execute(_grouped(asked, columns, most))
+            selection = replace(selection, selected={place: selection.selected[place] for place in columns})
+            cursor.execute(_grouped(selection, columns, most))
             batches, count = [], 0
             for batch in cursor.fetch_record_batch():
                 batches.append(batch)
                 count += batch.num_rows
                 if count > most:
                     return None
-        return self._counted(batches, asked)
+        return self._counted(batches, selection)
 
     def pieces(self, read: list[str]) -> Pieces:
         return read_at(self.location, self._wanted)
 
-    def _counted(self, batches: list[Any], asked: SelectedColumns) -> Counted:
+    def _counted(self, batches: list[Any], selection: SelectedColumns) -> Counted:
         called, row = self._called(self._wanted), 1
         for batch in batches:
             counts = np.asarray(batch.column(batch.num_columns - 1).to_numpy(), dtype=np.int64)
-            yield replace(table_of(batch, asked, self.location, row), called=called), counts
+            yield replace(table_of(batch, selection, self.location, row), called=called), counts
             row += batch.num_rows
 
     def _called(self, names: list[str]) -> dict[str, str]:
         return self.location.mapping.names(names)
 
 
-def _grouped(asked: SelectedColumns, columns: Mapping[int, tuple[float, ...]], most: int) -> str:
+def _grouped(selection: SelectedColumns, columns: Mapping[int, tuple[float, ...]], most: int) -> str:
     """The groups of what is selected: a row of each, and how many rows it has. ``columns``: edges, by the columns' places."""
     selected, keys, shown = [], [], []
     for place, cuts in columns.items():
-        kind, cell = asked.kinds[place], asked.selected[place]
+        kind, cell = selection.kinds[place], selection.selected[place]
         selected.append(f'({cell}) COLLATE "C" AS c{place}' if is_text(kind) else f"{cell} AS c{place}")
         if cuts and compares(kind):
             keys.append(_lies(f"c{place}::float8", cuts))
@@ -76,7 +76,7 @@ def _grouped(asked: SelectedColumns, columns: Mapping[int, tuple[float, ...]], m
         else:
             keys.append(f"c{place}")
             shown.append(f"c{place}")
-    rows = f"SELECT {', '.join(selected)} FROM {asked.chosen} AS q"  # noqa: S608
+    rows = f"SELECT {', '.join(selected)} FROM {selection.chosen} AS q"  # noqa: S608
     return f"SELECT {', '.join([*shown, 'count(*)'])} FROM ({rows}) AS r GROUP BY {', '.join(keys)} LIMIT {most + 1}"  # noqa: S608
 
 

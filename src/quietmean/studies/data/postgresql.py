@@ -58,8 +58,8 @@ def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
 
     Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
     """
-    with transaction(location, wanted) as (cursor, asked):
-        yield from _selected(cursor, asked, location)
+    with transaction(location, wanted) as (cursor, selection):
+        yield from _selected(cursor, selection, location)
 
 
 @dataclass(frozen=True)
@@ -137,28 +137,28 @@ def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]
     described = [str(column[0]) for column in cursor.description]
     names, places = wanted_places(location.name, described, wanted)
     columns = [f"q.{quoted(described[place])}" for place in places]
-    asked = ", ".join(map(_TYPE_OF.format, columns))
-    kinds = _rows(cursor, f"SELECT {asked} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608
+    selection = ", ".join(map(_TYPE_OF.format, columns))
+    kinds = _rows(cursor, f"SELECT {selection} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608
     return SelectedColumns(
         chosen, names, dict(zip(places, map(_handed_over, columns, kinds), strict=True)), dict(zip(places, kinds, strict=True))
     )
 
 
-def _selected(cursor: Any, asked: SelectedColumns, location: Location) -> Pieces:
-    listed = ", ".join(f"{column} AS c{place}" for place, column in asked.selected.items())
-    cursor.execute(f"SELECT {listed} FROM {asked.chosen} AS q")  # noqa: S608
+def _selected(cursor: Any, selection: SelectedColumns, location: Location) -> Pieces:
+    listed = ", ".join(f"{column} AS c{place}" for place, column in selection.selected.items())
+    cursor.execute(f"SELECT {listed} FROM {selection.chosen} AS q")  # noqa: S608
     row = 1
     for batch in cursor.fetch_record_batch():
-        yield table_of(batch, asked, location, row)
+        yield table_of(batch, selection, location, row)
         row += batch.num_rows
     if row == 1:
-        yield Table(location.name, asked.names, (), lambda index: Cells(()))
+        yield Table(location.name, selection.names, (), lambda index: Cells(()))
 
 
-def table_of(batch: Any, asked: SelectedColumns, location: Location, row: int) -> Table:
+def table_of(batch: Any, selection: SelectedColumns, location: Location, row: int) -> Table:
     """Rows from ``row`` on, of a batch of Arrow that begins with the selected columns."""
-    cells = {place: _cells(batch.column(index)) for index, place in enumerate(asked.selected)}
-    return Table(location.name, asked.names, range(row, row + batch.num_rows), cells.__getitem__)
+    cells = {place: _cells(batch.column(index)) for index, place in enumerate(selection.selected)}
+    return Table(location.name, selection.names, range(row, row + batch.num_rows), cells.__getitem__)
 
 
 def _handed_over(column: str, kind: str) -> str:

@@ -61,8 +61,8 @@ class StudyOutcome:
         """The target in nats, and the most that a coalition of the certificate's size learnt about a coordinate of another
         party's value; None for a target in epsilon. See :meth:`PrivacyAnalysis.nats_of_target`.
         """
-        asked = self.target.nats
-        return None if asked is None else self.privacy.nats_of_target(self.certificate.size, asked)
+        target_nats = self.target.nats
+        return None if target_nats is None else self.privacy.nats_of_target(self.certificate.size, target_nats)
 
     @property
     def everyone_else_epsilon(self) -> float:
@@ -225,9 +225,9 @@ def gate_summary(record: GateRecord) -> dict[str, Any]:
 
 
 def _how_to_certify(target: Target) -> dict[str, Any]:
-    asked = {"epsilon": target.epsilon} if target.nats is None else {"nats": target.nats}
+    level = {"epsilon": target.epsilon} if target.nats is None else {"nats": target.nats}
     read = {} if target.eavesdropping is None else {"eavesdropping": target.eavesdropping}
-    return {"colluding": target.colluding, "delta": target.delta, **asked, **read}
+    return {"colluding": target.colluding, "delta": target.delta, **level, **read}
 
 
 def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: ReleasedSum) -> None:

@@ -233,8 +233,8 @@ def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tup
     """What is agreed on, its parties, and the seal where it has one."""
     if isinstance(agreed, Sealed):
         return agreed.asked, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
-    asked, roster = agreed
-    return asked, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
+    study, roster = agreed
+    return study, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
 
 
 def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:

@@ -100,8 +100,8 @@ class Contract(Agreement):
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], choice: Choice) -> Self:
         """For the party of this name, by somebody without its key. Raises :class:`InputError` if there is none."""
-        asked, parties, sealed = signatories(agreed)
-        return cls(require_study(asked), parties, place_of(name, parties), choice, sealed)
+        study, parties, sealed = signatories(agreed)
+        return cls(require_study(study), parties, place_of(name, parties), choice, sealed)
 
     @property
     def _asked(self) -> StudyTerms:
@@ -249,17 +249,17 @@ class Contract(Agreement):
 
     def _read(self) -> str:
         """What the target says of who reads messages, and what that means here; nothing where nobody does."""
-        asked = self.plan.target.eavesdropping
-        if asked is None:
+        observer = self.plan.target.eavesdropping
+        if observer is None:
             return ""
-        anyway = self.plan.protocol.public_anyway(asked)
+        anyway = self.plan.protocol.public_anyway(observer)
         if anyway is not None:
-            return f"; {eavesdropping_text(asked)}, which tells nothing more: {anyway}"
-        if not is_random(asked):
-            return f"; {eavesdropping_text(asked)}"
+            return f"; {eavesdropping_text(observer)}, which tells nothing more: {anyway}"
+        if not is_random(observer):
+            return f"; {eavesdropping_text(observer)}"
         return (
-            f"; {eavesdropping_text(asked)}, of which a public draw before the start decides which the figure of what happened "
-            "is about: what is known beforehand, and charged, holds whichever are read"
+            f"; {eavesdropping_text(observer)}, of which a public draw before the start decides which the figure of what "
+            "happened is about: what is known beforehand, and charged, holds whichever are read"
         )
 
     def _against(self) -> str:

@@ -50,7 +50,7 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
     Raises :class:`InputError` for no address of one, and :class:`ProtocolFailure` where none of this study answers.
     """
     place = require_drop(url).removesuffix("contributions") + "health"
-    asked = time.time()
+    asked_at = time.time()
     try:
         answer = ask_server(place, _LOOK)
     except OSError as error:
@@ -67,7 +67,7 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
     ahead = None
     with suppress(TypeError, ValueError):
         # It is said in whole seconds.
-        ahead = parsedate_to_datetime(str(answer.date)).timestamp() + 0.5 - (asked + time.time()) / 2
+        ahead = parsedate_to_datetime(str(answer.date)).timestamp() + 0.5 - (asked_at + time.time()) / 2
     return DropThere(int(said.get("contributions", 0)), ahead)
 
 

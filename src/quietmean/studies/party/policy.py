@@ -209,19 +209,19 @@ class Policy:
             raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
 
 
-def _epsilon(policy: Policy, asked: Agreement) -> Iterator[str]:
-    most, target = policy.rules.largest_epsilon, asked.target
+def _epsilon(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    most, target = policy.rules.largest_epsilon, agreement.target
     if target.nats is not None:
         # The rule for nats speaks of these.
         return
     if target.epsilon > most:
         yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
-    elif not asked.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
-        yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
+    elif not agreement.epsilon_a_priori <= most * (1 + 1e-6) and agreement.plan.protocol.is_private:
+        yield f"nothing promises beforehand that it costs at most {most:g}: {agreement.plan.a_priori.enforced_by}"
 
 
-def _nats(policy: Policy, asked: Agreement) -> Iterator[str]:
-    most, nats = policy.rules.largest_nats, asked.target.nats
+def _nats(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    most, nats = policy.rules.largest_nats, agreement.target.nats
     if nats is None:
         return
     if not most:
@@ -230,73 +230,73 @@ def _nats(policy: Policy, asked: Agreement) -> Iterator[str]:
         yield f"the study asks for {nats:g} nats, at most {most:g} are allowed"
 
 
-def _delta(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _delta(policy: Policy, agreement: Agreement) -> Iterator[str]:
     most = policy.rules.largest_delta
-    if asked.target.delta > most:
-        yield f"the study asks for delta {asked.target.delta:g}, at most {most:g} is allowed"
+    if agreement.target.delta > most:
+        yield f"the study asks for delta {agreement.target.delta:g}, at most {most:g} is allowed"
 
 
-def _colluding(policy: Policy, asked: Agreement) -> Iterator[str]:
-    least, given = policy.rules.least_colluding, asked.target.colluding
+def _colluding(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    least, given = policy.rules.least_colluding, agreement.target.colluding
     if given < least:
         yield f"the study protects against {given} colluding parties, at least {least} must be assumed"
 
 
-def _parties(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _parties(policy: Policy, agreement: Agreement) -> Iterator[str]:
     least = policy.rules.smallest_parties
-    fewest = asked.fewest
+    fewest = agreement.fewest
     if fewest < least:
-        yield f"{fewest} parties {'take part' if fewest == len(asked.parties) else 'may start it'}, at least {least} must"
+        yield f"{fewest} parties {'take part' if fewest == len(agreement.parties) else 'may start it'}, at least {least} must"
 
 
-def _unit(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _unit(policy: Policy, agreement: Agreement) -> Iterator[str]:
     allowed = policy.rules.units
-    if allowed is not None and asked.target.unit not in allowed:
-        yield f"the study protects one {asked.target.unit}, allowed is {', '.join(allowed)}"
+    if allowed is not None and agreement.target.unit not in allowed:
+        yield f"the study protects one {agreement.target.unit}, allowed is {', '.join(allowed)}"
 
 
-def _statistics(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _statistics(policy: Policy, agreement: Agreement) -> Iterator[str]:
     allowed = policy.rules.statistics
-    for kind, text in asked.asks_for if allowed is not None else ():
+    for kind, text in agreement.asks_for if allowed is not None else ():
         if kind not in (allowed or ()):
             yield f"{text} is not allowed, these kinds are: {', '.join(allowed or ())}"
 
 
-def _protocols(policy: Policy, asked: Agreement) -> Iterator[str]:
-    allowed, name = policy.rules.protocols, asked.plan.protocol.name
+def _protocols(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    allowed, name = policy.rules.protocols, agreement.plan.protocol.name
     # A site may have written another name of a protocol.
     if allowed is not None and name not in {get_protocol(protocol).name for protocol in allowed}:
         yield f"{name} is not allowed, these are: {', '.join(allowed)}"
 
 
-def _no_privacy(policy: Policy, asked: Agreement) -> Iterator[str]:
-    if not policy.rules.no_privacy and not asked.plan.protocol.is_private:
-        yield f"{asked.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
+def _no_privacy(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    if not policy.rules.no_privacy and not agreement.plan.protocol.is_private:
+        yield f"{agreement.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 
-def _post_quantum(policy: Policy, asked: Agreement) -> Iterator[str]:
-    if policy.rules.require_post_quantum and not asked.post_quantum:
-        yield f"the study's keys: {asked.keys}"
+def _post_quantum(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    if policy.rules.require_post_quantum and not agreement.post_quantum:
+        yield f"the study's keys: {agreement.keys}"
 
 
-def _never(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _never(policy: Policy, agreement: Agreement) -> Iterator[str]:
     # Whoever transforms a column declares it, too.
-    for name in sorted(set(policy.rules.never) & {column.name for column in asked.declared}):
+    for name in sorted(set(policy.rules.never) & {column.name for column in agreement.declared}):
         yield f"column {name!r} must not be used"
 
 
-def _columns(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _columns(policy: Policy, agreement: Agreement) -> Iterator[str]:
     declared = {column.name: column for column in policy.columns}
-    for column in asked.used:
+    for column in agreement.used:
         own = declared.get(column.name)
         if own is not None and _said(own) != _said(column):
             yield f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
 
 
-def _hosts(policy: Policy, asked: Agreement) -> Iterator[str]:
-    rehearsal = asked.own.address is not None and _loopback(asked.own.address[0])
+def _hosts(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    rehearsal = agreement.own.address is not None and _loopback(agreement.own.address[0])
     allowed = policy.rules.hosts
-    for party, host in _dialled(asked):
+    for party, host in _dialled(agreement):
         number = number_of(host)
         if number is not None and (number.is_link_local or number.is_multicast or number.is_unspecified):
             yield f"{party}, an address inside a machine or a network's own, which is never dialled"
@@ -306,16 +306,16 @@ def _hosts(policy: Policy, asked: Agreement) -> Iterator[str]:
             yield f"{party}, allowed are: {', '.join(allowed)}"
 
 
-def _ports(policy: Policy, asked: Agreement) -> Iterator[str]:
+def _ports(policy: Policy, agreement: Agreement) -> Iterator[str]:
     allowed = policy.rules.ports
-    for party, _ in _dialled(asked):
+    for party, _ in _dialled(agreement):
         if allowed is not None and party.address is not None and party.address[1] not in allowed:
             yield f"{party}, allowed are: {', '.join(map(str, allowed))}"
 
 
-def _dialled(asked: Agreement) -> Iterator[tuple[Signatory, str]]:
+def _dialled(agreement: Agreement) -> Iterator[tuple[Signatory, str]]:
     """The other parties that are connected to, with their hosts."""
-    for party in asked.others:
+    for party in agreement.others:
         if party.address is not None:
             yield party, party.address[0]
 

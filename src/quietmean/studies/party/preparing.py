@@ -136,8 +136,8 @@ class PartyPreparation:
 
     def _for_person(self, settings: NodeSettings) -> NodeSettings:
         """The node shows its person what it does, and holds the weights of all against policy and study."""
-        observers, asked = self._person.observers, self._own.asked
-        stated = asked.weights if isinstance(asked, StudyTerms) else None
+        observers, study = self._person.observers, self._own.asked
+        stated = study.weights if isinstance(study, StudyTerms) else None
         weights = replace(self._policy.weights, besides=stated)
         return replace(settings, report=observers.report, observe=observers.observe, weights=weights)
 
