@@ -29,6 +29,7 @@ from quietmean.protocols.eavesdropping import read_eavesdropping
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking
     from quietmean.planning.plan import Plan
+    from quietmean.protocols.target import Target
 
 
 class Domain(StrEnum):
@@ -241,36 +242,21 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     from quietmean.planning.automatic import choose_from, require_epsilon
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, where_more_is_promised, why_first
-    from quietmean.planning.ways import USUAL, compare_ways, propose
-    from quietmean.protocols.target import Target, budget_warnings, colluding_count
+    from quietmean.protocols.target import budget_warnings
 
-    parties = question["parties"]
-    target = Target(
-        parties=parties,
-        epsilon=math.inf if question["epsilon"] is None else question["epsilon"],
-        delta=question["delta"],
-        dimension=question["dimension"],
-        sensitivity=question["sensitivity"],
-        colluding=colluding_count(parties, question["colluding"]),
-        dropouts=question["dropouts"],
-        unit=PrivacyUnit(question["unit"]),
-        nats=question.get("nats"),
-        eavesdropping=question.get("eavesdropping"),
-    )
-    if not question["protocols"]:
+    target, named = _target(question), bool(question["protocols"])
+    if not named:
         require_epsilon(target)
     calibration, server = CalibrationMethod(question["calibration"]), Server(question["server"])
-
     domain = None if question["domain"] is None else InputDomain.parse(question["domain"])
 
     def ranking(wanted: Target, accepted: Server) -> Ranking:
         values = configured(question["protocols"] or general_protocols(accepted), question["options"], question["offered"])
-        named, max_messages = bool(question["protocols"]), question["max_messages"]
         return rank(
             wanted,
             values,
             calibration=calibration,
-            max_messages=max_messages,
+            max_messages=question["max_messages"],
             strict=named,
             domain=domain,
             trials=question["trials"],
@@ -278,38 +264,61 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         )
 
     candidates = ranking(target, server)
-    chosen, why = 0, why_first(candidates)
-    if not question["protocols"] and server == Server.NONE:
+    chosen, why, beside = 0, why_first(candidates), dict[str, Any]()
+    if not named and server == Server.NONE:
         # As run and join choose.
         chosen, taken = choose_from(candidates, question["options"], domain, question["max_messages"])
         why = f"{taken}. Of all, {why}"
-    ways = []
-    if not question["protocols"] and server == Server.NONE:
-        shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in question["committee"].items()})
-        ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
-    proposed = None
-    if ways and not question["committee"]:
-        one_message = question["max_messages"] is not None and question["max_messages"] <= 1
-        proposed = propose(candidates[chosen].plan, one_message=one_message)
+        beside = _other_ways(question, candidates, candidates[chosen].plan, domain)
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
+    plan = candidates[chosen].plan
     document = {
         "target": target.describe(),
         "candidates": [candidate.to_json() for candidate in candidates],
         "chosen": chosen,
         "why": why,
-        "domain": candidates[chosen].plan.input_domain.text,
+        "domain": plan.input_domain.text,
         "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
-        "plan": candidates[chosen].plan.to_json(),
-        "influence": _influence(candidates[chosen].plan),
-        **({"ways": ways} if ways else {}),
-        **({"proposed": proposed} if proposed else {}),
+        "plan": plan.to_json(),
+        "influence": _influence(plan),
+        **beside,
     }
-    if instead := where_more_is_promised(candidates[chosen].plan, domain):
+    if instead := where_more_is_promised(plan, domain):
         document["instead"] = instead
     if question["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
+
+
+def _target(question: dict[str, Any]) -> Target:
+    from quietmean.protocols.target import Target, colluding_count
+
+    return Target(
+        parties=question["parties"],
+        epsilon=math.inf if question["epsilon"] is None else question["epsilon"],
+        delta=question["delta"],
+        dimension=question["dimension"],
+        sensitivity=question["sensitivity"],
+        colluding=colluding_count(question["parties"], question["colluding"]),
+        dropouts=question["dropouts"],
+        unit=PrivacyUnit(question["unit"]),
+        nats=question.get("nats"),
+        eavesdropping=question.get("eavesdropping"),
+    )
+
+
+def _other_ways(question: dict[str, Any], candidates: Ranking, plan: Plan, domain: InputDomain | None) -> dict[str, Any]:
+    """What a committee and files would give, and which committee is proposed instead of ``plan``."""
+    from quietmean.planning.ways import USUAL, compare_ways, propose
+
+    shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in question["committee"].items()})
+    ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
+    proposed = None
+    if ways and not question["committee"]:
+        one_message = question["max_messages"] is not None and question["max_messages"] <= 1
+        proposed = propose(plan, one_message=one_message)
+    return {**({"ways": ways} if ways else {}), **({"proposed": proposed} if proposed else {})}
 
 
 def _influence(plan: Plan) -> dict[str, Any] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,14 @@ from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import MOST
 
 if TYPE_CHECKING:
+    from quietmean.planning.automatic import Choice
     from quietmean.planning.plan import Plan
+    from quietmean.statistics.workload import Workload
+    from quietmean.studies import StudyTerms
+    from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.agreement.deadlines import Deadlines
+    from quietmean.studies.outcome.forecast import Needed
+    from quietmean.studies.outcome.influence import StudyInfluence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,80 +88,141 @@ def plan_study(
     Raises :class:`InputError` for what cannot be planned, or was agreed on already.
     """
     options.require_possible()
-    from quietmean.planning.automatic import AUTO
-    from quietmean.planning.explain import where_more_is_promised
-    from quietmean.planning.ways import propose
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
-    from quietmean.statistics.expectation import STUDIES
-    from quietmean.studies import StudyTerms
-    from quietmean.studies.agreement.any_study import require_study
-    from quietmean.studies.agreement.signed import is_signed_document
-    from quietmean.studies.outcome.forecast import Forecast
-    from quietmean.studies.outcome.influence import StudyInfluence
-    from quietmean.studies.party import agreed_files
-    from quietmean.studies.party.committee_words import CommitteeWords
 
-    if parties is None or options.roster is not None or is_signed_document(path):
-        asked, members, sealed = agreed_files(path, options.roster)
-        study = require_study(asked)
-        count = len(members) if sealed is None else sealed.admitted
-        if parties not in (None, count):
-            raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
-    else:
-        study, count = StudyTerms.load(path), parties
+    study, count = _study_and_parties(path, options, parties)
     if protocol is not None:
         name, protocol_options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
-    units = study.public_records(count, options.records)
+    records = study.public_records(count, options.records)
     with progress("calibrating"):
         choice = study.choice(count, no_privacy=no_privacy)
-    plan = choice.plan
-    for sentence in budget_warnings(plan.target, units):
+    for sentence in budget_warnings(choice.plan.target, records):
         warn(sentence)
-    if units is None:
+    if records is None:
         warn("how many records there are is not known, so no widths: give --records N, or records = N in the study file")
-        sentences, expected, needed = [], [], []
+        widths = _Widths()
     else:
-        forecast = Forecast(study, plan, units, STUDIES)
-        with progress("drawing studies"):
-            if options.width is None and options.power is None:
-                forecast.require_hope()
-            sentences, expected = forecast.sentences(), forecast.to_json()
-            needed = forecast.needed(options.width, options.power)
-    # Who names a protocol by file asks for one message of each party.
-    one_message = study.protocol != AUTO and plan.protocol.by_file
-    proposed = propose(plan, one_message=one_message) if one_message or study.protocol == AUTO else None
-    influence = StudyInfluence.of_study(study, plan, options.records)
+        widths = _widths(study, choice.plan, records, options)
+    planned = _PlannedStudy(study, choice, widths, options.records)
     if plan_file is not None:
-        plan_file.write_json(plan.to_json())
+        plan_file.write_json(choice.plan.to_json())
     if json:
-        moved = {"influence": None if influence is None else influence.to_json()}
-        more = {} if proposed is None else {"proposed": proposed}
-        print_json(_document(plan) | {"expected": expected, "needed": [remedy.to_json() for remedy in needed]} | moved | more)
+        print_json(planned.document())
         return
-    if first := plan.above_target or plan.nats_kept:
-        for sentence in (first, *where_more_is_promised(plan, plan.domain)):
-            out.print(sentence, markup=False)
-    target = plan.target
-    out.print(
-        f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "
-        f"{target.delta:g}; plan {plan.digest[:12]}",
-        markup=False,
-    )
-    if study.committee is not None:
-        words = CommitteeWords(study.committee, None, study.workload)
-        out.print(f"against {words.against}; {words.otherwise}; {words.liars}", markup=False)
-        if words.checked:
-            out.print(f"checks: {words.checked}", markup=False)
-        if words.admits:
-            out.print(f"admits: {words.admits}", markup=False)
-    if study.deadlines is not None:
-        out.print(_in_folder(study.deadlines, choice.plans), markup=False)
-    for sentence in [*([] if proposed is None else [proposed]), *sentences, *(remedy.sentence for remedy in needed)]:
+    for sentence in planned.sentences():
         out.print(sentence, markup=False)
-    if influence is not None:
-        out.print(f"one party can move {'; '.join(influence.sentences())}", markup=False)
+
+
+def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int]:
+    """The study, and how many parties it has: those of its seal or roster, or as many as are said."""
+    from quietmean.studies import StudyTerms
+    from quietmean.studies.agreement.any_study import require_study
+    from quietmean.studies.agreement.signed import is_signed_document
+    from quietmean.studies.party import agreed_files
+
+    if parties is not None and options.roster is None and not is_signed_document(path):
+        return StudyTerms.load(path), parties
+    study, members, sealed = agreed_files(path, options.roster)
+    count = len(members) if sealed is None else sealed.admitted
+    if parties not in (None, count):
+        raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
+    return require_study(study), count
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """How wide the intervals of a study will be, in sentences and as data, and what would make them as narrow as wanted."""
+
+    sentences: Sequence[str] = ()
+    expected: Sequence[Mapping[str, Any]] = ()
+    remedies: Sequence[Needed] = ()
+
+
+def _widths(study: StudyTerms, plan: Plan, records: float, options: StudyOptions) -> _Widths:
+    from quietmean.statistics.expectation import STUDIES
+    from quietmean.studies.outcome.forecast import Forecast
+
+    forecast = Forecast(study, plan, records, STUDIES)
+    with progress("drawing studies"):
+        if options.width is None and options.power is None:
+            forecast.require_hope()
+        return _Widths(forecast.sentences(), forecast.to_json(), forecast.needed(options.width, options.power))
+
+
+@dataclass(frozen=True)
+class _PlannedStudy:
+    """A study with the plan that all its parties make. ``records``: that all have together, where the command line says so."""
+
+    study: StudyTerms
+    choice: Choice
+    widths: _Widths
+    records: int | None
+
+    @cached_property
+    def proposed(self) -> str | None:
+        """A committee, where one would serve better. Who names a protocol by file asks for one message of each party."""
+        from quietmean.planning.automatic import AUTO
+        from quietmean.planning.ways import propose
+
+        one_message = self.study.protocol != AUTO and self.choice.plan.protocol.by_file
+        return propose(self.choice.plan, one_message=one_message) if one_message or self.study.protocol == AUTO else None
+
+    @cached_property
+    def influence(self) -> StudyInfluence | None:
+        from quietmean.studies.outcome.influence import StudyInfluence
+
+        return StudyInfluence.of_study(self.study, self.choice.plan, self.records)
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        plan = self.choice.plan
+        return {
+            "target": plan.target.describe(),
+            "protocol": plan.protocol.name,
+            "prediction": dict(plan.prediction),
+            "epsilon_a_priori": plan.epsilon_a_priori,
+            "digest": plan.digest,
+            "expected": self.widths.expected,
+            "needed": [remedy.to_json() for remedy in self.widths.remedies],
+            "influence": None if self.influence is None else self.influence.to_json(),
+            **({} if self.proposed is None else {"proposed": self.proposed}),
+        }
+
+    def sentences(self) -> Iterator[str]:
+        """The same in words, what is promised first."""
+        from quietmean.planning.explain import where_more_is_promised
+
+        plan, target = self.choice.plan, self.choice.plan.target
+        if first := plan.above_target or plan.nats_kept:
+            yield from (first, *where_more_is_promised(plan, plan.domain))
+        yield (
+            f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "
+            f"{target.delta:g}; plan {plan.digest[:12]}"
+        )
+        if self.study.committee is not None:
+            yield from _of_committee(self.study.committee, self.study.workload)
+        if self.study.deadlines is not None:
+            yield _in_folder(self.study.deadlines, self.choice.plans)
+        if self.proposed is not None:
+            yield self.proposed
+        yield from self.widths.sentences
+        yield from (remedy.sentence for remedy in self.widths.remedies)
+        if self.influence is not None:
+            yield f"one party can move {'; '.join(self.influence.sentences())}"
+
+
+def _of_committee(committee: CommitteeTerms, workload: Workload) -> Iterator[str]:
+    """Who must not collude, and what the members check and admit."""
+    from quietmean.studies.party.committee_words import CommitteeWords
+
+    words = CommitteeWords(committee, None, workload)
+    yield f"against {words.against}; {words.otherwise}; {words.liars}"
+    if words.checked:
+        yield f"checks: {words.checked}"
+    if words.admits:
+        yield f"admits: {words.admits}"
 
 
 def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:
@@ -166,13 +234,3 @@ def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:
         f"through a folder: {rounds} rounds of at most {in_hours(deadlines.interval)} after the start, for which it waits until "
         f"{in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"
     )
-
-
-def _document(plan: Plan) -> dict[str, Any]:
-    return {
-        "target": plan.target.describe(),
-        "protocol": plan.protocol.name,
-        "prediction": dict(plan.prediction),
-        "epsilon_a_priori": plan.epsilon_a_priori,
-        "digest": plan.digest,
-    }
