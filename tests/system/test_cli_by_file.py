@@ -14,6 +14,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
+from quietmean.desk.site_folder import SiteFolder
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import write_private
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support import command_lines
@@ -39,6 +41,41 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     main(shlex.split(line)[1:])
     return capsys.readouterr().out
+
+
+def test_no_name_of_a_party_leads_out_of_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a name looks like: its files, those that its desk writes too, are in this folder, and the names are read again."""
+    site = tmp_path / "deep" / "site"
+    site.mkdir(parents=True)
+    monkeypatch.chdir(site)
+    names = ["../../etc/x", ".C:\\north|2", "-rf *"]
+    told("quietmean new --name ages --column age --bounds 0 100 --protocol local-dp --out study.toml", capsys)
+    told("quietmean keygen --key 0.key", capsys)
+    told("quietmean invite study.toml --key 0.key --out study.invitation", capsys)
+    for number, name in enumerate(names):
+        told(f"quietmean accept study.invitation --key {number}.key --name={shlex.quote(name)}", capsys)
+    # As a shell lists them: none is hidden, and none is taken for an option.
+    entries = sorted(map(str, Path().glob("[!.-]*.entry")))
+    assert len(entries) == len(names)
+    told(shlex.join(["quietmean", "seal", "study.invitation", *entries, "--key", "0.key"]), capsys)
+    sealed = Sealed.load("study.sealed")
+    assert {entry.name for entry in sealed.entries} == set(names)
+    Path("ages.csv").write_text("age\n" + "50\n" * 20)
+    for number, name in enumerate(names):
+        own = f"--key {number}.key --data ages.csv --no-ledger --accept {sealed.digest}"
+        told(f"quietmean contribute study.sealed {own}", capsys)
+        desk = SiteFolder(site, name)
+        desk.refuse("study.sealed")
+        assert desk.answer("study.sealed") == "refused"
+    shown = told(shlex.join(["quietmean", "combine", "study.sealed", *map(str, Path().glob("[!.-]*.contribution"))]), capsys)
+    assert shown.startswith("3 of 3 parties are in this result")
+    assert all(name in Path("study.receipt.json").read_text(encoding="utf-8") for name in ("../../etc/x", "-rf *"))
+    assert len(list(site.glob("study-*.refused"))) == len(names)
+    elsewhere = {path for path in tmp_path.rglob("*") if path.is_file() and site not in path.parents}
+    assert {path.relative_to(tmp_path).parts[0] for path in elsewhere} <= {"config", "cache"}
+    assert all(path.parent == site for path in site.rglob("*"))
 
 
 @pytest.mark.slow

@@ -152,12 +152,17 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
     for arguments, words in [
         (["--name", "no\u202erth"], "U+202E"),
         (["--name", "x" * 41], "41 characters"),
+        (["--name", "😀"], "neither letters nor digits"),
         (["--address", "nohost"], "not host:port"),
     ]:
         assert words in refused(["keygen", "--key", "a.key", *arguments], capsys)
     assert not list(Path().glob("a.key*"))
     main(["keygen", "--key", "a.key", "--name", 'a"b'])
-    assert '"a\\"b"' in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert '"a\\"b"' in shown
+    # Who takes part by an invitation has nothing to hand out: its entry is made by accept.
+    assert "Who accepts an invitation hands out nothing of this" in shown
+    assert "127.0.0.1:7000" in shown
 
 
 def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy
+from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy, file_name
 from quietmean.studies.party.audit import LogHead, heads_in
 from quietmean.studies.party.fingerprint import Fingerprint, fingerprint
 
@@ -79,7 +79,7 @@ class SiteFolder:
 
     def approval(self, name: str) -> Path:
         """Where what is signed for a study is."""
-        return self.folder / f"{Path(name).stem}-{self.party}.approval"
+        return self.folder / f"{Path(name).stem}-{file_name(self.party or '')}.approval"
 
     def _refusal(self, name: str) -> Path:
         return self.approval(name).with_suffix(".refused")

@@ -316,8 +316,8 @@ def start_request(store: Path) -> Path:
 
 
 def file_name(name: str) -> str:
-    """A party's name as the name of a file, or a part of it."""
-    return "".join("_" if sign in '/\\:*?"<>|' else sign for sign in name).lstrip(".") or "_"
+    """A party's name as the name of a file, or a part of it: one that is in no other folder, not hidden, and no option."""
+    return "".join("_" if sign in '/\\:*?"<>|' else sign for sign in name).lstrip(".-") or "_"
 
 
 def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
