@@ -8,7 +8,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 
 from quietmean.cli import main, run
 from quietmean.cli.columns import attach
@@ -62,5 +64,9 @@ def test_the_first_demo_asks_what_can_be_answered(tmp_path: Path, monkeypatch: p
     names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
     assert (len(names), sum(map(len, parts))) == (20, 442)
     assert Path(data) == tmp_path / "first" / "patients.csv"
+    # The patients of the published table, in their order; the clinics are made up.
+    published = load_diabetes(scaled=False)
+    ours = np.loadtxt(data, delimiter=",", skiprows=1, usecols=(1, 2, 3, 4))
+    assert np.array_equal(ours, published.data[:, [published.feature_names.index(name) for name in ("age", "bmi", "bp", "s6")]])
     noise = math.sqrt(1.3) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)
     assert all(not one.hopeless for one in Expectation(study.workload, noise, 442).expected)

@@ -83,6 +83,10 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     assert json.loads(told)["epsilon_a_priori"] <= 1
     _, said = command(tmp_path, light, "certify", "out/receipt.json", "--report", "page.html", code=2)
     assert said == "quietmean: the page needs the extra 'report', which is not installed: pip install \"quietmean[report]\"\n"
+    told, said = command(tmp_path, light, "demo")
+    assert "blood_pressure" in told
+    assert said.startswith("$ quietmean run --data quietmean-demo/patients.csv")
+    assert said.count(remedy) == 1
     _, said = command(tmp_path, light, "plan", "--parties", "4")
     assert "extra" not in said
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.cli.demo import patients
 from support.pages import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +36,7 @@ def account(tmp_path: Path) -> dict[str, str]:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     (tmp_path / "demo-output").mkdir()
-    program = "import sys; from quietmean.cli.demo import patients; patients().write_csv(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "demo-output" / "patients.csv")], check=True)
+    (tmp_path / "demo-output" / "patients.csv").write_bytes(patients())
     return {
         **os.environ,
         "HOME": str(tmp_path),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -12,10 +13,15 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import PeerError
 from quietmean.node.net import (
     ACCEPTED,
+    ByteStream,
     Connection,
+    Credentials,
     Heartbeat,
+    Identity,
     Limits,
     Payload,
+    Roster,
+    RosterEntry,
     Transfer,
     open_socket,
 )
@@ -45,6 +51,32 @@ def test_both_ask_over_one_connection(dialable: tuple[bool, bool], links: Links)
         assert [party.refusals for party in parties] == [[], []]
         assert parties[0].traffic.sent == parties[1].traffic.received
         assert parties[1].traffic.sent == parties[0].traffic.received
+
+    scenario(work)
+
+
+def test_a_connection_that_is_closed_twice_can_still_be_dropped() -> None:
+    """As under load, where its peer does not answer in time: else its process ends (CPython 3.11.2), or it stays for 30 s."""
+
+    async def work() -> None:
+        loop, near, far = asyncio.get_running_loop(), ByteStream(), ByteStream()
+        identities = [Identity.generate() for _ in range(2)]
+        roster = Roster(tuple(RosterEntry(f"{k}", ("127.0.0.1", k + 1), each.public_key) for k, each in enumerate(identities)))
+        credentials = [Credentials(each, roster, "f" * 64) for each in identities]
+        ours, theirs = socket.socketpair()
+        await asyncio.gather(
+            loop.create_connection(lambda: near, sock=ours, ssl=credentials[0].client(1), server_hostname=""),
+            loop.connect_accepted_socket(lambda: far, theirs, ssl=credentials[1].server),
+        )
+        far._connected.pause_reading()
+        closing = [asyncio.create_task(near.close()) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        assert not any(task.done() for task in closing)
+        near.abort()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*closing)
+        far.abort()
+        await far.close()
 
     scenario(work)
 

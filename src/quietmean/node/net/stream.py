@@ -146,7 +146,9 @@ class ByteStream(asyncio.BufferedProtocol):
     async def close(self) -> None:
         """Send what is still buffered and close; returns when the connection is closed."""
         if self._transport is not None:
-            self._transport.close()
+            # A TLS transport that is closed twice can do nothing any more, not even be aborted (CPython 3.11).
+            if not self._transport.is_closing():
+                self._transport.close()
             await asyncio.shield(self._closed)
 
     @property

@@ -238,7 +238,7 @@ class RelayConnection(asyncio.BufferedProtocol):
     def _close(self) -> None:
         self.stage = Stage.OVER
         self.closing = self.exchange.now()
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             # Nothing more is looked at.
             self.read(False)
             self._transport.close()
