@@ -216,6 +216,8 @@ What is not kept, and why:
 - Twelve bins of time are wide beside the exact intervals of quartiles, medians and restricted means (*width*, *bins*): ours hold
   wherever in its bin an event is, which shorter ones from the same counts could not. More bins or `edges` make them shorter; for
   costs, `scale = "log"`.
+- What sites have in common always has a flag below 40 sites: the intervals hold for sites that are normally distributed, as these
+  are, and in 88 to 93 % where sites are skewed, which so few do not show.
 - Intercept and slope of calibration are not shown where the noise leaves too little of the outcomes, at times where 36 of 2,000
   have it.
 

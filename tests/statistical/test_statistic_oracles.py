@@ -431,7 +431,9 @@ def test_sites_are_combined_as_statsmodels_does() -> None:
     # Knapp and Hartung's.
     error = oracle.sd_eff_w_re_hksj * stats.t.ppf(0.975, 3)
     np.testing.assert_allclose(ends(apart, "random"), [oracle.mean_effect_re - error, oracle.mean_effect_re + error], rtol=1e-6)
-    assert ("heterogeneous", ("fixed",)) in [(flag.code, flag.terms) for flag in apart.flags]
+    codes = [(flag.code, flag.terms) for flag in apart.flags]
+    assert ("heterogeneous", ("fixed",)) in codes
+    assert ("few-sites", ("random",)) in codes
     # The mean and the difference of groups over sites like these, from the same variances.
     clustered = exact("mean(weight, cluster=site)", shifted)
     assert clustered.value[0] == pytest.approx(value(apart, "random"), rel=1e-9)

@@ -399,11 +399,12 @@ def test_what_a_fit_is_expected_to_show_is_what_it_shows() -> None:
             table[column.name] = [column.levels[int(level)] for level in table[column.name]]
     model = GeneralizedLinearModel("ill ~ age", COLUMNS, epsilon=8, delta=1e-5)
     hoped = model.expect(table, 3)
-    fit = model.fit(table, parties=3).coefficients
-    np.testing.assert_allclose(fit.standard_error, hoped.standard_error, rtol=0.3)
-    assert fit.population is not None
     assert hoped.population is not None
-    np.testing.assert_allclose(fit.population, hoped.population, rtol=0.3)
+    # In one fit of thirty fewer rounds are read, as noise has it, and errors are twice these: the middle of five.
+    fits = [model.fit(table, parties=3).coefficients for _ in range(5)]
+    np.testing.assert_allclose(np.median([fit.standard_error for fit in fits], axis=0), hoped.standard_error, rtol=0.3)
+    both = np.array([fit.population for fit in fits], dtype=np.float64)
+    np.testing.assert_allclose(np.median(both, axis=0), hoped.population, rtol=0.3)
     # More records: less of both.
     more = model.expect(table, 3, records=9000)
     assert (more.standard_error < 0.15 * hoped.standard_error).all()

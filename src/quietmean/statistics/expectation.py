@@ -49,7 +49,7 @@ _CHUNK = 2048
 _LEVEL = 0.05
 _FEWEST = 10.0
 # Flags about the study rather than about the quality of an answer.
-_NOT_ABOUT_NOISE = frozenset(("sites-seen", "filled-in", "untested"))
+_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"))
 
 
 @dataclass(frozen=True, eq=False)

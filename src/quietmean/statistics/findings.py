@@ -15,8 +15,8 @@ from quietmean.statistics.printed import capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
-# Flags about who sees an answer: they do not explain a missing one.
-_NO_REASON = ("sites-seen",)
+# Flags about who sees an answer, and how far it holds: they do not explain a missing one.
+_NO_REASON = ("sites-seen", "few-sites")
 _MOST_NAMED = 3
 _SURE = 0.05
 _INTERCEPT = "(Intercept)"

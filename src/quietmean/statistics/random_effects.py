@@ -4,6 +4,10 @@ A site's estimate has a known variance v (sampling and noise), and sites differ 
 weighted sum of squares is what it should be, k - 1 (Paule and Mandel, J. Res. NBS 87, 1982). The common mean then has the
 variance q / sum(w), w = 1 / (v + tau^2), q = sum(w (y - mean)^2) / (k - 1), at least 1, and Student's distribution with k - 1
 degrees of freedom (Knapp and Hartung, Stat. Med. 22, 2003): a normal interval holds in 89 % of studies of six sites.
+
+That is for sites whose true values are normally distributed. Of skewed ones few look alike by chance, far from their mean, and
+nothing in what they say shows it: Student's interval of exponential values holds in 88 % of samples of 4 or 6, in 92 % of 20,
+and in 93 % of 40.
 """
 
 from __future__ import annotations
@@ -28,7 +32,23 @@ from quietmean.statistics.statistic import Released, Statistic, require_records
 
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
 SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
+# From so many sites on, the interval holds in 93 % where the sites' values are exponential.
+ENOUGH_SITES = 40
 _MOST_STEPS, _CLOSE, _ROUNDING = 200, 1e-14, 1e-12
+
+
+def few_sites(count: int, terms: tuple[str, ...], what: str = "") -> list[Flag]:
+    """A flag of the mean over all sites like ``count`` known ones, where no more than their number makes its interval doubtful.
+
+    ``what``: what it is of, where an answer has several.
+    """
+    if count >= ENOUGH_SITES:
+        return []
+    text = (
+        f"{count} sites do not show how sites like these are distributed: the interval of what they have in common holds if "
+        "their true values are normally distributed, and in as few as 88 of 100 studies if these are skewed as waiting times are"
+    )
+    return [Flag.shared("few-sites", what, text, terms) if what else Flag("few-sites", text, terms)]
 
 
 def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: str | None) -> Column:
@@ -151,6 +171,7 @@ class AcrossSites:
             self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
             self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
             return
+        self.flags.extend(few_sites(len(known_sites), (term,), term))
         means, noises = np.array([site.value for site in known_sites]), np.array([site.noise for site in known_sites])
         variances = noises + np.array([site.sampling for site in known_sites])
         pooled = Pooled.of(means, variances)

@@ -21,7 +21,7 @@ from quietmean.statistics.features.crossed import Crossed
 from quietmean.statistics.fields import ROBUST
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.nested import statistic_reader
-from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate
+from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate, few_sites
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
@@ -228,7 +228,7 @@ def _pooled(
         rest = max(variance - noise, 0.0)
         row = Row.ratio(name, value, noise, rest, degrees) if is_ratio else Row.normal(name, value, noise, rest, limits, degrees)
         rows.append(row if is_ratio or not limits[0] < 0 < limits[1] else row.tested(degrees))
-    flags = []
+    flags = few_sites(pooled.sites, (RANDOM,))
     if pooled.test.p_value < _DIFFERENT:
         text = "sites differ by more than chance: the fixed value is one of these sites only, and its interval of no others"
         flags.append(Flag("heterogeneous", text, (FIXED,)))

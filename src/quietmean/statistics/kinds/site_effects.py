@@ -13,7 +13,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans
+from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans, few_sites
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.supposed import Supposed
@@ -115,7 +115,7 @@ def _pooled(
         Row.normal(FIXED, pooled.fixed, fixed, pooled.fixed_variance - fixed, limits),
         Row.normal(RANDOM, pooled.random, random, pooled.random_variance - random, limits, pooled.degrees),
     ]
-    flags = []
+    flags = few_sites(pooled.sites, (RANDOM,))
     if pooled.test.p_value < _DIFFERENT:
         text = "sites differ by more than chance: the fixed mean is one of these sites only, and its interval of no others"
         flags.append(Flag("heterogeneous", text, (FIXED,)))
