@@ -107,8 +107,9 @@ from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import records_of
 from quietmean.studies.data.reading import read_records
 import polars, duckdb, pyarrow, narwhals, pandas, adbc_driver_postgresql.dbapi
-# What it imports of itself for tables of Arrow, in which DuckDB's groups come.
-narwhals.from_native(pyarrow.table({"a": [1]})).select("a")
+# What it imports of itself for a library, and for tables of Arrow, in which DuckDB's groups come.
+for tried in (polars.LazyFrame({"a": [1]}), duckdb.sql("SELECT 1 AS a")):
+    narwhals.from_native(tried).lazy().group_by("a").agg(narwhals.len()).collect().select("a")
 every = [Column(name=name, low=0, high=100, missing="indicator") for name in numbers]
 every += [Column(name=name, **({"boolean": True} if name == "smoker" else {"levels": each})) for name, each in levels.items()]
 columns = Columns([column for column in every if column.name in STATISTIC])
@@ -214,25 +215,32 @@ def test_a_parquet_file_of_a_hundred_million_rows(tmp_path: Path, table: Callabl
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("statistic", PUSHED)
-def test_groups_that_an_engine_counts(statistic: str, engine: str, tmp_path: Path, table: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("millions", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_groups_that_an_engine_counts(
+    millions: int, statistic: str, engine: str, tmp_path: Path, table: Callable[[str], None]
+) -> None:
     # A study declares the columns that it uses.
     warm = ENCODE.replace("STATISTIC", repr(statistic))
     path: Path | str = tmp_path / "t.parquet"
+    rows = pl.concat([table_of(ROWS, part) for part in range(millions)])
     if engine == "PostgreSQL":
         path = f"{support.postgresql.server()}#table=public.wards"
         with support.postgresql.connection().cursor() as cursor:
-            cursor.adbc_ingest("wards", table_of(ROWS, 1).to_arrow(compat_level=pl.CompatLevel.oldest()), mode="replace")
+            cursor.adbc_ingest("wards", rows.to_arrow(compat_level=pl.CompatLevel.oldest()), mode="replace")
     else:
-        table_of(ROWS, 1).write_parquet(path)
-    asked = (BY_ROWS, BY_GROUPS.format(ENGINES[engine]))
-    by_rows, by_groups = ([measured(path, warm, what) for _ in range(2)] for what in asked)
-    assert len({vector for _, vector in (*by_rows, *by_groups)}) == 1
-    # What the server computes is in neither; there the time that passes is compared, too.
-    rows, groups = (min(figures for figures, _ in runs) for runs in (by_rows, by_groups))
-    ratio = rows[0] / groups[0]
+        rows.write_parquet(path)
+    del rows
+    runs = 3 if millions == 1 else 1
+    # By rows as they are read, and without what a process of its own for them takes to begin.
+    asked = [(warm, BY_ROWS), (warm + HERE, BY_ROWS), (warm, BY_GROUPS.format(ENGINES[engine]))]
+    done = [[measured(path, *each) for _ in range(runs)] for each in asked]
+    assert len({vector for each in done for _, vector in each}) == 1
+    # What the server computes is in none; there the time that passes is compared, too.
+    by_rows, here, groups = (min(figures for figures, _ in each) for each in done)
     table(
-        f"{statistic} in {engine}, 1e6 rows: {rows[0]:.2f} s of processor by rows, {groups[0]:.3f} s by groups ({rows[1]:.2f} "
-        f"and {groups[1]:.3f} s pass), {groups[2]:.0f} MB: {ratio:.0f} times less"
+        f"{statistic} in {engine}, {millions}e6 rows: {by_rows[0]:.2f} s of processor by rows, {here[0]:.2f} s of these in one "
+        f"process, {groups[0]:.3f} s by groups ({by_rows[1]:.2f}, {here[1]:.2f} and {groups[1]:.3f} s pass), {groups[2]:.0f} MB: "
+        f"{by_rows[0] / groups[0]:.0f} and {here[0] / groups[0]:.0f} times less"
     )
 
 

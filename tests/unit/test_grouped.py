@@ -14,10 +14,11 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import grouped as module
-from quietmean.studies.data import grouped_frames, read_columns
+from quietmean.studies.data import grouped_frames, grouped_postgresql, read_columns
 from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import GroupsOfFrame, records_of
 from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
+from quietmean.studies.data.postgresql import transaction
 from support.engines import spark_session
 from support.every_kind import COLUMNS, all_statistics
 
@@ -150,7 +151,7 @@ def test_rows_are_read_where_there_are_more_groups(engine: Callable[[Any], Any],
         ]
     )
     read = Counter[str]()
-    for name in ("groups", "pieces"):
+    for name in ("groups", "pieces", "count"):
         for each in (GroupsOfFrame, GroupsOfPostgresql):
             monkeypatch.setattr(each, name, _noted(getattr(each, name), name, read))
     bins, mean, table = (
@@ -160,12 +161,38 @@ def test_rows_are_read_where_there_are_more_groups(engine: Callable[[Any], Any],
     same(Workload(of_age, (bins,), PrivacyUnit.RECORD), frame, engine)
     assert read == {"groups": 1}
     same(Workload(of_age, (mean,), PrivacyUnit.RECORD), frame, engine)
-    assert read == {"groups": 2, "pieces": 1}
+    # How many rows there are is asked only where groups have not said it.
+    assert read == {"groups": 2, "pieces": 1, "count": 1}
     same(Workload(columns, (bins, mean, table), PrivacyUnit.RECORD), frame, engine)
     # However many statistics need them, rows are read once.
     assert read["pieces"] == 2
     same(Workload(columns, (bins,), PrivacyUnit.RECORD), frame, engine)
     assert read["pieces"] == 3
+
+
+def test_all_questions_to_a_database_are_of_one_connection_and_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = table()
+    statistics = tuple(
+        parse_statistic(read_text(text)) for text in ("histogram(age, bins=20)", "crosstab(sex, ended)", "mean(age)")
+    )
+    workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD)
+    rows = workload.encode(read_columns(frame, COLUMNS), step=STEP)
+    records = records_of(GroupedFrame(by_postgresql(frame)), COLUMNS, print)
+    read, grows = Counter[str](), GroupsOfPostgresql.groups
+    monkeypatch.setattr(grouped_postgresql, "transaction", _noted(transaction, "transaction", read))
+
+    def growing(*arguments: Any) -> Any:
+        answer = grows(*arguments)
+        with support.postgresql.connection().cursor() as cursor:
+            cursor.execute("INSERT INTO grouped (age) VALUES (3)")
+        return answer
+
+    monkeypatch.setattr(GroupsOfPostgresql, "groups", growing)
+    assert workload.encode(records, step=STEP).vector.tobytes() == rows.vector.tobytes()
+    assert read == {"transaction": 1}
+    # What was known before holds: another number of rows is no longer the same data.
+    with pytest.raises(InputError, match="the data were changed while their rows were counted"):
+        workload.encode(records, step=STEP)
 
 
 def _noted(method: Callable[..., Any], name: str, read: Counter[str]) -> Callable[..., Any]:

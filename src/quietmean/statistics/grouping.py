@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +59,10 @@ class Groups(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
+    def at_once(self) -> AbstractContextManager[None]:
+        """In it all questions are about the rows of one moment, where a source can."""
+
+    @abstractmethod
     def counted(self, question: Question) -> Iterator[tuple[Array, Ints]] | None:
         """A row of each group, (groups, columns), NaN in columns that are not asked for, and how many rows it has, in pieces.
 
@@ -95,12 +100,13 @@ def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, i
     """
     if workload.unit != PrivacyUnit.RECORD:
         raise InputError(f"groups of rows do not say whose they are, and the unit is {workload.unit}: read the rows instead")
+    sums = _Sums(workload, groups, step)
+    with groups.at_once():
+        sums.by_groups()
+        if sums.left or not sums.notes_by_groups():
+            sums.by_rows()
     if not len(groups) and not workload.hides_count:
         raise InputError("a party has no records: every party needs at least one, or leave it out")
-    sums = _Sums(workload, groups, step)
-    sums.by_groups()
-    if sums.left or not sums.notes_by_groups():
-        sums.by_rows()
     outside, missing = sums.strange.sum(axis=1).tolist()
     return np.concatenate(list(sums.totals.values())), len(groups), outside, missing
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,10 @@ class CountingEngine(ABC):
 
     location: Location
 
+    def at_once(self) -> AbstractContextManager[None]:
+        """In it all is asked of the table as it is at one moment, and by one connection, where an engine can."""
+        return nullcontext()
+
     @abstractmethod
     def count(self) -> int:
         """How many rows there are."""
@@ -54,6 +58,8 @@ class GroupedRows(Groups):
 
     def __init__(self, engine: CountingEngine, columns: Columns, source: Source) -> None:
         self._engine, self.columns, self.source = engine, columns, source
+        # Known once somebody asks, or all groups were counted: the engine goes over its rows for it.
+        self._count: int | None = None
 
     # No row is seen: nothing recognises the people of such a table, and their account is asked for.
     in_order: tuple[Array, ...] = ()
@@ -62,15 +68,15 @@ class GroupedRows(Groups):
     def wipe(self) -> None:
         """Nothing is kept."""
 
-    @cached_property
-    def _count(self) -> int:
-        count = self._engine.count()
-        if not count:
-            raise InputError(f"{self._engine.location.name} has no rows: a party needs at least one record")
-        return count
-
     def __len__(self) -> int:
+        if self._count is None:
+            self._count = self._engine.count()
+        if not self._count:
+            raise InputError(f"{self._engine.location.name} has no rows: a party needs at least one record")
         return self._count
+
+    def at_once(self) -> AbstractContextManager[None]:
+        return self._engine.at_once()
 
     def counted(self, question: Question) -> Iterator[tuple[Array, Ints]] | None:
         columns = Columns([column for column in self.columns if column.name in question.columns])
@@ -90,8 +96,11 @@ class GroupedRows(Groups):
     def _read(self, grouped: Counted, columns: Columns) -> Iterator[tuple[Array, Ints]]:
         places = [index for index, column in enumerate(self.columns) if column.name in columns.names]
         declared = Declared(columns, self._engine.location)
+        count = 0
         for table, counts in grouped:
+            count += int(counts.sum())
             if table.height:
                 rows = np.full((table.height, len(self.columns)), np.nan)
                 rows[:, places] = declared.records(table)
                 yield rows, counts
+        self._count = count if self._count is None else self._count

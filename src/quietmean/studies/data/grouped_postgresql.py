@@ -6,7 +6,8 @@ the collation is. So cells that differ for a study are in groups of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from math import inf, nextafter
 from typing import Any
@@ -17,41 +18,55 @@ from quietmean.core.cells import plain_name
 from quietmean.statistics import Columns
 from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, CountingEngine
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, table_of, transaction
-from quietmean.studies.data.reading import read_at
+from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, selected_rows, table_of, transaction
 from quietmean.studies.data.table import Pieces
 
 
 class GroupsOfPostgresql(CountingEngine):
-    """Of the table, view or query that a location says; each question is asked in a transaction of its own."""
+    """Of the table, view or query that a location says; a question is asked in a transaction of its own, or of those at once."""
 
     def __init__(self, location: Location, columns: Columns) -> None:
         self.location = location
         self._wanted = [column.name for column in columns if not column.origin]
+        self._open: tuple[Any, SelectedColumns] | None = None
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        # A connection takes the driver more time than the groups of many a table.
+        with self._transaction() as self._open:
+            try:
+                yield
+            finally:
+                self._open = None
+
+    def _transaction(self) -> AbstractContextManager[tuple[Any, SelectedColumns]]:
+        # Which table is meant is known by all columns of the study.
+        return nullcontext(self._open) if self._open else transaction(self.location, self._called(self._wanted).values())
 
     def count(self) -> int:
-        # Which table is meant is known by all columns of the study.
-        with transaction(self.location, self._called(self._wanted).values()) as (cursor, selection):
+        with self._transaction() as (cursor, selection):
             cursor.execute(f"SELECT count(*) FROM {selection.chosen} AS q")  # noqa: S608
             return int(cursor.fetchone()[0])
 
     def groups(self, read: list[str], cuts: Mapping[str, tuple[float, ...]], most: int) -> Counted | None:
         called = self._called(self._wanted)
-        with transaction(self.location, called.values()) as (cursor, selection):
+        with self._transaction() as (cursor, selection):
             columns = {selection.names.index(plain_name(called[plain_name(name)])): cuts.get(name, ()) for name in read}
             # Batches begin with these columns, in this order.
             selection = replace(selection, selected={place: selection.selected[place] for place in columns})
             cursor.execute(_grouped(selection, columns, most))
             batches, count = [], 0
+            # To the end: nothing else can be asked before.
             for batch in cursor.fetch_record_batch():
-                batches.append(batch)
                 count += batch.num_rows
-                if count > most:
-                    return None
-        return self._counted(batches, selection)
+                if count <= most:
+                    batches.append(batch)
+        return self._counted(batches, selection) if count <= most else None
 
     def pieces(self, read: list[str]) -> Pieces:
-        return read_at(self.location, self._wanted)
+        with self._transaction() as (cursor, selection):
+            for table in selected_rows(cursor, selection, self.location):
+                yield replace(table, called=self._called(self._wanted))
 
     def _counted(self, batches: list[Any], selection: SelectedColumns) -> Counted:
         called, row = self._called(self._wanted), 1

@@ -59,7 +59,7 @@ def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
     Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
     """
     with transaction(location, wanted) as (cursor, selection):
-        yield from _selected(cursor, selection, location)
+        yield from selected_rows(cursor, selection, location)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,8 @@ def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]
     )
 
 
-def _selected(cursor: Any, selection: SelectedColumns, location: Location) -> Pieces:
+def selected_rows(cursor: Any, selection: SelectedColumns, location: Location) -> Pieces:
+    """All rows, a piece at a time."""
     listed = ", ".join(f"{column} AS c{place}" for place, column in selection.selected.items())
     cursor.execute(f"SELECT {listed} FROM {selection.chosen} AS q")  # noqa: S608
     row = 1
