@@ -117,14 +117,15 @@ def _next_of(batches: Iterator[Any]) -> tuple[()] | tuple[int, list[Packed]]:
 
 def _of_series(series: Any) -> Packed:
     """A column of Polars: each text, day or truth value once."""
-    import narwhals
     import polars
 
     if series.dtype == polars.String and (series.str.len_bytes().max() or 0) > LONGEST_CELL:
         series = series.str.slice(0, LONGEST_CELL)
     once = distinct(series)
     if once is None:
-        return packed(cells_of(_wrapped(series), narwhals))
+        # For numbers both have the same names, and narwhals takes as long to import as many a file to be read.
+        plain_numbers = series.dtype.is_float() or series.dtype.is_integer()
+        return packed(cells_of(series, polars) if plain_numbers else cells_of(_wrapped(series), import_module("narwhals")))
     values, codes = once
     if sum(len(value) for value in values if isinstance(value, str)) > MOST_TEXT:
         raise TooManyCellsError
@@ -204,7 +205,7 @@ def _text_length(series: Any, narwhals: Any) -> int:
 
 
 def cells_of(series: Any, narwhals: Any) -> Cells:
-    """The cells of a column of any library that narwhals knows."""
+    """The cells of a column of any library that narwhals knows; of numbers also of Polars, by itself."""
     kind = series.dtype
     if kind.is_float():
         return _floats(series, narwhals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,12 @@ def read_apart(module: ModuleType, arguments: Sequence[str]) -> tuple[int, bytes
     """How a process that runs the ``module`` ends, negative where a signal or the clock ended it, and what it prints."""
     try:
         done = subprocess.run(
-            _command(module, arguments), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS
+            _command(module, arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=MOST_SECONDS,
+            env=_environment(),
         )
     except subprocess.TimeoutExpired:
         return -1, b""
@@ -38,7 +44,11 @@ def read_apart(module: ModuleType, arguments: Sequence[str]) -> tuple[int, bytes
 def pieces_apart(module: ModuleType, arguments: Sequence[str]) -> Iterator[bytes]:
     """What a process that runs the ``module`` writes (:func:`columnar.write`), as it comes. Raises :class:`EndedError`."""
     running = subprocess.Popen(
-        _command(module, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        _command(module, arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
     )
     assert running.stdout is not None  # noqa: S101
     clock = Timer(MOST_SECONDS, running.kill)
@@ -68,3 +78,8 @@ def _exactly(running: subprocess.Popen[bytes], size: int) -> bytes:
 
 def _command(module: ModuleType, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-P", "-m", module.__name__, *arguments]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing is computed there that needs threads of linear algebra, whose start is a good part of the process's own."""
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
