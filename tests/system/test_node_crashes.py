@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,14 @@ def test_a_local_run_that_cannot_be(tmp_path: Path) -> None:
         asyncio.run(run_local(plan, make_values(3), tmp_path / "run", kills=[Kill(7, 1)]))
     with pytest.raises(InputError, match="cannot be made"):
         asyncio.run(run_local(plan, make_values(3), tmp_path))
+
+
+def test_a_party_that_ends_before_the_start_is_not_waited_for(tmp_path: Path) -> None:
+    program = ("-c", "import sys, time; 'party-1' in sys.argv[1] and sys.exit('no such thing'); time.sleep(100)")
+    plan, begun = make_plan(3, 2, sigma_delta=0.7), time.monotonic()
+    with pytest.raises(ProtocolFailure, match=r"study: party-1: the process ended with exit code 1 \(no such thing\)$"):
+        asyncio.run(run_local(plan, make_values(3), tmp_path / "run", program=program, start_timeout=90.0))
+    assert time.monotonic() - begun < 60
 
 
 def test_a_local_run_that_nobody_finishes(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ class _LocalRun:
         self._launcher: Launcher
         self._killed: list[PartyId] = []
         self._failures: dict[PartyId, str] = {}
+        self._begun = self._hopeless = False
         self._supervisor = Supervisor()
         self._strikes = Tasks(self._supervisor.fail)
         self._plan = self._write("plan.json", json.dumps(plan.to_json()).encode())
@@ -200,6 +201,8 @@ class _LocalRun:
         """Run one process until its end; whether ``kill`` ended it."""
         deaths = len(self._killed)
         await self._start(party, listening, kill.freeze_round if kill else None)
+        if self._hopeless:
+            self._processes[party].kill()
         await self._follow(party, kill)
         return party in self._killed[deaths:]
 
@@ -235,6 +238,7 @@ class _LocalRun:
         async for line in process.stdout:
             event = json.loads(line)
             self._report(self._names[party], event)
+            self._begun |= event["event"] in ("round", "closing", "done")
             if event["event"] == "error":
                 self._failures[party] = event["message"]
             if kill is not None and strike is None and kill.is_due(event):
@@ -245,6 +249,15 @@ class _LocalRun:
         if code > 0:
             # The log goes with the directory.
             self._failures.setdefault(party, f"the process ended with exit code {code}{self._end_of_log(party)}")
+            if not self._begun:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """A study starts with all parties: without one of them the others would only wait."""
+        self._hopeless = True
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
 
     def _end_of_log(self, party: PartyId) -> str:
         """Its last line, which for a defect is where it was and of which kind; empty if there is none."""

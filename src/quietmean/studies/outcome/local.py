@@ -25,8 +25,9 @@ Report = Callable[[str, dict[str, Any]], None]
 
 # How long local parties wait for one whose process has ended, as a part of a round's time-out.
 _GONE = 0.2
-# Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair.
-_ROUND, _PAIR, _START = 0.1, 0.15, 60.0
+# Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair. A party that
+# ends before the start is noticed at once: what is waited for is the machine, which may have other work.
+_ROUND, _PAIR, _START = 0.1, 0.15, 300.0
 
 
 @dataclass(frozen=True, eq=False)
