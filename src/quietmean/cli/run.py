@@ -54,7 +54,8 @@ class RehearsalOptions:
     party_column
         Column that says which party a row belongs to, instead of --parties.
     round_timeout
-        Seconds that a round waits for parties that do not answer; on this machine at least a tenth of a second for each party.
+        Seconds that a round waits for parties that do not answer, at least a tenth of a second for each party; more where this
+        machine has much other work.
     no_privacy
         Run a protocol that protects nothing, such as gossip; refused otherwise.
     a_priori_above_target
@@ -63,7 +64,7 @@ class RehearsalOptions:
 
     parties: int | None = None
     party_column: str | None = None
-    round_timeout: float = 3.0
+    round_timeout: float = 10.0
     no_privacy: Annotated[bool, Parameter(negative="")] = False
     a_priori_above_target: Annotated[bool, Parameter(negative="")] = False
 
