@@ -193,7 +193,7 @@ def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them
     seen, seen_errors = end(consortium.check("ada"), 0)
     own, own_errors = end(bob, 0)
     assert here(own, "data") == {"name": "data", "passed": True, "text": "bob.csv is a table with age"}
-    assert "2 values lie outside their bounds and count as the nearest bound and 1 cells hold no number" in own_errors
+    assert "2 values lie outside their bounds and count as the nearest bound and 1 cell holds no number" in own_errors
     for secret in (VALUE, "200", "312.75"):
         for document in (seen, seen_errors, own, own_errors):
             assert not gossips(document, secret)
@@ -284,7 +284,7 @@ def test_whether_a_table_can_be_read_is_told_here_only(make: Make) -> None:
     own, own_errors = end(bob, 2)
     assert about(seen, "bob")["ready"]
     assert not here(own, "data")["passed"]
-    assert "data: column 'age' is not among the 1 columns of bob.csv" in own_errors
+    assert "data: column 'age' is not among the 1 column of bob.csv" in own_errors
 
 
 def gossips(document: object, secret: str) -> bool:

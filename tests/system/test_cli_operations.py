@@ -64,7 +64,7 @@ def test_the_log_has_what_happens_and_nothing_about_the_data(tmp_path: Path, cap
     main([*run, "--accept-wide", "--delta", "0.3", "--out", str(tmp_path / "out"), "--log-file", str(log)])
     said = capsys.readouterr().err
     assert "1 cell holds no number" in said
-    assert "1 values lie outside" in said
+    assert "1 value lies outside" in said
     ends([*run, "--out", str(tmp_path / "out"), f"--log-file={log}"], capsys)
     lines = log.read_text().splitlines()
     assert any("delta" in line for line in lines)

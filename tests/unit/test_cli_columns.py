@@ -50,7 +50,7 @@ def test_other_commands_keep_their_arguments() -> None:
         (["run", "--boolean"], "--boolean follows no --column"),
         (["run", "--column", "sex", "--levels", "f", "m", "--boolean"], "'sex' is declared twice"),
         (["run", "--column", "sex", "--levels", "f", "m", "--bounds", "0", "1"], "0 columns have 1 bounds"),
-        (["run", "--column", "age"], "1 columns have 0 bounds: .*or --levels A B or --boolean"),
+        (["run", "--column", "age"], "1 column has 0 bounds: .*or --levels A B or --boolean"),
     ],
 )
 def test_columns_that_are_not_declared_once(tokens: list[str], words: str) -> None:

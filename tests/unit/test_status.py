@@ -168,7 +168,7 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     watch(scenario, status_path(store))
     main(["status", str(store)])
     output = capsys.readouterr().out
-    for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 times", "study ?[31mdiffers"):
+    for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
     running = json.loads(status_path(store).read_text()) | {"state": "running", "waiting_for": ["bob"], "process": "boot:1"}
     status_path(store).write_text(json.dumps(running))

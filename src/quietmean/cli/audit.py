@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from quietmean.studies.party.audit import AuditLog, LogEntry
@@ -86,12 +87,13 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         raise SystemExit(InputError.exit_code)
     if not json:
         how_far = (
-            f"and the head in each of {len(receipts)} receipts is in it"
+            f"and the head in each of {count_of(len(receipts), 'receipt')} is in it"
             if receipts
             else "but only receipts show whether its end was cut off or all of it made anew: give --against"
         )
         out.print(
-            f"{log.path}: {len(verification.entries)} entries, each signed and following on the one before; {how_far}",
+            f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
+            f"before; {how_far}",
             markup=False,
         )
 

@@ -31,7 +31,7 @@ from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output
 from quietmean.core.presenting import only_shown
-from quietmean.core.readable import epsilon_text, nats_text
+from quietmean.core.readable import count_of, epsilon_text, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
@@ -213,7 +213,10 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
         return
     rounds = document["rounds"]
     spent = f"epsilon {epsilon_text(document['epsilon'])} at delta {document['delta']:g}"
-    out.print(f"session {document['session']!r}: {rounds['begun']} of {rounds['agreed']} rounds began", markup=False)
+    out.print(
+        f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began",
+        markup=False,
+    )
     out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened", markup=False)
     out.print(f"against {document['adversary']}; {document['enforced_by']}", markup=False)
 

@@ -30,6 +30,7 @@ from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
 
 if TYPE_CHECKING:
@@ -195,7 +196,13 @@ def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, pa
 def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: Payer | None) -> list[Finding]:
     """What can be found out without the others."""
     plan, parties, rounds = contract.plan, len(contract.parties), contract.study.rounds
-    findings = [Finding("session", True, f"{plan_text(plan)}: {rounds} rounds of {plan.protocol.name} for {parties} parties")]
+    findings = [
+        Finding(
+            "session",
+            True,
+            f"{plan_text(plan)}: {count_of(rounds, 'round')} of {plan.protocol.name} for {parties} parties",
+        )
+    ]
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "all rounds fit; before them")]
 
 

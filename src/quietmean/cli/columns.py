@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 # Options about the column before them, and how many values they take; None for all up to the next option.
 _ABOUT: dict[str, int | None] = {
@@ -139,7 +140,7 @@ def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, An
     for text in options.dates or ():
         name, *days = text.split(_BETWEEN)
         if len(days) != 2:
-            raise InputError(f"--dates of column {name!r} has {len(days)} days: give the first and the last one")
+            raise InputError(f"--dates of column {name!r} has {count_of(len(days), 'day')}: give the first and the last one")
         _declare(tables, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
     made = dict(_named(column, options.made_from or (), "--from EXPRESSION"))
     numbers = [name for name in column if name not in tables]
@@ -149,7 +150,10 @@ def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, An
         others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or tables else ""
         if len(bounds) > len(plain) and tables:
             others += ", and none for what has --levels, --boolean or --dates"
-        raise InputError(f"{len(plain)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column{others}")
+        raise InputError(
+            f"{count_of(len(plain), 'column has', 'columns have')} {len(bounds)} bounds: give --bounds LOW HIGH "
+            f"once for each --column{others}"
+        )
     for name, (low, high) in zip(bounded, bounds, strict=True):
         tables[name] = {"low": low, "high": high, "missing": missing}
     for name, texts in made.items():

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import note, progress, warn
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +104,13 @@ def command(
     box = DropBox.open(folder, session)
 
     def ready() -> None:
-        where, what = shown_entrance(host, port), f"{len(box)} contributions in {folder}"
+        where, what = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
         about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
         tell_listening(json, about, f"drop: listening on {where}, with {what}; receipts are by {identity.public_key}")
 
     try:
         drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)
         asyncio.run(serve(DropServer(drop, (host, port), tls), ready))
-        note(f"drop: ended; {len(box)} contributions in {folder}")
+        note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
     finally:
         box.close()

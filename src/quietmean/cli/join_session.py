@@ -10,7 +10,7 @@ from quietmean.cli.console import out, print_json
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import count_of, epsilon_text
 
 if TYPE_CHECKING:
     from quietmean.api.sessions import Rounds
@@ -119,7 +119,10 @@ def show(document: dict[str, Any], account: Account | None, json: bool) -> None:
         return
     rounds, spent = document["rounds"], epsilon_text(document["epsilon"])
     cost = f"epsilon {spent} at delta {document['delta']:g} at most"
-    out.print(f"session {document['session']!r}: {rounds['begun']} of {rounds['agreed']} rounds, {cost}", markup=False)
+    out.print(
+        f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
+        markup=False,
+    )
     if model := document.get("model"):
         from quietmean.statistics.tidy_tables import TidyTerms
 

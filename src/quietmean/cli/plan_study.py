@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import MOST
 
 if TYPE_CHECKING:
@@ -231,6 +231,6 @@ def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:
 
     rounds = len(deadlines.timetable(plans).waits) - 1
     return (
-        f"through a folder: {rounds} rounds of at most {in_hours(deadlines.interval)} after the start, for which it waits until "
-        f"{in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"
+        f"through a folder: {count_of(rounds, 'round')} of at most {in_hours(deadlines.interval)} after the start, for which it "
+        f"waits until {in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"
     )

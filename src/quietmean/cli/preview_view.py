@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from quietmean.cli.console import err, out, output_options, printable
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from quietmean.statistics import Columns
@@ -33,7 +34,7 @@ def proposal(preview: Preview) -> str:
     """How the file may be read so that more cells are understood."""
     settings = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
     return (
-        f"{preview.gained:,} more cells would be understood with {settings}"
+        f"{count_of(preview.gained, 'more cell')} would be understood with {settings}"
         if preview.gained
         else f"it may be written with {settings}"
     )
@@ -45,7 +46,8 @@ def show(preview: Preview) -> None:
     from rich.text import Text
 
     out.print(
-        f"{printable(preview.place)}: {preview.records:,} records (for you only: the next lines have cells of your data)",
+        f"{printable(preview.place)}: {count_of(preview.records, 'record')} (for you only: the next lines have "
+        "cells of your data)",
         markup=False,
     )
     for sentence in preview.sentences:

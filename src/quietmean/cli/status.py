@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 # A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
 _SILENCE = 10.0
@@ -93,7 +94,7 @@ def _show(node: dict[str, Any]) -> None:
             heard = "never heard of"
             if peer.last_heard is not None:
                 heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
-            out.print(f"  {printable(peer.name)}: {heard}, late {peer.late} times", markup=False)
+            out.print(f"  {printable(peer.name)}: {heard}, late {count_of(peer.late, 'time')}", markup=False)
     for line in view.refused[-3:]:
         out.print(f"  refused {printable(line)}", markup=False)
     if view.last_event is not None:

@@ -12,6 +12,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.cli.opened import make_folder
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
+from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from quietmean.studies.agreement.voucher import Voucher
@@ -78,7 +79,8 @@ def command(
     count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in made.vouchers.values()})
     if count > registrar.number:
         raise InputError(
-            f"that would be {count} vouchers with those in {place}, and the study has {registrar.number}: members take no more"
+            f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has "
+            f"{registrar.number}: members take no more"
         )
     outputs = {Output(place / name, "the voucher", private=True): content for name, content in made.files.items()}
     pictures = {
@@ -94,7 +96,10 @@ def command(
         names = [str(output.path) for output in outputs if output not in pictures]
         print_json({"vouchers": names, "registrar": registrar.public_key, "invitation": asked.digest, "of": registrar.number})
         return
-    out.print(f"{len(made.files)} vouchers of {registrar.number} in {place}, by {registrar.public_key}", markup=False)
+    out.print(
+        f"{count_of(len(made.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
+        markup=False,
+    )
     if own_keys is None:
         out.print("Hand each to one contributor, unseen by others: whoever has it can contribute in its place.")
     else:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
+from quietmean.core.readable import count_of
+
 # The most lines of one kind in this many seconds.
 MOST, SECONDS = 10, 3600.0
 
@@ -31,7 +33,8 @@ class FewLines(logging.Filter):
             self._kinds[kind] = begun, passed, left_out + 1
             return False
         if left_out:
-            record.msg, record.args = f"{record.getMessage()} ({left_out} lines of this kind were left out before)", ()
+            lines = count_of(left_out, "line of this kind was", "lines of this kind were")
+            record.msg, record.args = f"{record.getMessage()} ({lines} left out before)", ()
         self._kinds[kind] = begun, passed + 1, 0
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.desk.picture import pictures_of
 from quietmean.sessions.receipt import certified
 from quietmean.statistics.printed import in_all
@@ -62,7 +62,8 @@ def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
     lines = [("agreed on", rounds["agreed"]), ("that began here", rounds["begun"]), ("with a mean", results)]
     cost = f"epsilon {epsilon_text(certificate['epsilon'])} at delta {delta} at most, for one {certificate['unit']}"
     notes = [
-        f"{rounds['begun']} of {rounds['agreed']} rounds began: {cost}, under {certificate['neighbouring']}, whatever happened",
+        f"{rounds['begun']} of {count_of(rounds['agreed'], 'round')} began: {cost}, under "
+        f"{certificate['neighbouring']}, whatever happened",
         f"against {certificate['adversary']}; {certificate['enforced_by']}",
     ]
     return [

@@ -26,6 +26,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import Vector
+from quietmean.core.readable import count_of
 from quietmean.learning.trees import Tree
 from quietmean.sessions.clipping import norms, shortened
 
@@ -165,7 +166,7 @@ class SharedModel:
             raise InputError(f"{path} is no file of a shared model ({type(error).__name__}): give one that save wrote") from None
         if not (vector.shape == velocity.shape == self._vector.shape):
             raise InputError(
-                f"{path} is of a model of {vector.size} numbers, this one has {self._vector.size}: give another file"
+                f"{path} is of a model of {count_of(vector.size, 'number')}, this one has {self._vector.size}: give another file"
             )
         if not (np.isfinite([*vector, *velocity, clip]).all() and clip > 0 and round_ >= 0):
             raise InputError(f"{path} holds numbers that no round makes: give another file")

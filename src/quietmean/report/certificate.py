@@ -14,6 +14,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.output import Output
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
@@ -125,8 +126,8 @@ class CertificatePage:
 
     def _summary(self) -> str:
         rounds = self.execution.schedule.rounds
-        exchanged = f"{words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "no exchange"
-        return f"{self.execution.protocol.name}, {words.counted(self.execution.parties, 'party', 'parties')}, {exchanged}."
+        exchanged = f"{count_of(rounds, 'round')} of exchange" if rounds else "no exchange"
+        return f"{self.execution.protocol.name}, {count_of(self.execution.parties, 'party', 'parties')}, {exchanged}."
 
     def _against(self) -> str:
         return words.named(
@@ -248,7 +249,7 @@ class CertificatePage:
             return f"Nothing protects {self.name(explanation.party)}"
         if not explanation.unseen or explanation.all_intercepted <= explanation.epsilon * (1 + _GROWTH):
             return f"Only its own noise protects {self.name(explanation.party)}"
-        messages = words.counted(
+        messages = count_of(
             explanation.unseen,
             "message that the adversary does not see protects",
             "messages that the adversary does not see protect",
@@ -391,7 +392,7 @@ def _curve_rows(curve: Sequence[EpsilonAtSize]) -> list[list[str]]:
 
 def _curve_heading(curve: Sequence[EpsilonAtSize]) -> str:
     first, last = curve[0], curve[-1]
-    colluders = words.counted(last.size, "colluder", "colluders")
+    colluders = count_of(last.size, "colluder")
     if math.isinf(first.worst):
         return "Even an outsider learns something exactly"
     if last.worst <= first.worst * (1 + 1e-3):

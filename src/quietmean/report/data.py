@@ -10,11 +10,11 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
+from quietmean.core.readable import count_of
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.report import words
 from quietmean.report.stamps import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
@@ -184,7 +184,7 @@ class StudyReport:
 
     def counted(self, number: int) -> str:
         """So many of them in words."""
-        return words.counted(number, self.counts[:-1], self.counts)
+        return count_of(number, self.counts[:-1], self.counts)
 
     @property
     def records_total(self) -> int | None:

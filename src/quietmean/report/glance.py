@@ -10,6 +10,7 @@ import numpy as np
 
 from quietmean.core import readable
 from quietmean.core.bounds import APriori
+from quietmean.core.readable import count_of
 from quietmean.ledger import Account
 from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
@@ -99,17 +100,15 @@ def who_is_left_out(
     counted = execution.contributors()
     silent = [names[party] for party in np.flatnonzero(~counted).tolist()]
     left_out = [words.short(name, _LONGEST_NAME) for name in (*absent, *silent)]
-    there = f"{int(counted.sum())} of {words.counted(execution.parties + len(absent), 'party', 'parties')}"
+    there = f"{int(counted.sum())} of {count_of(execution.parties + len(absent), 'party', 'parties')}"
     there += f" ({len(execution.in_part)} in part)" if execution.in_part else ""
     if records is not None:
-        there += f" and {records_in(execution, records):,} of {words.counted(records, counts[:-1], counts)}"
+        there += f" and {records_in(execution, records):,} of {count_of(records, counts[:-1], counts)}"
     lost = 1.0 - execution.counted_weight() / float(execution.weights.sum())
     whose = " of those who began" if absent else ""
     part = f"; {readable.percent_text(lost)} of the weight{whose} is left out" if silent or execution.in_part else ""
     begun = (
-        f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose {counts} nothing is known."
-        if absent
-        else ""
+        f" It began without {count_of(len(absent), 'party', 'parties')}, of whose {counts} nothing is known." if absent else ""
     )
     return Glance(
         "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.{begun}"

@@ -20,6 +20,7 @@ from quietmean.core.assumptions import Assumption, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring, counted_text, in_words_of
 from quietmean.core.output import Output
+from quietmean.core.readable import count_of
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
@@ -78,7 +79,7 @@ class OfficerPage:
         return for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
 
     def _summary(self) -> str:
-        parties = words.counted(self.execution.parties, "party", "parties")
+        parties = count_of(self.execution.parties, "party", "parties")
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
 
@@ -256,7 +257,7 @@ class OfficerPage:
             {"name": name, "rows": [[row.term or row.statistic, *row.texts] for row in each]} for name, each in by_statistic
         ]
         count = len(self.stated.released)
-        heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
+        heading = f"Released: {count_of(count, 'number')}" if count else "What was released"
         note = "Each with noise for privacy, whose standard error stands beside it."
         if not count:
             note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."

@@ -12,7 +12,7 @@ from quietmean.core import readable
 from quietmean.core.assumptions import for_unit
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
-from quietmean.core.readable import interval_text
+from quietmean.core.readable import count_of, interval_text
 from quietmean.report import glance, words
 from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
@@ -81,10 +81,10 @@ def _who_did_what(report: StudyReport) -> str:
     rounds = rounds_used(execution)
     about = "about " if report.counts_are_private else ""
     records = f"{about}{report.counted(report.records)}"
-    exchanged = f"in {words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "without any exchange"
+    exchanged = f"in {count_of(rounds, 'round')} of exchange" if rounds else "without any exchange"
     return (
-        f"{words.counted(execution.parties, 'party', 'parties')} with {records} computed "
-        f"{words.counted(len(report.terms), *_nouns(report))} {exchanged} ({execution.protocol.name})."
+        f"{count_of(execution.parties, 'party', 'parties')} with {records} computed "
+        f"{count_of(len(report.terms), *_nouns(report))} {exchanged} ({execution.protocol.name})."
     )
 
 
@@ -405,7 +405,7 @@ def _sent(report: StudyReport) -> list[tuple[str, str]]:
     rows = [("Messages sent", f"{report.messages:,}{whose}"), ("Data sent", f"{words.data_size(report.bytes)}{whose}")]
     if rounds_used(report.execution):
         arrived = MessageTraffic.of(report.execution, ()).arrived
-        rows.append(("Exchange", f"{words.counted(arrived, 'message', 'messages')} of all parties arrived"))
+        rows.append(("Exchange", f"{count_of(arrived, 'message')} of all parties arrived"))
     return rows
 
 

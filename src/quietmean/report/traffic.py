@@ -10,9 +10,9 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols.execution import Execution
-from quietmean.report.words import counted
 
 MOST_PARTIES = 60
 
@@ -81,7 +81,7 @@ def rounds_used(execution: Execution) -> int:
 def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
     """What the figure shows, in one sentence."""
     traffic = MessageTraffic.of(execution, coalition)
-    messages = counted(traffic.arrived, "message", "messages")
+    messages = count_of(traffic.arrived, "message")
     if not coalition:
         return f"Whoever is outside sees none of the {messages}, only what is made public at the end"
     who = "One colluder receives" if len(coalition) == 1 else f"{len(coalition)} colluders together receive"

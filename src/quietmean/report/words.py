@@ -102,10 +102,6 @@ def moment(text: str) -> str:
     return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
-
-
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Names in one line; the rest of a long list is counted."""
     if len(names) > most:

@@ -7,6 +7,7 @@ from pathlib import Path
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output, json_object
+from quietmean.core.readable import count_of
 from quietmean.privacy import Charge
 from quietmean.studies.agreement.session_terms import SessionTerms
 
@@ -51,7 +52,8 @@ class SessionAccount:
         """Pay for one more round, and its number from 1. Raises :class:`InputError` if the budget has no more rounds."""
         if self.left <= 0:
             raise InputError(
-                f"the session's {self.terms.rounds} rounds are over and its budget is spent: keep what it has, or agree anew"
+                f"the session's {count_of(self.terms.rounds, 'round is', 'rounds are')} over and its budget is spent: "
+                "keep what it has, or agree anew"
             )
         if self._store is not None:
             self._store.write_json({"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})

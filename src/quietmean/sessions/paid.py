@@ -8,6 +8,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
+from quietmean.core.readable import count_of
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress, Started
@@ -34,7 +35,7 @@ class PaidPart:
         spent, account = part.terms.charge(standing.begun), None
         if self.charge is not None:
             colluding = self.contract.target.colluding
-            note = f"{standing.begun} of {self.most} rounds, each as planned; against any {colluding} together"
+            note = f"{standing.begun} of {count_of(self.most, 'round')}, each as planned; against any {colluding} together"
             account = self.charge.settle(spent, note)
         end = {"result": standing.results > 0, "rounds": standing.begun}
         self.receipt.write_json(receipt_of(part, standing, spent, ended(self.auditor, self.approval, **end)))

@@ -12,6 +12,7 @@ from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, json_object
+from quietmean.core.readable import count_of
 from quietmean.node import SeriesProgress
 from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
@@ -89,7 +90,10 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
     spent = compose([plan.charge] * begun)
     cost = spent.epsilon(study.delta) if begun else 0.0
     if stated < cost:
-        raise InputError(f"this receipt states epsilon {stated:g}, and its {begun} rounds cost {cost:g}: it was changed")
+        raise InputError(
+            f"this receipt states epsilon {stated:g}, and its {count_of(begun, 'round costs', 'rounds cost')} {cost:g}: it was "
+            "changed"
+        )
     at = study.delta if delta is None else delta
     return {
         "session": study.name,

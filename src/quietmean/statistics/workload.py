@@ -14,6 +14,7 @@ from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, P
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
+from quietmean.core.readable import count_of
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
@@ -58,9 +59,16 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
     clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
     problems = [
-        *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
-        *([f"{missing} cells hold no number"] if missing else []),
-        *([f"{beyond} records more than most_records may be cut from sums"] if beyond else []),
+        *(
+            [
+                count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
+                + " as the nearest bound"
+            ]
+            if clamped
+            else []
+        ),
+        *([count_of(missing, "cell holds no number", "cells hold no number")] if missing else []),
+        *([f"{count_of(beyond, 'record')} more than most_records may be cut from sums"] if beyond else []),
     ]
     warning = "who else learns these numbers learns something about the data"
     return [f"{' and '.join(problems)} (for you only: {warning})"] if problems else []

@@ -23,6 +23,7 @@ from quietmean.core.domain import UNITS_OF_VECTORS
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call, python_class
 from quietmean.core.output import Output
+from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.sites import FitSite, OnPaper, site_of
@@ -161,14 +162,16 @@ class Private(BaseEstimator):  # type: ignore[misc]
                 )
             self._require_parties(self.parties)
             if rows < self.parties:
-                have = "1 sample" if rows == 1 else f"{rows} samples"
                 raise InvalidInput(
-                    f"{have} cannot be dealt out to {self.parties} parties: choose fewer parties, or give more rows"
+                    f"{count_of(rows, 'sample')} cannot be dealt out to {self.parties} parties: choose fewer parties, or give "
+                    "more rows"
                 )
             return np.arange(rows) % self.parties
         labels = column_or_1d(groups)
         if len(labels) != rows:
-            raise InvalidInput(f"there are {len(labels)} groups for {rows} rows: give the label of its party for each row")
+            raise InvalidInput(
+                f"there are {count_of(len(labels), 'group')} for {count_of(rows, 'row')}: give its party's label for each row"
+            )
         if any(label is None or label != label for label in labels.tolist()):
             raise InvalidInput("a row has no party in groups: name the party that each row belongs to")
         names, holder = np.unique(labels, return_inverse=True)

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from quietmean.core.arrays import Array
+from quietmean.core.readable import count_of
 from quietmean.core.schema import require_known
 from quietmean.learning.averaging import ModelAveraging
 from quietmean.learning.estimators.base import OUTCOME, InvalidInput, estimator, filled, public
@@ -160,7 +161,16 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         self.classes_ = classes
         places = [_places(np.asarray(outcome), classes) for outcome in outcomes]
         if others := sum(int(np.isnan(place).sum()) for place in places):
-            self._tell([f"{others} rows have a label that is none of classes, and count as missing (for you only)"])
+            self._tell(
+                [
+                    count_of(
+                        others,
+                        "row has a label that is none of classes, and counts",
+                        "rows have a label that is none of classes, and count",
+                    )
+                    + " as missing (for you only)"
+                ]
+            )
         return rows, places, limits
 
     def _one_shot(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:

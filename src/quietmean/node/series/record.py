@@ -11,6 +11,7 @@ import numpy as np
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
@@ -81,5 +82,5 @@ def over_text(standing: SeriesProgress, rounds: int, most: int) -> str:
     if standing.left:
         return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
     if standing.begun >= most < rounds:
-        return f"this party has taken part in {most} rounds, as many as it pays for: the session is over here"
-    return f"the session's {rounds} rounds are over: keep what it has, or agree on a new one"
+        return f"this party has taken part in {count_of(most, 'round')}, as many as it pays for: the session is over here"
+    return f"the session's {count_of(rounds, 'round is', 'rounds are')} over: keep what it has, or agree on a new one"

@@ -20,6 +20,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.readable import count_of
 from quietmean.planning.automatic import AUTO, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -130,7 +131,8 @@ class SessionTerms:
             share = 1 / (2 * self.rounds) if plan.charge.beta else 1.0
             spare = float(total.additive(self.epsilon))
         raise InputError(
-            f"{self.rounds} rounds of {plan.protocol.name} do not fit into epsilon {self.epsilon:g} at delta {self.delta:g}: "
+            f"{count_of(self.rounds, 'round')} of {plan.protocol.name} cannot fit into epsilon {self.epsilon:g} at "
+            f"delta {self.delta:g}: "
             "plan fewer rounds, or a larger delta"
         )
 
@@ -154,7 +156,10 @@ class SessionTerms:
     def _whole_mu(self, spare: float) -> float:
         left = self.delta - spare
         if left <= 0:
-            raise InputError(f"delta {self.delta:g} is below what {self.rounds} rounds take of it: choose a larger delta")
+            raise InputError(
+                f"delta {self.delta:g} is below what {count_of(self.rounds, 'round takes', 'rounds take')} of it: choose "
+                "a larger delta"
+            )
         return mu_of_budget(self.epsilon, left)
 
     def _planned(self, mu: float, delta: float) -> Plan:

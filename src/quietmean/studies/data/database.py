@@ -15,6 +15,7 @@ from urllib.parse import quote
 from quietmean.core.cells import LONGEST_CELL, plain_name, text_of_bytes
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
+from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, too_many_cells, wanted_places
@@ -155,7 +156,7 @@ def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -
     names = {plain_name(name) for name in wanted}
     fitting = [table for table in tables if names <= _columns(base, table)]
     if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
-        many = f"{len(fitting)} tables" if fitting else f"none of the {len(tables)} tables"
+        many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
         raise InputError(
             f"{many} of {location.name} have the columns of the study: say which is meant, {location.name}#table=NAME, or give a "
             f"query in a file, {location.name}#query=FILE"

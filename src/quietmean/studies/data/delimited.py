@@ -19,6 +19,7 @@ import numpy as np
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.extras import is_installed
+from quietmean.core.readable import count_of
 from quietmean.studies.data.location import DELIMITERS, Location
 from quietmean.studies.data.plain_records import PlainRecords
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct
@@ -140,15 +141,16 @@ class _Reading:
     def tell(self, tell: Tell) -> None:
         name = self._location.name
         if self._longer:
+            longer = count_of(self._longer, "record has more cells and counts", "records have more cells and count")
+            names = count_of(len(self._heading.names), "name")
             tell(
-                f"{name}: {self._longer} records have more cells than the {len(self._heading.names)} columns have names, and "
-                f"count as missing; if the first cell is the name of its row, as R writes it, say {name}#rownames=true, and if a "
-                f"delimiter stands behind the last cell, {name}#rownames=false"
+                f"{name}: {longer} as missing, as the heading has {names}; if the first cell is the name of its row, as R writes "
+                f"it, say {name}#rownames=true, and if a delimiter stands behind the last cell, {name}#rownames=false"
             )
         if self._left_open:
             tell(
-                f"{name}: {self._left_open} records end within a quotation mark; if cells have several lines, say "
-                f"{name}#multiline=true"
+                f"{name}: {count_of(self._left_open, 'record ends', 'records end')} within a quotation mark; if cells "
+                f"have several lines, say {name}#multiline=true"
             )
 
     def _columns(self, records: Iterable[_Record]) -> dict[int, list[str | None]]:

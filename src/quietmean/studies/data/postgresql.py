@@ -16,6 +16,7 @@ from quietmean.core.cells import LONGEST_CELL, STRANGE, plain_name
 from quietmean.core.columnar import cells_of
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
+from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.database import MOST_SECONDS, query_of, quoted
 from quietmean.studies.data.location import Location
@@ -127,7 +128,7 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
     needed = {plain_name(name) for name in wanted}
     fitting = [full for full, _, columns in tables if needed <= {plain_name(name) for name in (columns or "").split("\x1f")}]
     if len(fitting) != 1:
-        many = f"{len(fitting)} tables" if fitting else f"none of the {len(tables)} tables"
+        many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
         raise InputError(f"{many} of {location.name} have the columns of the study: say which is meant, {hint}")
     return str(fitting[0])
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data.cells import is_unclear, kind_of, text_of_cell, understood
 from quietmean.studies.data.location import Location
@@ -110,19 +111,19 @@ class Preview:
         """Sentences about what needs attention, worst first."""
         numbers = "numbers (three digits after a mark that nobody said to be decimal)"
         unclear = [
-            f"column {column.name!r}: {_counted(column.unclear)} may be two "
+            f"column {column.name!r}: {count_of(column.unclear, 'cell')} may be two "
             f"{'dates' if column.kind == 'dates' else numbers}, and {_verb(column.unclear)} as missing"
             for column in self.columns
             if column.unclear
         ]
         strange = [
-            f"column {column.name!r}: {_counted(column.strange)} not understood, most often "
+            f"column {column.name!r}: {count_of(column.strange, 'cell')} not understood, most often "
             + ", ".join(f"{text!r} ({count})" for text, count in column.spellings)
             for column in self.columns
             if column.strange
         ]
         outside = [
-            f"column {column.name!r}: {_counted(column.outside)} outside the bounds, "
+            f"column {column.name!r}: {count_of(column.outside, 'cell')} outside the bounds, "
             f"and {_verb(column.outside)} as the nearest bound"
             for column in self.columns
             if column.outside
@@ -131,7 +132,9 @@ class Preview:
         of_persons = []
         if self.persons is not None:
             count, most = self.persons
-            of_persons = [f"{self.records:,} records are of {count:,} persons, at most {most:,} of one"]
+            of_persons = [
+                f"{count_of(self.records, 'record is', 'records are')} of {count_of(count, 'person')}, at most {most:,} of one"
+            ]
         return [*empty, *unclear, *strange, *outside, *self.notes, *of_persons]
 
     def to_json(self) -> dict[str, Any]:
@@ -230,7 +233,3 @@ def _short(text: str) -> str:
 
 def _verb(count: int) -> str:
     return "counts" if count == 1 else "count"
-
-
-def _counted(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count:,} cells"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.persons import PersonRows
 from quietmean.statistics.transforms import Transform
@@ -93,7 +94,9 @@ def _named(columns: Columns) -> list[str]:
 
 def _checked(array: NDArray[Any], columns: int) -> Array:
     if array.ndim != 2 or array.shape[1] != columns or not len(array) or array.dtype.kind not in "biuf":
-        raise InputError(f"the array must hold numbers in {columns} columns, as declared, and a row at least: give such a one")
+        raise InputError(
+            f"the array must hold numbers in {count_of(columns, 'column')}, as declared, and a row at least: give such a one"
+        )
     return array.astype(np.float64)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, Persons, joined
 from quietmean.studies.data.cells import text_of_cell
@@ -118,7 +119,7 @@ class _Whose:
     """Whose each row of one table is, where persons are the unit."""
 
     def __init__(self, source: Source, persons: Persons | None) -> None:
-        self._persons = persons
+        self._persons, self._name = persons, location_of(source).name
         self._reader = PersonReader(location_of(source))
         self._identities: list[Identities] = []
         self._days: list[Array] = []
@@ -139,12 +140,15 @@ class _Whose:
 
     def dealt_out(self, rows: int, parties: int) -> list[NDArray[np.intp]]:
         """The rows of each party. Raises :class:`InputError` for more parties than rows, or than persons."""
-        places, units, what = np.arange(rows), rows, "rows"
+        places, units, nouns = np.arange(rows), rows, ("row", "rows")
         if self._persons is not None:
             places, units = self._numbers()
-            what = "persons"
+            nouns = "person", "persons"
         if units < parties:
-            raise InputError(f"{units} {what} cannot be split over {parties} parties: choose at most {units} parties")
+            have, remedy = count_of(units, *nouns), f"choose at most {units} parties"
+            if units < 2:
+                remedy = f"give a file with more {nouns[1]}"
+            raise InputError(f"{have} of {self._name} cannot be split over {parties} parties: {remedy}")
         return [np.flatnonzero((places % parties == party) & (places >= 0)) for party in range(parties)]
 
     def require_few_sites(self, all_rows: Sequence[NDArray[np.intp]]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 
 # The most cells of a source that are kept at a time: 128 million, some ten gigabytes as objects.
@@ -185,7 +186,7 @@ def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -
     """The first of the ``wanted`` columns is not there. Of the headings only one is shown that is nearly the same."""
     column = next(name for name in sorted(wanted) if name not in names)
     return InputError(
-        f"column {column!r} is not among the {len(names)} columns of {source}{nearest(column, names)}: "
+        f"column {column!r} is not among the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
         "check its name, and that the first row of the file holds the names of its columns"
     )
 

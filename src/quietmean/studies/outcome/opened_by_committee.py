@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.readable import count_of
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ReleasedSum
@@ -109,7 +110,8 @@ class OpenedStudy:
         """How many contributions are in it, and by name whose are not."""
         without = [name for name, _ in self.left_out if name] + list(self.missing)
         rest = f"; NOT in it: {', '.join(without)}" if without else ""
-        return f"{len(self.digests)} contributions are in this result, opened from the sums of {self.sums} members{rest}"
+        there = count_of(len(self.digests), "contribution is", "contributions are")
+        return f"{there} in this result, opened from the sums of {self.sums} members{rest}"
 
     def to_json(self) -> dict[str, Any]:
         """What stands beside the answers."""

@@ -14,6 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
@@ -178,7 +179,11 @@ class Agreement(ABC):
         table, each = deadlines.timetable(self.plans), in_hours(deadlines.interval)
         start, end = (in_words(datetime.fromtimestamp(time, UTC)) for time in (table.first, table.last_end(self._executions)))
         steps = len(table.waits) - 1
-        rounds = f"for {steps} rounds" if self._executions == 1 else f"for {self._executions} rounds of {steps} steps"
+        rounds = (
+            f"for {count_of(steps, 'round')}"
+            if self._executions == 1
+            else f"for {self._executions} rounds of {count_of(steps, 'step')}"
+        )
         return [
             f"for the start until {start}, then {rounds}, each {each} longer, until {end} at the latest; every party looks into "
             f"the folder every {in_hours(deadlines.poll)} or more often, and what is put there counts as seen"

@@ -11,6 +11,7 @@ from typing import Any, Self
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -183,7 +184,7 @@ class Contract(Agreement):
         workload = self.study.workload
         if not workload.of_persons:
             return ""
-        which = f"the sum of {workload.rows} rows at most" if workload.adds_rows else _ROWS[str(workload.rows)]
+        which = f"the sum of {count_of(int(workload.rows), 'row')} at most" if workload.adds_rows else _ROWS[str(workload.rows)]
         sites = workload.sites_per_person
         return f" ({which} counts; at {sites} {'party' if sites == 1 else 'parties'} at most, which nobody checks)"
 
