@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.coalitions import exceed_bound
@@ -57,6 +59,20 @@ def test_beside_a_bound_stands_the_worst_that_was_tried() -> None:
     assert (found.mu <= every * (1 + 1e-9)).all()
     assert found.exceed_probability == 1.0
     assert certificate.at_least == found.max_epsilon <= certificate.max_epsilon
+
+
+@pytest.mark.parametrize(("protocol", "rounds"), [("inca", 6), ("gopa", None)])
+def test_no_bound_is_computed_where_every_coalition_is_tried(protocol: str, rounds: int | None) -> None:
+    """IncA's takes seconds for 20 parties, and a plan asks about dozens of histories."""
+
+    def never(size: int) -> CoalitionBound:
+        raise AssertionError("a bound was computed")
+
+    fields = {} if rounds is None else {"rounds": rounds}
+    privacy = example_execution(protocol, 8, sigma_star=0.7, sigma_delta=2.0, **fields).privacy(1e-6)
+    assert replace(privacy, bound=never).coalitions(2).exhaustive
+    with pytest.raises(AssertionError, match="a bound was computed"):
+        replace(privacy, bound=never).coalitions(2, limit=5)
 
 
 def test_clopper_pearson_is_exact() -> None:

@@ -129,8 +129,8 @@ class PrivacyAnalysis:
 
     def _by_formula(self, size: int) -> CoalitionCertificate | None:
         """Where the protocol's bound is the same whoever colludes, however many parties: nothing is to be tried."""
-        worst = self.bound(size)
-        if self.terms.conversion.coalition is None or worst is None:
+        # Asked first: the bound of other protocols takes seconds, and is not needed where every coalition is tried.
+        if self.terms.conversion.coalition is None or (worst := self.bound(size)) is None:
             return None
         parties = require_honest(size, self.transcript.parties, self.trusted)
         return CoalitionCertificate(
