@@ -16,7 +16,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
-from quietmean.learning.models.newton import LEAST_EIGENVALUE, Newton
+from quietmean.learning.models.designs import Level
+from quietmean.learning.models.newton import Newton, least_known
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
@@ -29,6 +30,8 @@ METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever th
 _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
 # A step of more standard errors, and of more deviations of noise, is no last step.
 _SETTLED, _BY_NOISE = 1.0, 3.0
+# Outcomes differ at a level where that is more than so many deviations of the noise.
+_APART = 2.0
 # The part of records that were cut from which on the answer is another one.
 _CUT = 0.01
 
@@ -36,7 +39,7 @@ _CUT = 0.01
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit after its last round: ``scaling`` T of the rows' coefficients, ``names`` of the terms, and the columns that belong to
-    the same term, ``groups``, by its name."""
+    the same term, ``groups``, by its name; ``levels`` that terms tell apart."""
 
     newton: Newton
     scaling: Array
@@ -44,12 +47,13 @@ class Fit:
     groups: Mapping[str, Sequence[int]]
     ratio: str
     headline: tuple[str, ...]
+    levels: tuple[Level, ...] = ()
 
     @cached_property
     def _directions(self) -> tuple[Array, Array]:
         """The inverse of the information in the directions in which it is known, (p, p), and the others, (p, k)."""
         values, vectors = np.linalg.eigh(self.newton.information)
-        known = values > LEAST_EIGENVALUE * self.newton.errors.information
+        known = values > least_known(values, self.newton.errors.information)
         inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
         return inverse, vectors[:, ~known]
 
@@ -75,7 +79,7 @@ class Fit:
     def sampling(self) -> Sampling:
         """Of each term, and what noise does to it."""
         newton, errors, gradients = self.newton, self.newton.errors, self._gradients
-        present = max(newton.present * newton.records, len(gradients) + 1.0)
+        present = max(self._present, len(gradients) + 1.0)
         more = present / max(present - len(gradients), 1.0) / max(newton.records, 1.0)
         squares = newton.squares - np.outer(newton.score, newton.score)
         lengths = np.sum(gradients**2, axis=1)
@@ -92,12 +96,37 @@ class Fit:
         The noise turns such a direction a little towards the others, which the last step undoes to the first order.
         """
         weak = self._directions[1]
+        # So few records fit any coefficients.
+        if self._present < len(self.newton.step) + 0.5:
+            return np.ones(len(self.names), dtype=bool)
         if not weak.shape[1]:
             return np.zeros(len(self.names), dtype=bool)
         leaks = np.linalg.norm(self.scaling.T @ weak, axis=1)
         turned = self.newton.errors.information * math.sqrt(weak.shape[1] / 2) * np.linalg.norm(self._gradients, axis=1)
         errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
         return np.asarray((_PLAUSIBLE * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
+
+    @property
+    def _separated(self) -> list[Flag]:
+        """About levels at which one step would go as far as where outcomes are none, or all that can be.
+
+        Of such outcomes the score is as long as the information, or longer, wherever the coefficients are: of counts both are the
+        mean m, and of log odds p and p (1 - p).
+        """
+        newton, errors = self.newton, self.newton.errors
+        names, terms = list[str](), set[str]()
+        for level in self.levels:
+            own, length = level.coefficients, float(level.coefficients @ level.coefficients)
+            noise = math.hypot(errors.score * math.sqrt(length), errors.information * length)
+            if own @ newton.information @ own - abs(own @ newton.score) <= _APART * noise:
+                names.append(level.name)
+                terms.update(level.terms)
+        told = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
+        text = (
+            "outcomes there are none, or all that can be, as far as the noise shows: what depends on them may be any distance "
+            "further away, and no interval holds for it"
+        )
+        return [Flag("separated", f"{some_of(names, 3)}: {text}", told)] if told else []
 
     @cached_property
     def coefficients(self) -> Estimates:
@@ -112,7 +141,7 @@ class Fit:
     def _estimates(self, *, ratios: bool) -> Estimates:
         newton, sampling = self.newton, self.sampling
         values, noise = self.scaling.T @ newton.coefficients, np.maximum(np.diag(self.noise), 0.0)
-        degrees = sampling.degrees(noise, max(newton.present * newton.records - len(values), 1.0))
+        degrees = sampling.degrees(noise, max(self._present - len(values), 1.0))
         rows = []
         for place, name in enumerate(self.names):
             if self.unknown[place]:
@@ -127,9 +156,14 @@ class Fit:
         return replace(answer, completeness=self._completeness, n=self._n)
 
     @property
+    def _present(self) -> float:
+        """How many records are complete."""
+        return self.newton.present * self.newton.records
+
+    @property
     def _completeness(self) -> Completeness:
-        newton = self.newton
-        here, error = newton.present * newton.records, newton.errors.present * newton.records
+        newton, here = self.newton, self._present
+        error = newton.errors.present * newton.records
         return Completeness(here, newton.records - here, error, error)
 
     @property
@@ -179,6 +213,7 @@ class Fit:
                     terms,
                 )
             )
+        flags += self._separated
         error = newton.errors.cut
         if newton.cut > _CUT + 2 * error:
             flags.append(

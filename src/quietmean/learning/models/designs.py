@@ -23,6 +23,19 @@ _STEPS = 250
 _COLLINEAR = 1e-8
 # How much longer terms may be between the public points.
 _BETWEEN = 1.005
+# What is rounding in values of 0 and 1.
+_NONE = 1e-6
+_ALL = "all records"
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Records of one level of a column: the ``coefficients`` of the rows, (p,), with which these have 1 and the others 0, and the
+    ``terms`` that depend on them."""
+
+    name: str
+    coefficients: Array
+    terms: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +74,25 @@ class ModelDesign:
         scaling: Array = root / np.sqrt(_variances(scaled, weights).max()) / lengths / _BETWEEN
         return scaling
 
-    @cached_property
+    @property
     def constant(self) -> Array | None:
         """The coefficients of the rows with which every record has 1, (p,); None where the terms have no intercept."""
-        terms = np.linalg.lstsq(self.terms.public, np.ones(len(self.terms.public)), rcond=None)[0]
-        if np.abs(self.terms.public @ terms - 1).max() > 1e-6:
-            return None
-        constant: Array = np.linalg.solve(self.scaling.T, terms)
-        return constant
+        return next((level.coefficients for level in self.levels if level.name == _ALL), None)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """Of all records, and of each level of a column, those that the terms can tell from the others."""
+        there = {_ALL: np.ones(len(self.terms.public)), **self.terms.levels_of_public}
+        values = np.column_stack(list(there.values())).astype(np.float64)
+        public = self.terms.public @ self.scaling.T
+        rows = np.linalg.solve(public.T @ public, public.T @ values).T
+        told = np.abs(public @ rows.T - values).max(axis=0) <= _NONE
+        terms = np.abs(rows @ self.scaling) > _NONE
+        return tuple(
+            Level(name, np.asarray(own), tuple(np.array(self.names)[depends].tolist()))
+            for name, own, depends, tells in zip(there, rows, terms, told.tolist(), strict=True)
+            if tells
+        )
 
     def rows(self, records: Mapping[str, Array]) -> Array:
         """(N, p), of complete records by column; longer ones than 1, which rounding alone makes, are shortened."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
@@ -153,6 +153,15 @@ class FormulaTerms:
                 f"{wrong} is no finite number everywhere within the bounds of its columns: choose bounds within which it is"
             )
         return rows
+
+    @property
+    def levels_of_public(self) -> dict[str, Mask]:
+        """Which public points have a level, (points,), by what messages call it."""
+        return {
+            f"{name} = {level}": self._sample[name] == place
+            for name in self.used
+            for place, level in enumerate(self.columns[name].categories)
+        }
 
     @cached_property
     def _sample(self) -> dict[str, Array]:

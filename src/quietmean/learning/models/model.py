@@ -187,7 +187,7 @@ class ModelByRounds:
     def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
         """What the state of its rounds says about the terms."""
         groups, headline = self._groups(design), tuple(self._headline(design))
-        return Fit(newton, design.scaling, design.names, groups, self.family.ratio, headline)
+        return Fit(newton, design.scaling, design.names, groups, self.family.ratio, headline, design.levels)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Sequence[Array]:
         if self._site.members is not None:

@@ -30,6 +30,8 @@ from quietmean.sessions import RoundMean
 
 # Eigenvalues of the information are known from so many deviations of the noise on.
 LEAST_EIGENVALUE = 3.0
+# And from such a part of the largest on, without noise: what is less is rounding.
+ROUNDING = 1e-10
 # A step moves no record's predictor by more.
 LONGEST_STEP = 3.0
 # The weights of whether a record is complete, and whether it was cut, which takes little as few are.
@@ -144,16 +146,17 @@ class Newton:
             begin = moved * self._constant
         else:
             begin, score = self.place, self.score
-        least = LEAST_EIGENVALUE * noise * self._scales(number)[1]
-        if number == 1 or float(np.linalg.eigvalsh(information)[0]) > least:
+        error = noise * self._scales(number)[1]
+        values = np.linalg.eigvalsh(information)
+        if number == 1 or float(values[0]) > least_known(values, error):
             self.curvature = information
         else:
-            self.curvature, least = (self.curvature + information) / 2, least / math.sqrt(2)
+            self.curvature, error = (self.curvature + information) / 2, error / math.sqrt(2)
         if number < self._rounds:
-            step = _toward(self.curvature, score, least)
+            step = _toward(self.curvature, score, error)
             step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
         else:
-            step = _solved(self.information, score, LEAST_EIGENVALUE * self.errors.information)
+            step = _solved(self.information, score, self.errors.information)
         self.step, self.coefficients = begin + step - self.place, begin + step
 
     def _take(self, number: int, vector: Array, noise: float, records: float) -> tuple[Array, Array]:
@@ -214,18 +217,26 @@ class Newton:
         return read if alike and all(np.isfinite(array).all() for array in read.values()) else None
 
 
-def _solved(information: Array, score: Array, least: float) -> Array:
+def least_known(values: NDArray[np.floating[Any]], noise: float) -> float:
+    """From which size on eigenvalues (p,) of an information are known, with such a deviation of the noise in it."""
+    return max(LEAST_EIGENVALUE * noise, ROUNDING * float(np.abs(values).max(initial=0.0)))
+
+
+def _solved(information: Array, score: Array, noise: float) -> Array:
     """The step in the directions that the information is known in; none in the others."""
     values, vectors = np.linalg.eigh(information)
-    along = vectors.T @ score
-    step: Array = vectors @ np.where(values > least, along / np.maximum(values, max(least, 1e-300)), 0.0)
+    known = values > least_known(values, noise)
+    step: Array = vectors[:, known] @ ((vectors[:, known].T @ score) / values[known])
     return step
 
 
-def _toward(curvature: Array, score: Array, least: float) -> Array:
-    """A step that is shorter than Newton's in directions that the curvature is not known in."""
+def _toward(curvature: Array, score: Array, noise: float) -> Array:
+    """A step that is shorter than Newton's in directions that the curvature is not known in; none where all is rounding."""
     values, vectors = np.linalg.eigh(curvature)
-    step: Array = vectors @ ((vectors.T @ score) / np.maximum(values, max(least, 1e-300)))
+    least = least_known(values, noise)
+    if not least > 0:
+        return np.zeros(len(score))
+    step: Array = vectors @ ((vectors.T @ score) / np.maximum(values, least))
     return step
 
 
