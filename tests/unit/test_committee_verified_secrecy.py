@@ -8,7 +8,9 @@ independent of it (``test_committee_secrecy``).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,47 +84,59 @@ def test_a_build_without_randomness_gives_values_away(drawn: dict[str, int]) -> 
 
 # --- a product ---
 
-# Of two bits, which is the third.
-PRODUCT = ProductRelation({0: 1}, {1: 1}, {2: -1})
-RECORD = WholeRecord(
-    np.zeros(3, dtype=np.int64),
-    np.ones(3, dtype=np.int64),
-    np.ones(3, dtype=np.int64),
-    np.array([1.0, 1.0, 0.0]),
-    np.empty(0, dtype=np.int64),
-    (PRODUCT,),
-)
-OF_RECORD = Layout.of(RECORD.lows, RECORD.highs, (), RecordProducts.of([(0, RECORD)], 3, 0))
+# Of two bits, which is the third; and of two sums of bits, as where one level is set at most.
+PRODUCTS = [ProductRelation({0: 1}, {1: 1}, {2: -1}), ProductRelation({0: 1, 2: -1}, {1: 1, 2: -1}, {2: 0})]
+NAMES = ["of bits", "of sums"]
 
 
-def product_told(secrets: tuple[int, ...], r: tuple[int, ...], **drawn: int) -> tuple[Columns, ...]:
-    """As :func:`products`, with the product of the first two bits for the relation."""
+def of_record(relation: ProductRelation) -> Layout:
+    three = np.ones(3, dtype=np.int64)
+    record = WholeRecord(0 * three, three, three, np.array([1.0, 1.0, 0.0]), np.empty(0, dtype=np.int64), (), (relation,))
+    return Layout.of(record.lows, record.highs, (), RecordProducts.of([(0, record)], 3, 0))
+
+
+def value_of(relation: ProductRelation, numbers: Sequence[Any]) -> Any:
+    """What is 0 where it holds. By the formula."""
+    first, second, added = (
+        sum(factor * numbers[place] for place, factor in terms.items())
+        for terms in (relation.first, relation.second, relation.added)
+    )
+    return first * second + added
+
+
+def product_told(relation: ProductRelation, secrets: tuple[int, ...], r: tuple[int, ...], **drawn: int) -> tuple[Columns, ...]:
+    """As :func:`products`, with a product for the relation."""
     *bits, mask, told = products(secrets, (*r[:3], 0), **drawn)
-    return *bits, mask, np.asarray((told + r[3] * (bits[0] * bits[1] - bits[2])) % PRIME)
+    return *bits, mask, np.asarray((told + r[3] * value_of(relation, bits)) % PRIME)
 
 
 @pytest.mark.parametrize("coalition", [0, 3])
 @pytest.mark.parametrize("r", [(3, 5, 2, 6), (0, 0, 0, 4)])
-def test_a_view_with_a_product_is_the_same_for_every_value(coalition: int, r: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("relation", PRODUCTS, ids=NAMES)
+def test_a_view_with_a_product_is_the_same_for_every_value(relation: ProductRelation, r: tuple[int, ...], coalition: int) -> None:
     views = []
-    for value in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 1)):
-        *bits, mask, told = product_told(value, r)
+    holding = [bits for bits in itertools.product(range(2), repeat=3) if value_of(relation, bits) == 0]
+    assert len(holding) == (4 if relation is PRODUCTS[0] else 6)
+    for value in holding:
+        *bits, mask, told = product_told(relation, value, r)
         views.append(view(coalition, told, seen=(*bits, mask)))
     assert all(np.array_equal(one, views[0]) for one in views[1:])
-    *bits, mask, told = product_told((1, 1, 1), r, masks=1)
+    *bits, mask, told = product_told(relation, (1, 1, 1), r, masks=1)
     assert not np.array_equal(view(coalition, told, seen=(*bits, mask)), views[0])
 
 
-def test_the_real_check_numbers_of_a_product_are_those_of_the_formulas_and_prove_it() -> None:
-    assert (OF_RECORD.relations, OF_RECORD.bits) == (1, 3)
+@pytest.mark.parametrize("relation", PRODUCTS, ids=NAMES)
+def test_the_real_check_numbers_of_a_product_are_those_of_the_formulas_and_prove_it(relation: ProductRelation) -> None:
+    layout = of_record(relation)
+    assert (layout.relations, layout.bits) == (1, 3)
     for secrets in itertools.product(range(2), repeat=3):
         r = (3, 5, 2, 6)
-        *bits, mask, told = product_told(secrets, r)
-        assert proven(PACKING, range(MEMBERS), _numbers(told[:, ::997])).all() == (secrets[0] * secrets[1] == secrets[2])
+        *bits, mask, told = product_told(relation, secrets, r)
+        assert proven(PACKING, range(MEMBERS), _numbers(told[:, ::997])).all() == (value_of(relation, secrets) == 0)
         for case, member in itertools.product(range(0, told.shape[1], 4999), range(MEMBERS)):
             values = np.array([one[member, case] for one in bits], dtype=np.uint32)
-            part = Part(values, np.array([4, mask[member, case]], dtype=np.uint32), OF_RECORD)
-            assert combine_verified(np.array([r], dtype=np.uint32), part, OF_RECORD, PRIME)[1] == told[member, case]
+            part = Part(values, np.array([4, mask[member, case]], dtype=np.uint32), layout)
+            assert combine_verified(np.array([r], dtype=np.uint32), part, layout, PRIME)[1] == told[member, case]
 
 
 def test_two_r_under_the_same_masks_give_values_away() -> None:

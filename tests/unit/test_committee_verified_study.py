@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from support.committee_study import CommitteeStudy
 
 COLUMNS = [{"name": "pay", "low": 0.0, "high": 1000.0}, {"name": "job", "levels": ["a", "b", "c"]}]
 ASKED = [{"kind": "proportion", "column": "job"}, {"kind": "mean", "column": "pay"}]
+AGE = {"name": "age", "low": 0.0, "high": 100.0}
 NAMES = ("c1", "c2", "c3")
 
 
@@ -79,21 +81,31 @@ SURVEY = [
     {"kind": "group-means", "column": "pay", "by": "job"},
     {"kind": "proportion", "column": "job"},
 ]
-ROWS = [[130.0, 0.0], [np.nan, 2.0], [999.0, 1.0], [130.0, 0.0], [1400.0, 2.0], [0.0, np.nan]]
+MOMENTS = [
+    {"kind": "correlation", "columns": ["pay", "age"]},
+    {"kind": "linear-regression", "formula": "pay ~ age + job"},
+]
+ROWS = [[130.0, 0.0, 20], [np.nan, 2.0, 30], [999.0, 1.0, 95], [130.0, 0.0, 70], [1400.0, 2.0, 80], [0.0, np.nan, 10]]
 
 
-def of_single_records(folder: Path, statistics: list[dict[str, str]], **committee: object) -> CommitteeStudy:
+def of_single_records(folder: Path, statistics: Sequence[Mapping[str, object]], **committee: object) -> CommitteeStudy:
     return CommitteeStudy(
         folder,
-        {"unit": "record", "column": COLUMNS, "statistic": statistics},
+        {"unit": "record", "column": [*COLUMNS, AGE], "statistic": [dict(statistic) for statistic in statistics]},
         {"verified": True, "products": True, "largest_weight": 1, **committee},
         members=("m1", "m2", "m3", "m4", "m5"),
         contributors=tuple(f"c{number}" for number in range(len(ROWS))),
     )
 
 
-def test_products_of_single_records_are_checked_and_their_sum_is_that_of_the_records(tmp_path: Path) -> None:
-    world = of_single_records(tmp_path, SURVEY)
+@pytest.mark.parametrize("statistics", [SURVEY, MOMENTS], ids=["powers", "moments"])
+def test_products_of_single_records_are_checked_and_their_sum_is_that_of_the_records(
+    tmp_path: Path, statistics: list[dict[str, object]]
+) -> None:
+    world = of_single_records(tmp_path, statistics)
+    assert all(
+        feature.of_single_record for feature in world.sealed.study.workload.scales if feature.family() or feature.size == 5
+    )
     session, workload = session_of(world.sealed, world.plan), world.sealed.study.workload
     registers = {name: Register(tmp_path / f"{name}.register") for name in world.contributors}
     parts = [workload.encode(np.array([row]), step=world.plan.value_step) for row in ROWS]

@@ -32,7 +32,7 @@ class CommitteeShape:
         up, without learning them. Sums are corrected as with lying; a file is larger by the bits of a number.
     products
         With --verified, where each contributes one record (--largest-weight 1, or --unit party): members also check that squares
-        and other powers are those of one value. A file has the remainders of products, too.
+        and products are those of its values. A file has the remainders of products, too.
     """
 
     committee: int | None = None

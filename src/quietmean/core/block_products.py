@@ -57,14 +57,8 @@ class BlockInSteps:
         Each coefficient is the block's or a little less, so that two records are no further apart. Raises :class:`InputError`.
         """
         square, centre, cube, fourth = factors
-        # A whole number that was divided and multiplied may be a little less.
-        reach = math.floor(steps * (1 + 1e-12))
-        if not FEWEST_STEPS <= reach <= MOST_STEPS:
-            raise InputError(
-                f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end, and the "
-                f"plan has {reach}: give statistics more equal shares, or leave products out"
-            )
-        coarse = max(reach // _FINE, _up(reach**2, _LARGEST_SQUARE))
+        reach = steps_within(steps)
+        coarse = max(reach // _FINE, up(reach**2, _LARGEST_SQUARE))
         exact = reach**2 / coarse
         top = round(exact)
         largest = max(exact, top)
@@ -96,13 +90,13 @@ class BlockInSteps:
         highest = self.reach**2 // self.coarse + 1
         cubic = math.floor(0.3850 * self.reach * max(self.top, highest)) + 2 * self.reach
         beyond = max(highest * (highest - self.top), 0)
-        lows = [0, -self.reach, -_up(self.middle, self.square), -_up(cubic, self.cube), -_up(self.top**2 // 4 + 1, self.fourth)]
+        lows = [0, -self.reach, -up(self.middle, self.square), -up(cubic, self.cube), -up(self.top**2 // 4 + 1, self.fourth)]
         highs = [
             1,
             self.reach,
-            _up(highest - self.middle, self.square),
-            _up(cubic, self.cube),
-            _up(beyond, self.fourth),
+            up(highest - self.middle, self.square),
+            up(cubic, self.cube),
+            up(beyond, self.fourth),
         ]
         low_digits = [self.square, self.coarse, self.cube, self.fourth]
         begins = _SUMMED * np.arange(groups)
@@ -112,6 +106,7 @@ class BlockInSteps:
             np.tile([self.present, 1, 1, 1, 1], groups),
             np.tile([1 / ones[0], self.reach / ones[1], 0.0, 0.0, 0.0], groups),
             begins,
+            (),
             tuple(relation for group in range(groups) for relation in self._relations(group, groups)),
         )
 
@@ -140,5 +135,18 @@ class BlockInSteps:
         ]
 
 
-def _up(number: int, divisor: int) -> int:
+def steps_within(steps: float) -> int:
+    """How many whole ones there are. Raises :class:`InputError` for too few, or too many, for products to be checked."""
+    # A whole number that was divided and multiplied may be a little less.
+    reach = math.floor(steps * (1 + 1e-12))
+    if not FEWEST_STEPS <= reach <= MOST_STEPS:
+        raise InputError(
+            f"products are checked on {FEWEST_STEPS} to {MOST_STEPS} steps from the middle of the bounds to an end, and the "
+            f"plan has {reach}: give statistics more equal shares, or leave products out"
+        )
+    return reach
+
+
+def up(number: int, divisor: int) -> int:
+    """The quotient, rounded up."""
     return -(-number // divisor)

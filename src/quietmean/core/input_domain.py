@@ -16,6 +16,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_class
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
+from quietmean.core.moment_products import RecordMoments
 from quietmean.core.party import Vector
 from quietmean.core.pieces import all_finite, pieces
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
@@ -144,8 +145,10 @@ class Ball(Configured):
         vector += scale * self.centre
 
 
-Part = Box | Ball | Simplex | Prefixes | Blocks | Products | Sums
-_KINDS: dict[str, type[Part]] = {part.kind: part for part in (Box, Ball, Simplex, Prefixes, Blocks, Products, Sums)}
+Part = Box | Ball | Simplex | Prefixes | Blocks | Products | RecordMoments | Sums
+_KINDS: dict[str, type[Part]] = {
+    part.kind: part for part in (Box, Ball, Simplex, Prefixes, Blocks, Products, RecordMoments, Sums)
+}
 
 
 @python_class
@@ -311,9 +314,9 @@ class InputDomain:
         return cls(tuple(parts))
 
 
-def _is_record(part: Part) -> TypeGuard[Blocks]:
+def _is_record(part: Part) -> TypeGuard[Blocks | RecordMoments]:
     """Are its numbers those of a single record, with the products that they are?"""
-    return isinstance(part, Blocks) and part.products
+    return isinstance(part, RecordMoments) or (isinstance(part, Blocks) and part.products)
 
 
 def _middle(part: Part) -> float:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.block_products import BlockInSteps
+from quietmean.core.block_products import BIAS, BlockInSteps
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
@@ -184,6 +184,16 @@ class Blocks(Mixture):
     @property
     def size(self) -> int:
         return BLOCK_SIZE * self.groups
+
+    @property
+    def halves(self) -> tuple[float, float]:
+        """What half the bounds of its column count, twice."""
+        return self.scale, self.scale
+
+    @property
+    def bias(self) -> float:
+        """By so many steps, over the steps of half the bounds, rounding of a value moves a number on average at most."""
+        return BIAS
 
     def in_steps(self, step: float) -> WholeRecord:
         """The numbers of a single record on a grid of ``step``. Raises :class:`InputError` for one without room for products."""

@@ -48,7 +48,8 @@ class WholeRecord:
 
     ``lows`` and ``highs``, shape (numbers,): what each may be, of which the first ``size`` are added up, each times ``units``
     steps, and the others are low digits of products. ``scales``, shape (size,): how many one in the value's units is; 0 where a
-    number follows from others. ``indicators``: the places of numbers that are 0 or 1, of which one is 1 at most.
+    number follows from others. ``indicators``: the places of numbers that are 0 or 1, of which one is 1 at most. ``levels``: of
+    those that are at an end of their range, if anything is present; of each such tuple one is at the upper end at most.
     ``relations``: in an order in which each determines the digits that it has.
     """
 
@@ -57,6 +58,7 @@ class WholeRecord:
     units: Ints
     scales: Array
     indicators: Ints
+    levels: tuple[tuple[int, ...], ...]
     relations: tuple[ProductRelation, ...]
 
     @property
@@ -68,8 +70,12 @@ class StatedRecord(Protocol):
     """A part of a value whose numbers are those of a single record: no mean of several."""
 
     @property
-    def scale(self) -> float:
-        """What half the bounds of its column count."""
+    def halves(self) -> tuple[float, float]:
+        """The least and the largest of what half the bounds of a column count."""
+
+    @property
+    def bias(self) -> float:
+        """By so many steps, over the steps of the least of ``halves``, rounding of columns moves a number on average at most."""
 
     def in_steps(self, step: float) -> WholeRecord:
         """On a grid of ``step``. Raises :class:`InputError` for a grid that is too coarse or too fine."""

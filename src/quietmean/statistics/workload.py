@@ -236,7 +236,7 @@ class Workload:
             released = self.whole(feature)
             shares[released] = shares.get(released, 0.0) + share
         # A joined feature has its shares in it, as far as distances go.
-        as_it_is = set() if self.hides_count else set(self._joined.values())
+        as_it_is = set() if self.hides_count else {self.whole(joined) for joined in self.shares if joined.family() is not None}
         return {name: 1.0 if name in as_it_is else math.sqrt(share) / self._change(name) for name, share in shares.items()}
 
     def budget_part(self, statistic: Statistic) -> float:

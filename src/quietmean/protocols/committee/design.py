@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quietmean.core.block_products import BIAS, FEWEST_STEPS, MOST_STEPS
+from quietmean.core.block_products import FEWEST_STEPS, MOST_STEPS
 from quietmean.core.errors import InputError
 from quietmean.core.statement import LinearRelation, StatedRecord
 from quietmean.protocols.committee.accounting import charge, drawn_distance
@@ -145,7 +145,7 @@ def _on_finest_grid(
         fine = max(fine, coarse)
     fine = max(fine, math.ceil(fine * for_rounding / on_grid(shape, noise, mu, fine).scale))
     if stated.records:
-        fine = min(fine, math.floor(MOST_STEPS * shape.clip / max(record.scale for record in stated.records)))
+        fine = min(fine, math.floor(MOST_STEPS * shape.clip / max(record.halves[1] for record in stated.records)))
         if fine < coarse or not fits(coarse):
             raise InputError(
                 f"products of {contributors} contributors have no room: rounding would bias squares by more than a tenth of the "
@@ -164,11 +164,13 @@ def _for_products(
 ) -> int:
     """The fewest steps from the centre to a bound with which rounding biases no product by a tenth of the standard error.
 
-    If all contributors' values are rounded where that is worst, by BIAS / X steps each, for X steps of half the bounds.
+    If all contributors' values are rounded where that is worst, by the record's bias / X steps each, for X steps of half the
+    bounds.
     """
-    smallest = min(record.scale for record in records)
+    smallest = min(record.halves[0] for record in records)
     coarse = math.ceil((FEWEST_STEPS + 1) * shape.clip / smallest)
     deviation = math.sqrt(shape.minimum) * on_grid(shape, noise, mu, coarse).sigma
-    step = math.sqrt(_OF_AN_ERROR * deviation * smallest / (BIAS * contributors))
+    biased = [record.halves[0] / record.bias for record in records if record.bias]
+    step = math.sqrt(_OF_AN_ERROR * deviation * min(biased, default=math.inf) / contributors)
     # X is up to one step less than half the bounds.
     return max(coarse, math.ceil(shape.clip / step * (1 + 1 / FEWEST_STEPS)))

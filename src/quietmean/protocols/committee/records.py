@@ -65,7 +65,8 @@ class RecordProducts:
     """``places``: of the numbers that are added up and belong to records; each is ``units`` times its level, from ``offset`` on.
 
     ``free``: the places of levels that are given, each ``scales`` times a number of the value; ``indicators``: which of these
-    are 0 or 1. ``low_digits``: the places of numbers that are not added up, with ``counts`` values each. ``relations``: in the
+    are 0 or 1; ``levels``: which are at an end of their range, if present, one of each group of them at the upper end at most.
+    ``low_digits``: the places of numbers that are not added up, with ``counts`` values each. ``relations``: in the
     order in which digits follow from them; each says ``first`` times ``second`` plus ``rest`` is 0.
     """
 
@@ -75,6 +76,7 @@ class RecordProducts:
     free: Ints = field(repr=False)
     scales: Array = field(repr=False)
     indicators: Ints = field(repr=False)
+    levels: tuple[Ints, ...] = field(repr=False)
     low_digits: Ints = field(repr=False)
     counts: Ints = field(repr=False)
     relations: tuple[ProductRelation, ...] = field(repr=False)
@@ -86,6 +88,7 @@ class RecordProducts:
     def of(cls, records: Sequence[tuple[int, WholeRecord]], begin: int, offset: int) -> Self:
         """``records``: where their numbers begin among those that are added up; ``begin``: where low digits do."""
         places, low_digits, free, scales, indicators, counts = [], [], [], [], [], []
+        levels: list[Ints] = []
         relations: list[ProductRelation] = []
         for first, record in records:
             own = np.concatenate([first + np.arange(record.size), begin + np.arange(len(record.lows) - record.size)])
@@ -96,6 +99,7 @@ class RecordProducts:
             free.append(own[: record.size][record.scales > 0])
             scales.append(record.scales[record.scales > 0])
             indicators.append(own[record.indicators])
+            levels += [own[list(group)] for group in record.levels]
             relations += [_moved(relation, own.tolist()) for relation in record.relations]
         rest = [[*relation.added.items(), *((place, -radix) for place, radix in relation.digits)] for relation in relations]
         return cls(
@@ -105,6 +109,7 @@ class RecordProducts:
             np.concatenate(free),
             np.concatenate(scales),
             np.concatenate(indicators),
+            tuple(levels),
             np.concatenate(low_digits),
             np.concatenate(counts),
             tuple(relations),
@@ -147,6 +152,11 @@ class RecordProducts:
         levels[self.free] = np.clip(drawn, lows[self.free], (lows + spans)[self.free])
         exact = dict(zip(self.free.tolist(), (value[self.free] * self.scales).tolist(), strict=True))
         levels[self.indicators] = [exact[place] > _PRESENT for place in self.indicators.tolist()]
+        for group in self.levels:
+            # None of them, or the one that has most of a mixture.
+            most = max(group.tolist(), key=exact.__getitem__)
+            levels[group] = lows[group]
+            levels[most] += spans[most] if exact[most] > 0 else 0
         for relation in self.relations:
             if not relation.digits and _value(relation, levels):
                 # Nothing that a record can be: what is not present is 0.

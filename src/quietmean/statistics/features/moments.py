@@ -13,6 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
+from quietmean.core.moment_products import MomentsInSteps, RecordMoments
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.block import signs_of_powers
 from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
@@ -42,6 +43,8 @@ class Moments(Feature):
     ``higher``: products of orders three and four of two columns, with weights that cost nothing beside those of the edges
     (:mod:`~quietmean.statistics.features.higher`). ``proven`` is then the squared sensitivity. They have no groups.
 
+    ``of_single_record``: each value is that of one record, of which all products follow.
+
     Quantities, for each group: the means of p, of p z_i, p z_i z_j in the order of the edges, p z_i^2 in that of the numbers, and
     those of ``higher``.
     """
@@ -53,6 +56,7 @@ class Moments(Feature):
     higher: tuple[Higher, ...] = ()
     higher_weights: tuple[float, ...] = ()
     proven: float | None = None
+    of_single_record: bool = False
 
     @cached_property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -101,6 +105,10 @@ class Moments(Feature):
     def for_private_count(self) -> Moments:
         return replace(self, private=True)
 
+    def for_single_record(self, *, of_party: bool) -> Moments:
+        # A party's records are averaged, and nothing is stated of products of a higher order.
+        return self if of_party or self.higher else replace(self, of_single_record=True)
+
     @cached_property
     def factors(self) -> Array:
         """The weights of all coordinates of a group, shape (block,)."""
@@ -134,8 +142,31 @@ class Moments(Feature):
 
     @property
     def domain(self) -> InputDomain:
-        largest = float(self.factors.max())
-        return InputDomain((Products(size=self.size, width=self.sensitivity, largest_coordinate=largest, scale=1.0),))
+        return InputDomain((self._record if self.of_single_record else Products(**self._bounds),))
+
+    @property
+    def _bounds(self) -> dict[str, Any]:
+        return {
+            "size": self.size,
+            "width": self.sensitivity,
+            "largest_coordinate": float(self.factors.max()),
+            "scale": 1.0,
+        }
+
+    @cached_property
+    def _record(self) -> RecordMoments:
+        columns: dict[Column, int] = {}
+        for vertex in self.vertices:
+            if vertex.level is not None:
+                columns.setdefault(vertex.column, len(columns) + 1)
+        numbers = {vertex: number for number, vertex in enumerate(self.vertices, 1)}
+        return RecordMoments(
+            **self._bounds,
+            groups=self.groups,
+            levels=tuple(0 if vertex.level is None else columns[vertex.column] for vertex in self.vertices),
+            edges=tuple((0 if first is None else numbers[first], numbers[other]) for first, other in self.edges),
+            weights=tuple(self.factors.tolist()),
+        )
 
     @property
     def complete(self) -> Array | None:
@@ -164,8 +195,11 @@ class Moments(Feature):
         return np.rint(scaled * (1 - self._contraction(scale, step)) / step) * step + 0.0
 
     def response(self, scale: float, step: float) -> Array:
-        contraction = self._contraction(scale, step)
-        matrix = np.diag(self.factors * (1 - contraction))
+        exact = bool(step) and self.of_single_record
+        if exact:
+            matrix = np.diag(MomentsInSteps.of(self._record.times(scale), step).coefficients * step / scale)
+        else:
+            matrix = np.diag(self.factors * (1 - self._contraction(scale, step)))
         weights = np.diag(matrix).copy()
         squares = slice(1 + len(self.edges), 1 + len(self.edges) + len(self.numbers))
         matrix[squares, 0] = -weights[squares]
@@ -173,7 +207,7 @@ class Moments(Feature):
             own = self._places[higher]
             for product, factor in higher.lower:
                 matrix[own, self._places[product]] = -factor * weights[own]
-        if step:
+        if step and not exact:
             matrix[0, 0] = np.rint(matrix[0, 0] * scale / step) * step / scale
         return np.asarray(np.kron(np.eye(self.groups), matrix), dtype=np.float64)
 
