@@ -36,13 +36,24 @@ def test_products_are_exact(prime: int, rows: int, terms: int, columns: int, see
     assert big(field.product(left, right, prime)) == expected
 
 
-@pytest.mark.parametrize("terms", [0, 1, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("terms", [0, 1, 2730, 2731, 5461, 5462])
 def test_inner_products_are_exact_for_the_largest_residues(terms: int) -> None:
     prime, random = 2**31 - 1, np.random.default_rng(terms)
     left, right = (random.integers(0, prime, (rows, terms), dtype=np.uint32) for rows in (2, 3))
     left[0], right[0] = prime - 1, prime - 1
     expected = [[sum(int(x) * int(y) for x, y in zip(row, column, strict=True)) % prime for column in right] for row in left]
     assert field.inner_products(left, right, prime).tolist() == expected
+
+
+@pytest.mark.parametrize("prime", [LARGE_PRIME, SMALL_PRIME, 7])
+@pytest.mark.parametrize("count", [0, 1, 16_384, 16_390])
+def test_remainders_are_those_of_any_words(prime: int, count: int) -> None:
+    words = BitStream(Seed.public("remainders", count)).words(count).copy()
+    ends = [0, prime - 1, prime, 2**64 - 1, (2**64 - 1) // prime * prime, (2**64 - 1) // prime * prime - 1]
+    words[: len(ends)] = ends[:count]
+    left = field.remainders(words, prime)
+    assert left.dtype == np.uint32
+    assert left.tolist() == [word % prime for word in words.tolist()]
 
 
 @pytest.mark.parametrize("prime", [LARGE_PRIME, SMALL_PRIME])

@@ -21,7 +21,7 @@ from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.packed_sharing.field import Residues, inner_products, lagrange, product, uniform
+from quietmean.protocols.packed_sharing.field import Residues, inner_products, lagrange, product, remainders, uniform
 from quietmean.protocols.packed_sharing.packing import Packing, member_points, secret_points
 from quietmean.randomness import BitStream, Seed
 
@@ -55,10 +55,10 @@ def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int
     modulus, repetitions = np.uint64(prime), len(challenge)
     bits = part.values.astype(np.uint64)
     # x (x - 1), which is 0 for 0 and 1 only.
-    products = bits * (bits + (modulus - np.uint64(1))) % modulus
+    products = remainders(bits * (bits + (modulus - np.uint64(1))), prime)
     of_bits, of_relations = challenge[:, : layout.bits], challenge[:, layout.bits :]
     # One pass over r for both kinds.
-    combined = inner_products(np.stack([part.values, products.astype(np.uint32)]), of_bits, prime)
+    combined = inner_products(np.stack([part.values, products]), of_bits, prime)
     if layout.relations:
         broken = layout.broken_relations(layout.numbers_of(part.values, prime), prime)
         combined[1] = _masked(combined[1], inner_products(broken[None], of_relations, prime)[0], prime)

@@ -20,7 +20,7 @@ from quietmean.core.party import Units, Vector
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.records import RecordProducts, RelationSums
-from quietmean.protocols.packed_sharing.field import Residues, Wide
+from quietmean.protocols.packed_sharing.field import Residues, Wide, remainders
 from quietmean.randomness import Seed
 
 # What float64 may be off of a whole number of steps; bounds that are none are rounded outwards.
@@ -142,8 +142,8 @@ class Layout:
     def numbers_of(self, shares: Residues, prime: int) -> Wide:
         """Shares of all numbers, shape (numbers,), from those of their bits."""
         modulus = np.uint64(prime)
-        weighed = self.weights.astype(np.uint64) * shares.astype(np.uint64) % modulus
-        sums: Wide = (np.add.reduceat(weighed, self.starts) + (self.lows % prime).astype(np.uint64)) % modulus
+        weighed = remainders(self.weights.astype(np.uint64) * shares, prime)
+        sums: Wide = (np.add.reduceat(weighed, self.starts, dtype=np.uint64) + (self.lows % prime).astype(np.uint64)) % modulus
         return sums
 
     def summed_of(self, shares: Residues, prime: int) -> Residues:

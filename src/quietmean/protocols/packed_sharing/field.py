@@ -21,9 +21,10 @@ _TERMS = 128
 _LIMB = 2.0**16
 _COLUMNS = 512
 _WORD_BITS = 64
-# Products of two halves of 16 bits are below 2^32, and 2^20 of them have a sum below 2^53; so few need no memory of their own,
-# which costs more than they do.
-_HALF, _PRODUCTS = np.uint32(16), 1024
+# What is computed at once stays in the cache: memory of its own costs more than the arithmetic.
+_AT_ONCE = 1 << 14
+# Products of two residues are added up as their lower 32 bits and what is above these, 2^32 of them in a word.
+_UPPER, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 
 
 def words_for(prime: int) -> int:
@@ -42,13 +43,26 @@ def reduction_distance(prime: int, words: int) -> float:
 
 def uniform(stream: BitStream, count: int, prime: int) -> Residues:
     """``count`` residues, shape (count,), each one or two 64-bit words of the stream (:func:`words_for`) modulo ``prime``."""
-    modulus = np.uint64(prime)
-    words = words_for(prime)
-    drawn = stream.words(words * count).reshape(count, words) % modulus
-    total = drawn[:, 0]
+    modulus, words = np.uint64(prime), words_for(prime)
+    residues = remainders(stream.words(words * count), prime)
+    if words == 1:
+        return residues
+    by_word = residues.reshape(count, words).astype(np.uint64)
+    total = by_word[:, 0]
     for word in range(1, words):
-        total = (total + drawn[:, word] * np.uint64(pow(2, _WORD_BITS * word, prime))) % modulus
+        total = (total + by_word[:, word] * np.uint64(pow(2, _WORD_BITS * word, prime))) % modulus
     return total.astype(np.uint32)
+
+
+def remainders(values: Wide, prime: int) -> Residues:
+    """``values``, shape (count,), modulo ``prime``: in less than half the time of numpy's own, which divides one by one."""
+    modulus, residues = np.uint64(prime), np.empty(len(values), dtype=np.uint32)
+    for first in range(0, len(values), _AT_ONCE):
+        piece = values[first : first + _AT_ONCE]
+        multiples = piece // modulus
+        multiples *= modulus
+        np.subtract(piece, multiples, out=residues[first : first + _AT_ONCE], casting="unsafe")
+    return residues
 
 
 def inverses(values: Wide, prime: int) -> Wide:
@@ -132,21 +146,17 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
 
 def inner_products(left: Residues, right: Residues, prime: int) -> Residues:
     """Of each row of (a, n) with each row of (c, n) modulo ``prime``, shape (a, c): exact, for few rows with many terms."""
-    modulus, half = np.uint64(prime), np.uint64(_HALF)
-    total = np.zeros((len(left), len(right)), dtype=np.uint64)
-    for first in range(0, left.shape[1], _PRODUCTS):
-        terms = slice(first, first + _PRODUCTS)
-        sums = (_halves(left[:, terms]) @ _halves(right[:, terms]).T).astype(np.uint64) % modulus
-        of_halves = sums.reshape(2, len(left), 2, len(right))
-        mixed = (of_halves[0, :, 1] + of_halves[1, :, 0] + (of_halves[1, :, 1] << half)) % modulus
-        total = (total + of_halves[0, :, 0] + (mixed << half)) % modulus
+    modulus = np.uint64(prime)
+    lower, upper = np.zeros((2, len(left), len(right)), dtype=np.uint64)
+    terms = max(1, _AT_ONCE // (len(left) * len(right)))
+    for first in range(0, left.shape[1], terms):
+        piece = slice(first, first + terms)
+        products = left[:, None, piece].astype(np.uint64) * right[None, :, piece]
+        upper += (products >> _UPPER).sum(axis=2)
+        products &= _LOWER
+        lower += products.sum(axis=2)
+    total = (lower % modulus + (upper % modulus << _UPPER) % modulus) % modulus
     return total.astype(np.uint32)
-
-
-def _halves(residues: Residues) -> Array:
-    """The lower 16 bits of all rows, and behind them the upper ones."""
-    halves: Array = np.concatenate([residues & np.uint32(2**16 - 1), residues >> _HALF]).astype(np.float64)
-    return halves
 
 
 def _reduced(numbers: Array, prime: int) -> Array:
