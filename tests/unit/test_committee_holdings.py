@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from quietmean.core.errors import InputError, Outage
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.contribution import largest_file
+from quietmean.protocols.committee.contribution import excerpt, header_digest, largest_file
 from quietmean.studies.party.member_holdings import MemberHoldings, delete_held
 from support.committee_world import CommitteeWorld
 from support.disk import SYSTEM_ERRORS
@@ -115,6 +115,44 @@ def test_each_kind_of_file_that_cannot_count_is_left_out_with_its_reason(box: Pa
     taken = take(box)
     assert len(taken) == 3
     assert {name: why for _, name, why in taken.left_out} == {name: why for name, (_, why) in bad.items()}
+
+
+def cut_and_changed(whole: bytes, other: bytes, every: int) -> Iterator[tuple[str, bytes]]:
+    """A file with an end that is missing, a bit that is another one, a byte more, or the end of another file."""
+    for at in range(0, len(whole), every):
+        yield f"cut {at}", whole[:at]
+        yield f"changed {at}", whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :]
+        yield f"longer {at}", whole[:at] + b"\0" + whole[at:]
+        yield f"spliced {at}", whole[:at] + other[at:]
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_of_files_that_were_cut_or_changed_anywhere_none_counts_as_another_one(box: Path, verified: bool) -> None:
+    """Each is out with a sentence, or holds this member's part as its contributor made it."""
+    world = CommitteeWorld(Committee(5, verified=True)) if verified else WORLD
+    for path in box.iterdir():
+        path.unlink()
+    whole, other = world.contribution(0), world.contribution(1)
+    for name, content in cut_and_changed(whole, other, 67):
+        (box / name).write_bytes(content)
+    (box / "z").write_bytes(whole)
+    taken = take(box, world)
+    names = {name for _, name, _ in taken.left_out}
+    assert {why for _, _, why in taken.left_out} <= {
+        "it is no contribution to a committee",
+        "it is cut off, or was changed on the way",
+        "it has no header of a contribution",
+        "it has no header of a contribution to this study",
+        "it is no contribution to this study",
+        "it is for another study",
+        "its contributor is not admitted to this study",
+        "it is not as its contributor signed it: it was changed on the way",
+        "the part for this member is missing, or was changed on the way",
+    }
+    # What was changed in another member's part alone is as good.
+    right = {excerpt(world.session, raw, 0) for raw in (whole, other)}
+    assert all(excerpt(world.session, path.read_bytes(), 0) in right for path in box.iterdir() if path.name not in names)
+    assert {one.digest for one in taken} == {header_digest(raw) for raw in (whole, other)}
 
 
 def test_what_is_not_whole_is_no_holdings(box: Path) -> None:
