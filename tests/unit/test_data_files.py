@@ -28,6 +28,7 @@ from quietmean.studies.data import database, delimited, read_columns
 from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.data.sources import parties_of_table
 
+AGE = Columns([Column(name="age", low=0, high=110)])
 COLUMNS = Columns(
     [
         Column.model_validate(one)
@@ -514,6 +515,47 @@ def test_a_delimiter_behind_the_last_name_stands_behind_the_last_cell(tmp_path: 
     path.write_text("age;sex;\n61;m;\n62;;\n63;m;;;\n64;m\n65;m;x\n")
     columns = Columns([Column(name="age", low=0, high=110)])
     np.testing.assert_array_equal(read_columns(path, columns).ravel(), [61, 62, 63, 64, NAN])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "latin-1"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_the_heading_does(end: str, encoding: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    for rows in (["61,a", "62,b", "", "63,ä"], ['61,"a"', '"62",b', '63,"x, y"']):
+        (tmp_path / "t.csv").write_bytes(end.join(["age,arm", *rows, ""]).encode(encoding))
+        values = read_columns(f"{tmp_path / 't.csv'}#encoding={encoding}", AGE, told.append)
+        assert values.ravel().tolist() == [61, 62, 63]
+    assert not told
+
+
+def test_what_is_cut_off_is_said_by_its_name(tmp_path: Path) -> None:
+    """An archive is a workbook or not; of one that has lost its list of files its name says which."""
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.csv", "age\n61\n" * 1000)
+    content = (tmp_path / "whole.zip").read_bytes()
+    for kept in (30, len(content) // 2, len(content) - 1):
+        for name, said in (("t.csv.zip", "compressed by zip and damaged or cut off"), ("t.ods", "cannot be read as a workbook")):
+            (tmp_path / name).write_bytes(content[:kept])
+            with pytest.raises(InputError, match=f"{name} (is )?{said}"):
+                read_columns(tmp_path / name, AGE)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "where"),
+    [
+        ('[\n {"age": 61},\n {"age": 62}\n]\n', "3 lines are no objects of JSON and count", "(lines 1, 2, 4)"),
+        ('{"age": 61}\n{"age": 6', "1 line is no object of JSON and counts", "(line 2)"),
+        ('{"age": 61,}\n\n{"age": 61}\n[61]\n', "2 lines are no objects of JSON and count", "(lines 1, 4)"),
+        ('{"age": 61} {"age": 62}\n', "1 line is no object of JSON and counts", "(line 1)"),
+        ("[" * 10_000 + '\n{"age": 61}\n', "1 line is no object of JSON and counts", "(line 1)"),
+    ],
+)
+def test_a_line_that_is_no_object_is_told(content: str, said: str, where: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    (tmp_path / "t.jsonl").write_text(content)
+    read_columns(tmp_path / "t.jsonl", AGE, told.append)
+    assert told[0].startswith(f"t.jsonl: {said} as missing throughout {where}: ")
+    assert "61" not in told[0]
 
 
 @pytest.mark.parametrize(

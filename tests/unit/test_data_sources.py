@@ -55,6 +55,21 @@ def test_every_file_is_one_table_of_a_query(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[:, 1:5], plain[:, 1:5])
 
 
+@pytest.mark.parametrize("name", ["semicolon", "Parquet", "SQLite", "DuckDB"])
+def test_a_column_that_a_query_has_twice_is_refused_and_no_other(name: str, tmp_path: Path) -> None:
+    """Which one is meant nobody knows; of one that is not asked for it does not matter, as a join of all columns has it."""
+    pytest.importorskip("duckdb")
+    source = str(WRITERS[name](tmp_path, USUAL))
+    table = source.partition("#table=")[2] or ("data" if name in ("semicolon", "Parquet") else "t")
+    path = source.partition("#")[0]
+    twice = f"SELECT one.*, two.age FROM {table} one JOIN {table} two ON one.age = two.age -- of all"  # noqa: S608
+    for text in (twice, f"SELECT 41 AS age, 42 AS age FROM {table}"):  # noqa: S608
+        with pytest.raises(InputError, match=r"^columns \d+ and \d+ of \S+ have the same name: give .* or in the query$"):
+            read_columns(f"{path}#query={query(tmp_path, text)}", AGE)
+    other = f'SELECT 41 AS age, 1 AS x, 2 AS x, 3 AS "y:1" FROM {table} -- x'  # noqa: S608
+    assert set(read_columns(f"{path}#query={query(tmp_path, other)}", AGE).ravel()) == {41.0}
+
+
 @pytest.mark.sampled(18)
 @pytest.mark.parametrize(
     "text",

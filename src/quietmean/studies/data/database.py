@@ -18,10 +18,12 @@ from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
-from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, too_many_cells, wanted_places
+from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, require_distinct, too_many_cells, wanted_places
 
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
 _PLAIN = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE")
+# What SQLite writes behind a name that a query has a second time.
+_AGAIN = re.compile(r":\d+$")
 # The most seconds that a query may take; and the most characters of the cells of a piece.
 MOST_SECONDS, MOST_TEXT = 1800.0, 2**32
 # A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
@@ -75,6 +77,10 @@ def selected(base: Any, chosen: str, kind: str, location: Location, wanted: Coll
     """The ``wanted`` columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
     described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
     names, places = wanted_places(location.name, [column[0] for column in described], wanted)
+    if location.query is not None:
+        # What is not asked for may stand there twice, as a join has it: the database calls the second one otherwise.
+        called, needed = _as_written(base, chosen, kind, names), {names[place] for place in places}
+        require_distinct(location.name, [name if name in needed else "" for name in called])
     listed = ", ".join(_handed_over(quoted(described[place][0]), str(described[place][1]), kind) for place in places)
     cursor, row = base.execute(f"SELECT {listed} FROM {chosen}"), 1  # noqa: S608
     while True:
@@ -87,6 +93,13 @@ def selected(base: Any, chosen: str, kind: str, location: Location, wanted: Coll
         row += len(rows)
         if len(rows) < ROWS:
             return
+
+
+def _as_written(base: Any, query: str, kind: str, names: tuple[str, ...]) -> list[str]:
+    """The names of a query's columns, of which two may be the same. ``names``: as the database calls them behind FROM."""
+    if kind == "duckdb":
+        return [plain_name(row[0]) for row in base.execute(f"DESCRIBE {query}").fetchall()]
+    return [before if (before := _AGAIN.sub("", name)) in names else name for name in names]
 
 
 @contextmanager
@@ -143,7 +156,8 @@ def query_of(location: Location) -> str:
         text = short_bytes(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"file {path} with the query for {location.name} cannot be read: check the path") from None
-    return f"({text.strip().rstrip(';')})"
+    # A comment may be the last thing in it.
+    return f"({text.strip().rstrip(';')}\n)"
 
 
 def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -> str:

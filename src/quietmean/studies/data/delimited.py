@@ -80,7 +80,7 @@ def read_delimited(location: Location, wanted: Collection[str] | None, tell: Tel
     reading = _Reading(location, heading, places)
     if location.settings.get("multiline") == "true":
         yield from reading.one_by_one(_records_of_lines(encoding, below, heading, location))
-    elif encoding.name == UTF_8 and heading.delimiter and is_installed("polars"):
+    elif encoding.name == UTF_8 and heading.delimiter and heading.end != "\r" and is_installed("polars"):
         yield from reading.at_once(encoding, below)
     else:
         yield from reading.one_by_one(_records(encoding.records(below, heading.end), heading, heading.line + 1))

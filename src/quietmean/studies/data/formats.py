@@ -51,6 +51,8 @@ _BINARY = {
     ".sas7bdat": "SAS",
     ".xpt": "SAS",
 }
+# Endings of workbooks that are archives.
+_WORKBOOKS = {".xlsx", ".xlsm", ".xlsb", ".ods"}
 
 
 def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces:
@@ -122,8 +124,8 @@ def _workbook_in(location: Location) -> str:
             inside = set(archive.namelist())
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        # A file that was cut off: the reader of workbooks reports it.
-        return OTHER
+        # A file that was cut off: the reader of what it is called reports it.
+        return OTHER if location.path.suffix.lower() in _WORKBOOKS else ""
     if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
         return ""
     if size > MOST_UNPACKED:

@@ -13,8 +13,9 @@ from typing import Any
 
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import ROWS, Cells, Pieces, Table
+from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, where
 from quietmean.studies.data.text import Encoding, Tell, unpacked
 
 # Bytes among which the encoding is seen; and the most names of columns, where all are asked for.
@@ -24,19 +25,29 @@ _LOOK, _MOST_NAMES = 4096, 10_000
 def read_json_lines(location: Location, wanted: Collection[str] | None, tell: Tell) -> Pieces:
     """The ``wanted`` columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read.
 
-    ``tell`` gets a sentence for the owner of the data about a name that is in no record.
+    ``tell`` gets sentences for the owner of the data about a name that is in no record, and about lines that are no object.
     """
     location.only("a file of JSON lines", {"encoding"})
     names = _all_names(location) if wanted is None else tuple(sorted({plain_name(name) for name in wanted}))
-    records, absent = _records(location), set(names)
+    read, absent = _records(location), set(names)
+    no_objects, first_lines = 0, list[int]()
     while True:
-        some = list(itertools.islice(records, ROWS))
+        numbered = list(itertools.islice(read, ROWS))
+        strange = [line for line, record in numbered if record is None]
+        no_objects, first_lines = no_objects + len(strange), (first_lines + strange)[:MOST_NAMED]
+        some = [(line, record or {}) for line, record in numbered]
         if absent:
             absent.difference_update(*(record for _, record in some))
         columns = [Cells([record.get(name) for _, record in some]) for name in names]
         yield Table(location.name, names, [line for line, _ in some], columns.__getitem__, word="line")
         if len(some) < ROWS:
             break
+    if no_objects:
+        are = count_of(no_objects, "line is no object of JSON and counts", "lines are no objects of JSON and count")
+        tell(
+            f"{location.name}: {are} as missing throughout ({where('line', first_lines, no_objects)}): write each record as one "
+            "object, in a line of its own"
+        )
     for name in sorted(absent):
         tell(f"{location.name}: no record has {name!r}, which counts as missing throughout: check its name")
 
@@ -44,14 +55,14 @@ def read_json_lines(location: Location, wanted: Collection[str] | None, tell: Te
 def _all_names(location: Location) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for _, record in _records(location):
-        names |= dict.fromkeys(name for name in record if name)
+        names |= dict.fromkeys(name for name in record or () if name)
         if len(names) > _MOST_NAMES:
             raise InputError(f"{location.name} has more than {_MOST_NAMES} columns: give a file without the others")
     return tuple(names)
 
 
-def _records(location: Location) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number of each line that is not empty, and its cells by their names; none where it is no object."""
+def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The number of each line that is not empty, and its cells by their names; None where it is no object."""
     chunks = unpacked(location.path)
     head = next(chunks, b"")
     encoding, mark = Encoding.of(head[:_LOOK], location)
@@ -62,17 +73,17 @@ def _records(location: Location) -> Iterator[tuple[int, dict[str, Any]]]:
 
     for line, record in enumerate(encoding.records(text(), "\n"), 1):
         if record is None or record.strip():
-            yield line, {} if record is None else _cells(record)
+            yield line, None if record is None else _cells(record)
 
 
-def _cells(record: str) -> dict[str, Any]:
+def _cells(record: str) -> dict[str, Any] | None:
     try:
         # Numbers with more digits than Python reads are no whole numbers.
         document = json.loads(record, parse_int=_whole)
     # No object, or one that is nested without an end.
     except Exception:
-        return {}
-    return {plain_name(cell_text(name)): _cell(cell) for name, cell in document.items()} if isinstance(document, dict) else {}
+        return None
+    return {plain_name(cell_text(name)): _cell(cell) for name, cell in document.items()} if isinstance(document, dict) else None
 
 
 def _whole(digits: str) -> int | float:

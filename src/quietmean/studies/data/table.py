@@ -167,7 +167,7 @@ def require_distinct(source: str, names: Sequence[str]) -> None:
         if name and seen.setdefault(name, number) != number:
             raise InputError(
                 f"columns {seen[name]} and {number} of {source} have the same name: give each column a name of its own in the "
-                "first row"
+                "first row, or in the query"
             )
 
 
