@@ -99,7 +99,7 @@ class FlowerRun:
         arguments = ["--insecure", "--disable-runtime-dependency-installation", "--database", str(self.database)]
         arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
         with self._process("superlink", "flower-superlink", *arguments, "--log-file", str(self.log), *more):
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while not self._listens():
                 self._require_running()
                 assert time.monotonic() < until, "the SuperLink does not listen"

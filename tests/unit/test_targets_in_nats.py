@@ -198,7 +198,7 @@ def test_what_is_promised_is_said_by_contract_and_plan(contract: Contract, capsy
     cost = dict(contract.lines())["costs at most"]
     assert cost.startswith("0.4 nats a coordinate")
     assert "no differential privacy" in cost
-    assert "known beforehand, and kept by each party's edges" in cost
+    assert "known beforehand, and enforced by each party's edges" in cost
     promised = contract.plan.a_priori.nats
     assert contract.to_json()["nats_a_priori"] == promised
     assert 0.3 < promised <= 0.4

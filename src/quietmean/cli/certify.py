@@ -218,7 +218,7 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
         markup=False,
     )
     out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened", markup=False)
-    out.print(f"against {document['adversary']}; {document['enforced_by']}", markup=False)
+    out.print(f"against {document['adversary']}; enforced by {document['enforced_by']}", markup=False)
 
 
 def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:
@@ -362,8 +362,8 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
     for sentence in document["disclosures"]:
         out.print(f"warning: {sentence}", style="red")
     if "nats_a_priori" in document:
-        nats, kept_by = epsilon_text(document["nats_a_priori"]), document["enforced_by"]
-        out.print(f"a priori (whatever happens): at most {nats} nats a coordinate; kept by {kept_by}", markup=False)
+        nats, enforced_by = epsilon_text(document["nats_a_priori"]), document["enforced_by"]
+        out.print(f"a priori (whatever happens): at most {nats} nats a coordinate; enforced by {enforced_by}", markup=False)
     if "mutual_information_nats" in document:
         worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)

@@ -163,14 +163,14 @@ def print_choice(document: dict[str, Any]) -> None:
 def print_a_priori(document: dict[str, Any], unit: str) -> None:
     """What was promised before the start, and what keeps it."""
     epsilon = epsilon_text(float(document["epsilon_a_priori"]))
-    out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
+    out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; enforced by {document['enforced_by']}", markup=False)
 
 
 def print_nats(document: dict[str, Any], study: StudyTerms) -> None:
     """What a study with a target in nats promised, and what its execution told."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     promise = (
-        f"at most {epsilon_text(nats['a_priori'])} nats a coordinate; kept by" if "a_priori" in nats else "no bound in nats;"
+        f"at most {epsilon_text(nats['a_priori'])} nats a coordinate; enforced by" if "a_priori" in nats else "no bound in nats;"
     )
     out.print(f"a priori (whatever happens): {promise} {document['enforced_by']}", markup=False)
     learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], upper=True)

@@ -64,7 +64,7 @@ def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
     notes = [
         f"{rounds['begun']} of {count_of(rounds['agreed'], 'round')} began: {cost}, under "
         f"{certificate['neighbouring']}, whatever happened",
-        f"against {certificate['adversary']}; {certificate['enforced_by']}",
+        f"against {certificate['adversary']}; enforced by {certificate['enforced_by']}",
     ]
     return [
         ResultTable.of("Rounds", ("rounds", "number"), [Line((name, f"{count}")) for name, count in lines], notes=notes),

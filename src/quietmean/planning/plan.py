@@ -316,7 +316,7 @@ class Plan:
         promised = self.a_priori
         return (
             f"a priori (whatever happens) at most {epsilon_text(promised.nats)} nats a coordinate, an average over values and no "
-            f"differential privacy; kept by {promised.enforced_by}"
+            f"differential privacy; enforced by {promised.enforced_by}"
         )
 
     @property

@@ -150,7 +150,9 @@ class OfficerPage:
         return self.privacy.nats_of_target(self.certificate.size, self.stated.nats)
 
     def _promise_card(self, promised: APriori) -> dict[str, str]:
-        note = f"promised before the start, whoever of that number colludes and whatever happens; kept by {promised.enforced_by}"
+        note = (
+            f"promised before the start, whoever of that number colludes and whatever happens; enforced by {promised.enforced_by}"
+        )
         return words.card("a priori", self.privacy.epsilon(promised.mu), note)
 
     def _cost_heading(self, promised: APriori | None) -> str:

@@ -316,7 +316,7 @@ def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
     promised = report.certificate.a_priori
     if promised is None:
         return []
-    note = f"promised before the start, whatever happens; kept by {promised.enforced_by}"
+    note = f"promised before the start, whatever happens; enforced by {promised.enforced_by}"
     return [words.card("a priori", report.privacy.epsilon(promised.mu), note)]
 
 

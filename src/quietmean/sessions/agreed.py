@@ -166,7 +166,10 @@ class SessionContract(Agreement):
             *((("for", canonical_json(study.purpose).decode()),) if study.purpose else ()),
             ("asks for", f"at most {study.rounds} means of vectors of {study.dimension} coordinates, of L2 norm {study.clip:g}"),
             ("protects", f"one {study.unit} over all rounds together, under {target.neighbouring}"),
-            ("costs at most", f"epsilon {math.ceil(self.epsilon_a_priori * 1e4) / 1e4:g} {at}: {self.plan.a_priori.enforced_by}"),
+            (
+                "costs at most",
+                f"epsilon {math.ceil(self.epsilon_a_priori * 1e4) / 1e4:g} {at}, enforced by {self.plan.a_priori.enforced_by}",
+            ),
             (
                 "against",
                 f"any {target.colluding} of the {target.parties} parties together in all rounds, and who sees the results",

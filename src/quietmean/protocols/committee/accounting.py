@@ -74,8 +74,8 @@ def promised(parameters: CommitteeParameters, sensitivity: float) -> APriori:
     """What a study costs a contributor at most if all other contributors and c_m members collude, and do anything."""
     cost = charge(parameters, sensitivity)
     why = (
-        f"protocol: no honest member votes for a sum with other than {parameters.dealings} noise dealings, nor for a second one, "
-        f"and {parameters.dealings - parameters.colluding} of them are honest members'"
+        f"the protocol: honest members open one sum only, with the noise of {parameters.dealings} members, of whom "
+        f"{parameters.dealings - parameters.colluding} are honest"
     )
     return APriori(cost.mu, why, cost.beta, cost.tv)
 

@@ -216,7 +216,9 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         from quietmean.protocols.cordp_dme.loss import grid_bound
 
         conversion = grid_bound(self, pairs, np.ones(parties, dtype=np.bool_))
-        return conversion.promise(sensitivity * math.sqrt(information), "formula, as if all messages arrived: fewer say less")
+        return conversion.promise(
+            sensitivity * math.sqrt(information), "the planned noise, as if all messages arrived: fewer tell less"
+        )
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return worst_coalition(self, schedule, trace, sensitivity, size)

@@ -74,7 +74,7 @@ def promised(parameters: PackedSharingParameters, parties: int, size: int, sensi
     unknown = unknown_noises(parameters, parameters.minimum, size, size)
     cost = charge(parameters, sensitivity, parties, unknown)
     if size <= parameters.colluding_members:
-        why = f"protocol: no honest member votes for a sum of fewer than {parameters.minimum} inputs, nor for a second one"
+        why = f"the protocol: honest members open one sum only, of {parameters.minimum} inputs or more"
     else:
         why = f"each party's own noise: the shares hide values from {parameters.colluding_members} colluders at most"
     return APriori(cost.mu, why, cost.beta, cost.tv)

@@ -177,7 +177,9 @@ def promised(
     )
     unknown, _ = least_unknown(parameters, schedule, parameters.minimum, size)
     charge = conversion.hidden_by(unknown, sensitivity)
-    enforced_by = f"protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most"
+    enforced_by = (
+        f"the protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most"
+    )
     return APriori(charge.mu, enforced_by, charge.beta, charge.tv)
 
 

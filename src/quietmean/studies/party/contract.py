@@ -238,14 +238,14 @@ class Contract(Agreement):
         plan, target = self.plan, self.plan.target
         promised = f"epsilon {_up(self.epsilon_a_priori)} at delta {target.delta:g}"
         if target.nats is None:
-            return f"{promised}, known beforehand: {plan.a_priori.enforced_by}"
+            return f"{promised}, known beforehand, enforced by {plan.a_priori.enforced_by}"
         share = float(revealed_variance(target.nats))
         asked = (
             f"{target.nats:g} nats a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard "
             f"deviation {target.prior_sd:g}: an average over values and no differential privacy, {promised}"
         )
         if plan.nats_kept is not None:
-            return f"{asked}; known beforehand, and kept by {plan.a_priori.enforced_by}"
+            return f"{asked}; known beforehand, and enforced by {plan.a_priori.enforced_by}"
         return f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {asked}"
 
     def _read(self) -> str:
