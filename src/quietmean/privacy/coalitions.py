@@ -22,7 +22,7 @@ from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import CoalitionSolver, one_thread
-from quietmean.privacy.information.coalition_batches import CoalitionBatch
+from quietmean.privacy.information.coalition_batches import CoalitionBatch, CoalitionBatches
 from quietmean.privacy.information.coalition_solver import DOUBTFUL, PER_COALITION
 from quietmean.privacy.information.matrix import widened
 from quietmean.privacy.loss import UPPER_BOUND
@@ -32,6 +32,8 @@ from quietmean.transcript import Transcript
 CONFIDENCE = 0.95
 # This many coalitions are tried whatever they cost; more, if trying all costs at most this many multiplications.
 _LEAST_TRIED, _EFFORT = 500, 5e10
+# From so many on, what coalitions have in common is worked out once.
+_LEAST_BATCHED = 50
 # The most coalitions that are ever tried: as many as the effort allows at the fixed cost of each.
 MOST_TRIED = int(_EFFORT / PER_COALITION)
 # Coalitions that differ by a smaller factor are equally bad.
@@ -247,17 +249,13 @@ def every_coalition(
     parties = solver.transcript.parties
     able = require_honest(size, parties, trusted)
     tally = _Tally(solver, terms, trusted, size)
-    if math.comb(len(able), size) <= (most_tried(solver, size) if limit is None else limit):
-        with one_thread():
-            for coalition in itertools.combinations(able, size):
-                tally.add(coalition)
-        return tally.certificate(Scope.TRIED)
-    needed = solver.seconds(size, math.comb(len(able), size))
-    if needed <= effort.seconds:
-        if solver.batches is not None:
-            with one_thread():
-                for batch in solver.batches.tried(able, size, effort.workers):
-                    tally.add_all(batch)
+    count = math.comb(len(able), size)
+    needed = solver.seconds(size, count)
+    few = count <= (most_tried(solver, size) if limit is None else limit)
+    if few or needed <= effort.seconds:
+        batches = solver.batches if count >= _LEAST_BATCHED and math.isfinite(needed) else None
+        if few or batches is not None:
+            tally.add_every(able, batches, effort.workers)
             return tally.certificate(Scope.TRIED)
         needed = math.inf
     draws = max(20, int((limit or _LEAST_TRIED) * min(1.0, (200 / parties) ** 2)))
@@ -341,6 +339,16 @@ class _Tally:
         certificate = Certificate(adversary, self._terms, self._solver.information(coalition))
         self._exact &= certificate.information.exact
         return self._worse(members, list(certificate.honest), certificate.mu_upper)
+
+    def add_every(self, able: Sequence[PartyId], batches: CoalitionBatches | None, workers: int) -> None:
+        """Every coalition of the size, which nobody tried before."""
+        with one_thread():
+            if batches is None:
+                for coalition in itertools.combinations(able, self.size):
+                    self.add(coalition)
+            else:
+                for batch in batches.tried(able, self.size, workers):
+                    self.add_all(batch)
 
     def add_all(self, batch: CoalitionBatch) -> None:
         """Coalitions that nobody tried before, solved together; one that is doubtful is solved alone."""
