@@ -273,6 +273,8 @@ OTHERS: list[Callable[[str], str]] = [
     lambda secret: f"https://ada:{secret}@clinic.example/wards.csv",
     lambda secret: f"s3://{secret}:key@bucket/wards.parquet#skip=1",
     lambda secret: f"ada:{secret}@localhost/wards",
+    lambda secret: f"postgresql//ada:{secret}@localhost/wards",
+    lambda secret: f"PGPASSWORD={secret} postgresql://localhost/wards",
     lambda secret: f"host=localhost dbname=wards PASSWORD = {secret}",
     lambda secret: f"service=wards password={secret}",
     lambda secret: f"Driver=x;Server=y;Uid=ada;Pwd={secret};",

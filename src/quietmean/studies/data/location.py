@@ -30,7 +30,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 _POSTGRESQL = re.compile(r"postgres(?:ql)?://?(?P<rest>.*)", re.DOTALL)
 # Addresses of anything else, and what says a password in them or in a text for libpq; a drive has one letter.
 _ADDRESS = re.compile(
-    r"(?:[A-Za-z][A-Za-z0-9+.-]+:)+/|[^/@]{2,}:[^@]*@|.*\b(?:password|passwd|pwd)\s*=", re.DOTALL | re.IGNORECASE
+    r"(?:[A-Za-z][A-Za-z0-9+.-]+:)+/|[^/@]{2,}:[^@]*@|[^@]*:[^/@]+@|.*(?:password|passwd|pwd)\s*=", re.DOTALL | re.IGNORECASE
 )
 _SERVICE = re.compile(r"service=(?P<name>[^\s#&=?/]+)")
 # The most bytes of a query, or of the settings of a file.

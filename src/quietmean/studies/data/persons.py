@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.cells import plain_name
-from quietmean.core.domain import FIRST_ROW, LAST_ROW
+from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import MISSING_TEXTS, days_in, meaning_of, text_of_cell
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, Table, require_heading, where
@@ -79,6 +80,8 @@ class PersonReader:
     known: KnownNumbers = field(default_factory=KnownNumbers, repr=False)
     nobodys: int = 0
     lines: list[int] = field(default_factory=list)
+    undated: int = 0
+    undated_lines: list[int] = field(default_factory=list)
 
     @property
     def columns(self) -> list[str]:
@@ -112,14 +115,25 @@ class PersonReader:
             return np.full(table.height, np.nan)
         require_heading(table, name)
         cells = table.take(table.names.index(plain_name(name))).distinct()
-        return np.asarray(cells.spread(days_in(cells.values, self.location)))
+        days = np.asarray(cells.spread(days_in(cells.values, self.location)))
+        undated = np.flatnonzero(np.isnan(days))
+        self.undated += len(undated)
+        self.undated_lines += [table.lines[int(row)] for row in undated[: MOST_NAMED - len(self.undated_lines)]]
+        return days
 
-    def tell(self, place: str, word: str, tell: Tell) -> None:
-        """Says to the owner how many rows are nobody's, if any."""
+    def tell(self, place: str, word: str, tell: Tell, rows: str | int) -> None:
+        """Says to the owner how many rows are nobody's, if any, and how many have no day where that chooses among ``rows``."""
         if self.nobodys:
             names, count = ("rows name", "count") if self.nobodys > 1 else ("row names", "counts")
             stand = where(word, self.lines, self.nobodys)
             tell(f"{place}: {self.nobodys} {names} no person in the column of the mapping, and {count} as nothing ({stand})")
+        if self.undated and rows != MEAN_OF_ROWS:
+            have = count_of(self.undated, "row has", "rows have")
+            stand = where(word, self.undated_lines, self.undated)
+            tell(
+                f"{place}: {have} no day in the column of the mapping for dates, and a person's other rows are chosen before "
+                f"({stand})"
+            )
 
 
 def require_persons(location: Location, rows: str | int) -> None:

@@ -70,11 +70,12 @@ def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iter
 
 
 def read_person_rows(
-    source: Source, columns: Columns, tell: Tell, *, count: bool, known: KnownNumbers | None = None
+    source: Source, columns: Columns, tell: Tell, rows: str | int | None, known: KnownNumbers | None = None
 ) -> Iterator[PersonRows]:
-    """The same with whose each row is, by the site's mapping; do persons ``count``, its owner is told of rows of nobody.
+    """The same with whose each row is, by the site's mapping. ``rows``: which of a person's count; None where persons do not.
 
-    ``known``: of the same source when it was read before.
+    Its owner is told of rows of nobody, and of those without a day where that chooses. ``known``: of the same source when it was
+    read before.
 
     Raises :class:`InputError` also without that column.
     """
@@ -83,8 +84,8 @@ def read_person_rows(
         if table.height:
             yield PersonRows(declared.records(table), persons.identities(table), persons.days(table))
     declared.end(table, tell)
-    if count:
-        persons.tell(table.place, table.word, tell)
+    if rows is not None:
+        persons.tell(table.place, table.word, tell, rows)
 
 
 def _named(columns: Columns) -> list[str]:

@@ -128,7 +128,7 @@ class Records:
 
     def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
         if self._names_persons:
-            yield from read_person_rows(self._source, self._columns, tell, count=self._of_person is not None, known=self._known)
+            yield from read_person_rows(self._source, self._columns, tell, self._of_person, self._known)
             return
         for piece in read_records(self._source, self._columns, tell):
             yield PersonRows(piece, np.zeros((len(piece), 2), dtype=np.uint64), np.zeros(0))

@@ -99,7 +99,7 @@ def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | N
     parts = []
     for source in sources:
         require_persons(location_of(source), persons.rows)
-        parts.append(_of_persons(joined(list(read_person_rows(source, columns, tell, count=True))), persons))
+        parts.append(_of_persons(joined(list(read_person_rows(source, columns, tell, persons.rows))), persons))
     return parts
 
 
@@ -136,7 +136,8 @@ class _Whose:
             self._days.append(self._reader.days(table))
 
     def tell(self, table: Table, tell: Tell) -> None:
-        self._reader.tell(table.place, table.word, tell)
+        if self._persons is not None:
+            self._reader.tell(table.place, table.word, tell, self._persons.rows)
 
     def dealt_out(self, rows: int, parties: int) -> list[NDArray[np.intp]]:
         """The rows of each party. Raises :class:`InputError` for more parties than rows, or than persons."""
