@@ -29,19 +29,19 @@ LIES: dict[str, Lie] = {
 HEADS = ("too large", "too small", "no number", "1e300", "twice the records", "half a record less")
 
 
-def lie_of(head: str, value: NDArray[np.float64], weight: float) -> tuple[NDArray[np.float64], float]:
-    """The vector and the weight that a liar's machine is given, where its true ones are these."""
-    offset = {"too large": 2.0**20, "too small": -(2.0**20), "no number": np.nan, "1e300": 1e300}.get(head, 0.0)
+def lie_of(head: str, value: NDArray[np.float64], weight: float, far: float = 2.0**20) -> tuple[NDArray[np.float64], float]:
+    """The vector and the weight that a liar's machine is given, where its true ones are these. ``far``: how much is too much."""
+    offset = {"too large": far, "too small": -far, "no number": np.nan, "1e300": 1e300}.get(head, 0.0)
     return value + offset, {"twice the records": 2 * weight, "half a record less": weight - 0.5}.get(head, weight)
 
 
-def given_a_lie(liar: PartyId, head: str, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
+def given_a_lie(liar: PartyId, head: str, far: float = 2.0**20, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
     """In place of :meth:`Plan.machine`: one party's machine is given what no admission lets in."""
 
     def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
         if party != liar:
             return honest(plan, schedule, party, value, noise)
-        return plan.protocol.machine(schedule, party, *lie_of(head, value.vector, value.weight), noise)
+        return plan.protocol.machine(schedule, party, *lie_of(head, value.vector, value.weight, far), noise)
 
     return machine
 

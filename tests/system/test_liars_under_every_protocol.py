@@ -1,12 +1,13 @@
 """One party's program is given what no admission lets in: what the others are shown, under every protocol, each way.
 
 The table of the page about liars says what happens; here real parties live it: processes of this machine, parties that join over
-TLS, and a session's round. Files of single releases are in ``test_liars``.
+TLS, files that somebody adds up, and a session's round. Where a way cannot carry a protocol, it says so before anything is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,17 @@ import pandas as pd
 import pytest
 
 import quietmean as qm
+from quietmean.cli.main import main
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.outcome import local
+from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.party.by_file import Combined, SharingContributor, combine, require_by_file
 from support.liars import HEADS, given_a_lie
+from support.meeting import meet
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 
@@ -42,7 +47,7 @@ from quietmean.node.local import child
 from quietmean.planning import Plan
 from support.liars import given_a_lie
 
-Plan.machine = given_a_lie({place}, {head!r})
+Plan.machine = given_a_lie({place}, {head!r}, {far!r})
 sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
 """
 
@@ -57,11 +62,13 @@ def page() -> dict[tuple[str, str], str]:
 
 SAID = page()
 CASES = [pytest.param(*case, id="-".join(case)) for case in sorted(SAID)]
-# No site without a policy of its own joins consensus, of which nothing is promised beforehand.
-JOINED = [case for case in CASES if case.values[0] != "consensus"]
+BY_FILE = [case for case in CASES if case.values[0] in ("cordp-dme", "local-dp")]
 # Gossip waits in each of its rounds for whom nobody listens to.
 OPTIONS: dict[str, dict[str, Any]] = {"gossip": {"rounds": 4}}
+# A session of consensus is one that promises its target beforehand.
+SESSION_OPTIONS = OPTIONS | {"consensus": {"open_edges": "all"}}
 PRIVATE = [case for case in CASES if get_protocol(str(case.values[0])).private]
+BARE = [case for case in CASES if case not in PRIVATE]
 
 
 def study(name: str) -> tuple[qm.Study, bool]:
@@ -83,6 +90,11 @@ def study(name: str) -> tuple[qm.Study, bool]:
 
 def frame(party: str) -> pd.DataFrame:
     return pd.DataFrame({"age": np.full(RECORDS + PARTIES.index(party), MIDDLE)})
+
+
+def far(name: str, head: str) -> float:
+    """How much too large a lie is: where it is a release that counts, as much as these plans' numbers have room for."""
+    return 2.0**18 if SAID[name, head] == "left out, named" else 2.0**20
 
 
 def expected(name: str, head: str) -> set[str]:
@@ -113,22 +125,25 @@ def require_as_said(said: set[str], ended: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "head"), JOINED)
+@pytest.mark.parametrize(("name", "head"), CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_by_join(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head))
+    monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head, far(name, head)))
     write_roster(tmp_path, on_this_machine(PARTIES, free_ports(len(PARTIES))))
+    # Nothing is promised of consensus beforehand: a site says that it takes part all the same.
+    write_policy(largest_epsilon=25.0)
     asked, bare = study(name)
 
     async def part(party: str) -> Any:
         agreed = qm.contract(asked, "roster.toml", f"{party}.key", no_privacy=bare)
         return await qm.ajoin(
-            asked, "roster.toml", f"{party}.key", data=frame(party), accept=agreed, no_privacy=bare, no_ledger=True
-        )
+            asked, "roster.toml", f"{party}.key", data=frame(party), accept=agreed, no_privacy=bare, no_ledger=True,
+            a_priori_above_target=name == "consensus",
+        )  # fmt: skip
 
     async def all_parts() -> list[Any]:
         return await asyncio.gather(*map(part, PARTIES), return_exceptions=True)
@@ -136,18 +151,41 @@ def test_by_join(
     for party, ended in zip(PARTIES, asyncio.run(all_parts()), strict=True):
         if party != LIAR:
             require_as_said(expected(name, head), ended)
+            require_told(expected(name, head), ended, json.loads(Path(f"ages-{party}.receipt.json").read_text()))
+
+
+def require_told(said: set[str], ended: Any, receipt: dict[str, Any]) -> None:
+    """Who released what cannot be is named, with a digest; of a sum that cannot be it is said why there is no result."""
+    impossible = receipt["origin"].get("impossible_releases", [])
+    if isinstance(ended, BaseException):
+        assert "result" not in receipt
+        if said == {"no result"}:
+            assert "a result that cannot be" in str(ended)
+            assert receipt["no_result"]["reason"] in str(ended)
+    elif ended.missing and said == {"left out, named"}:
+        ((place, digest),) = impossible
+        assert place == PLACE
+        assert receipt["left_out"] == [PLACE]
+        assert any(f"what {LIAR} released (digest {digest[:16]}) cannot be" in note for note in ended.notes)
+    else:
+        assert impossible == []
+
+
+def lying_program(name: str, head: str) -> Callable[..., Any]:
+    """In place of :func:`run_local`: the process of one party is given a lie."""
+    program = ("-c", PROGRAM.format(tests=str(Path(__file__).parents[1]), place=PLACE, head=head, far=far(name, head)))
+
+    def with_a_liar(*given: Any, **more: Any) -> Any:
+        return run_local(*given, program=program, **more)
+
+    return with_a_liar
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "head"), PRIVATE)
 @pytest.mark.filterwarnings("ignore")
 def test_by_run(name: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = ("-c", PROGRAM.format(tests=str(Path(__file__).parents[1]), place=PLACE, head=head))
-
-    def with_a_liar(*given: Any, **more: Any) -> Any:
-        return run_local(*given, program=program, **more)
-
-    monkeypatch.setattr(local, "run_local", with_a_liar)
+    monkeypatch.setattr(local, "run_local", lying_program(name, head))
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
     asked, _ = study(name)
     try:
@@ -158,7 +196,103 @@ def test_by_run(name: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "head"), [case for case in JOINED if case in PRIVATE])
+@pytest.mark.parametrize(("name", "head"), BARE)
+def test_by_run_without_privacy(
+    name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the command line, which alone runs a protocol that protects nothing."""
+    monkeypatch.setattr(local, "run_local", lying_program(name, head))
+    monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
+    table = pd.concat([frame(party).assign(site=party) for party in PARTIES])
+    table.to_csv(tmp_path / "ages.csv", index=False)
+    given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
+    given += [f"--{option}={value}" for option, value in OPTIONS.get(name, {}).items()]
+    given += ["--protocol", name, "--no-privacy", "--epsilon", "8", "--delta", "1e-6", "--out", str(tmp_path / "out"), "--json"]
+    said, code = expected(name, head), 0
+    try:
+        main(["run", *given])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    if code:
+        assert code == 3
+        assert said & {"no result", "cannot be sent"}
+        if said == {"no result"}:
+            assert "a result that cannot be" in capsys.readouterr().err
+        return
+    document = json.loads(capsys.readouterr().out)
+    assert said == {"within the bound"}
+    assert document["parties_counted"] == len(PARTIES)
+    moved, stated = abs(document["estimate"] - MIDDLE), StudyInfluence.from_json(document["certificate"]["influence"])
+    assert stated is not None
+    assert moved <= (stated.most("mean(age)") or 0.0)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("name", "head"), BY_FILE)
+def test_by_file(name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the files leaves out that of the liar, by party and reason; and it says no other weight than a study allows."""
+    ended = combined(name, head, tmp_path, monkeypatch)
+    answer, bound = ended.outcome.answers[0].estimates, ended.outcome.influence
+    assert bound is not None
+    if head == "twice the records":
+        # Files are all that is known of a party: so many records, of which half are at a bound, can be.
+        assert ended.left_out == ()
+        assert LIAR in ended.digests
+        most = bound.most("mean(age)")
+        assert most is not None
+    else:
+        assert ended.missing == (LIAR,)
+        assert set(ended.digests) == set(PARTIES) - {LIAR}
+        assert expected(name, head) & {"left out, named", "cannot be sent"}
+        most = 0.0
+        if expected(name, head) == {"left out, named"}:
+            ((path, reason),) = ended.left_out
+            assert Path(path).stem == LIAR
+            assert f"{LIAR} " in reason
+            assert "is no whole number above 0" in reason if head == "half a record less" else "cannot be" in reason
+    assert abs(float(answer.value[0]) - MIDDLE) <= most + 8 * float(answer.standard_error[0])
+
+
+def test_by_file_a_weight_beyond_what_the_study_allows_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = combined("local-dp", "twice the records", tmp_path, monkeypatch, records_per_party=[40, 50])
+    ((_, reason),) = ended.left_out
+    assert reason == f"{LIAR} says that it has 84 records, allowed in this study are 40 to 50 (records_per_party)"
+
+
+def combined(name: str, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Combined:
+    """What is made of everybody's files, or of those that a party could write."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    asked = {"name": "ages", "colluding": 1, "dropouts": 0.2, "protocol": name, "epsilon": 8.0, "delta": 1e-6, **more}
+    meeting = meet(folder, PARTIES, {"study": asked, "column": [{"name": "age", "low": 20, "high": 90}]})
+    sealed = meeting.seal()
+    plan = sealed.study.plan(len(PARTIES))
+    place = [entry.name for entry in sealed.entries].index(LIAR)
+    monkeypatch.setattr(Plan, "machine", given_a_lie(place, head, far(name, head)))
+    paths = []
+    for party in PARTIES:
+        encoded = sealed.study.workload.encode(frame(party).to_numpy(), step=plan.value_step)
+        contributor = SharingContributor(sealed, plan, meeting.identities[party], meeting.keys[party], folder / party)
+        try:
+            signed = contributor.contribute(encoded)
+        except (QuietmeanError, ArithmeticError, ValueError):
+            # Its own program stops.
+            assert party == LIAR
+            continue
+        paths.append(folder / f"{party}.contribution")
+        paths[-1].write_bytes(signed.to_file())
+    return combine(sealed, plan, paths)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", sorted({name for name, _ in SAID} - {str(case.values[0]) for case in BY_FILE}))
+def test_what_no_file_carries_is_refused_before_there_is_one(name: str) -> None:
+    asked, bare = study(name)
+    with pytest.raises(InputError, match=f"by file every party sends one message, and {name} with these options needs more"):
+        require_by_file(asked.terms.choice(len(PARTIES), no_privacy=bare).plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "head"), PRIVATE)
 @pytest.mark.filterwarnings("ignore")
 def test_by_session(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
@@ -167,12 +301,10 @@ def test_by_session(
     monkeypatch.chdir(tmp_path)
     write_roster(tmp_path, on_this_machine(PARTIES, free_ports(len(PARTIES))))
     write_policy(largest_epsilon=25.0, unattended=True)
-    monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head))
-    terms = {"name": "rounds", "dimension": 5, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1, "dropouts": 0.2}
-    terms |= {"protocol": name, "round_timeout": 2.0}
+    monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head, far(name, head)))
 
     async def part(own: str) -> Any:
-        async with qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True, yes=True) as rounds:
+        async with qm.session(session_terms(name), "roster.toml", f"{own}.key", no_ledger=True, yes=True) as rounds:
             return await rounds.mean(np.full(5, 0.3))
 
     async def all_parts() -> list[Any]:
@@ -188,11 +320,31 @@ def test_by_session(
         if isinstance(ended, RoundMean):
             counts = LIAR in ended.counted
             assert said & ({"within the bound"} if counts else {"left out, named", "cannot be sent"}), ended.counted
+            assert counts or LIAR in ended.not_heard
             # Everybody's is 0.3; one of six moves the mean by a sixth of the width at most, where a lie is a possible number.
             most = 2 / len(PARTIES) if counts else 0.0
             assert np.abs(ended.mean - 0.3).max() <= most + 8 * ended.standard_error
         else:
             require_as_said(said, ended)
+
+
+def session_terms(name: str) -> dict[str, Any]:
+    dropouts = 0.0 if name == "consensus" else 0.2
+    terms = {"name": "rounds", "dimension": 5, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1, "dropouts": dropouts}
+    return terms | {"protocol": name, "round_timeout": 2.0, "options": SESSION_OPTIONS.get(name, {})}
+
+
+@pytest.mark.parametrize("name", sorted({str(case.values[0]) for case in BARE}))
+def test_a_session_has_no_rounds_without_privacy(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_roster(tmp_path, on_this_machine(PARTIES, list(range(7001, 7007))))
+    write_policy(largest_epsilon=25.0, unattended=True)
+    terms = session_terms(name) | {"dropouts": 0.0, "start_timeout": 1.0}
+    with (
+        pytest.raises(InputError, match=f"{name} has no differential privacy"),
+        qm.session(terms, "roster.toml", f"{LIAR}.key", no_ledger=True, yes=True),
+    ):
+        pass
 
 
 def test_the_page_has_every_lie() -> None:
