@@ -54,6 +54,24 @@ def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
     with_inbox(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_a_long_content_stays_where_it_came(tmp_path: Path, size: int) -> None:
+    """Shares of all others are in memory at once: none of them twice. What is short is copied out of what it came in."""
+    payload = memoryview(np.random.default_rng(size).bytes(size))
+
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        assert (await inbox.transfer(1, msgspec.structs.replace(transfer(2), dimension=0), payload)).status == "ok"
+        (message,) = store.received(MIXING, 2, 0)
+        assert message.content == payload
+        came, kept = (np.frombuffer(each, dtype=np.uint8) for each in (payload, message.content))
+        assert np.shares_memory(came, kept) == (size > 100)
+        # Also what is in the store.
+        store._arrived[MIXING, 2][1] = None
+        assert store.received(MIXING, 2, 0)[0].content == payload
+
+    with_inbox(tmp_path, scenario)
+
+
 def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(tmp_path: Path) -> None:
     async def scenario(inbox: Inbox, store: Store) -> None:
         inbox.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))

@@ -132,6 +132,13 @@ class StableBytes:
         view: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data.toreadonly()
         return cls(view)
 
+    def found_in(self, longer: bytes) -> StableBytes:
+        """The same bytes as the end of ``longer``, which has them, where they are: so that what is kept anyway has them alone."""
+        view: Any = memoryview(longer).toreadonly()[len(longer) - len(self.content) :]
+        same = StableBytes(view)
+        same._digest = self._digest
+        return same
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of the content, computed once."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId, Vector
@@ -22,6 +23,9 @@ from quietmean.node.net import (
 )
 from quietmean.node.phase import Phase, Position
 from quietmean.node.storage import COMMITTED, PENDING, Store
+
+# Contents that are shorter are copied out of what they came in.
+_LONG = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Inbox:
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> AnswerFrame:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
         encoded, vector = read_vector(transfer, payload, self._grid)
-        content = bytes(payload[len(encoded) :])
+        content = _content(payload, len(encoded))
         arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, transfer.weight, content), encoded)
         if _place(transfer) <= self.position:
             return self._answer(transfer, self._take(sender, transfer, arrival))
@@ -210,6 +214,13 @@ def read_vector(transfer: Transfer, payload: Payload, grid: float) -> tuple[Payl
     check_finite(transfer.weight, "weight")
     encoded = payload[: transfer.width * transfer.dimension]
     return encoded, decode_vector(encoded, transfer.width, grid)
+
+
+def _content(payload: Payload, begin: int) -> bytes:
+    """What is behind the vector. A long one stays where it came, as a view: those of all others are in memory at once."""
+    content = payload[begin:]
+    # A view does all that is asked of a content's bytes.
+    return bytes(content) if len(content) < _LONG else cast(bytes, memoryview(content).toreadonly())
 
 
 def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) -> None:

@@ -279,23 +279,32 @@ class PackedSharingParty:
         if state.round == FIRST_PROPOSAL:
             proposal = state.member.proposal
             return Step(state, () if proposal is None else self._tell(state, self._others, MemberStatement(proposal=proposal)))
-        return Step(state, self._later(state))
+        return self._later(state)
 
-    def _later(self, state: PackedSharingState) -> tuple[Message, ...]:
+    def _later(self, state: PackedSharingState) -> Step[PackedSharingState]:
         member = state.member
         usual = MemberStatement(unpack(member.holds), member.vote, member.proposal)
         if not state.inputs or state.round <= FIRST_VOTES:
-            return self._tell(state, self._others, usual)
+            return Step(state, self._tell(state, self._others, usual))
         share = None if state.own is None else state.own.share.content
         weight = 0.0 if state.own is None else state.own.weight
         published = self._tell(
             state, state.undelivered, MemberStatement(vote=member.vote, decided=state.inputs, share=share), weight
         )
+        if published and state.own is not None:
+            state = self._held_in(state, published[0].content)
         if state.has_result:
-            return published
+            return Step(state, published)
         # Members that have this party's sum already still get a message, so that they do not take it for lost.
         reached = tuple(other for other in self._others if other not in state.undelivered)
-        return (*published, *self._tell(state, reached, usual))
+        return Step(state, (*published, *self._tell(state, reached, usual)))
+
+    def _held_in(self, state: PackedSharingState, content: bytes) -> PackedSharingState:
+        """The same state, whose own sum is where it stands in the content that is sent: a long one is not kept twice."""
+        if state.own is None:
+            return state
+        own = replace(state.own, share=state.own.share.found_in(content))
+        return replace(state, own=own, sums=state.sums | {self._party: own} if self._party in state.sums else state.sums)
 
     def _end(self, state: PackedSharingState) -> Step[PackedSharingState]:
         if not state.has_result:
