@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
@@ -12,7 +13,7 @@ from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.inca.connectivity import meets_precondition
 from quietmean_reproduction.inca.many_runs import connected_rounds, distinct_receivers, first_rounds
-from quietmean_reproduction.inca.telling import error_parts
+from quietmean_reproduction.inca.telling import CORRUPT, DROPOUTS, claims, error_parts, secagg
 
 Ints = NDArray[np.int64]
 
@@ -105,3 +106,27 @@ def test_expected_errors_after_gossip_are_those_of_simulated_runs() -> None:
         error = simulated.std(axis=1) / np.sqrt(coordinates)
         assert (np.abs(simulated.mean(axis=1) - parts[:, place]) < 5 * error).all()
         assert (error < 0.02 * parts[:, place]).all()
+
+
+def figure_7(**changes: float) -> pl.DataFrame:
+    """Rows in which every error is larger by a fifth than that before; ``changes`` are of one error of IncA."""
+    rows = secagg(seed=1)
+    for row in rows:
+        row["mse"] = 1.2 ** (CORRUPT.index(row["corrupt"]) + DROPOUTS.index(row["dropouts"]))
+    known = {"method": "inca", "mse_standard_error": 0.01, "mse_spread": 0.1, "mse_without_telling": 1.0}
+    ours = [row | known | {"mse": 2 * row["mse"]} for row in rows]
+    for row in ours:
+        if (row["calibration"], row["corrupt"], row["dropouts"]) == ("paper", 0.1, 0.1):
+            row |= changes
+    return pl.DataFrame(rows + ours, infer_schema_length=None)
+
+
+def test_an_error_that_increases_does_so_at_every_step_by_its_interval() -> None:
+    def verdicts(rows: pl.DataFrame) -> list[bool | None]:
+        return [claim.agrees for claim in claims(rows)[:2]]
+
+    assert verdicts(figure_7()) == [True, True]
+    assert verdicts(figure_7(mse_standard_error=1.0)) == [None, None], "no step from or to it is beyond its interval"
+    falls = claims(figure_7(mse=2.0))
+    assert [claim.agrees for claim in falls[:2]] == [None, None]
+    assert "IncA 8 of 9 steps up, 1 down; IncA with exact accounting 9 of 9 steps up, 0 down" in falls[1].why
