@@ -58,24 +58,14 @@ class Encoded:
 def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
     clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
-    problems = [
-        *(
-            [
-                count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
-                + " as the nearest bound"
-            ]
-            if clamped
-            else []
-        ),
-        *([count_of(missing, "cell holds no number", "cells hold no number")] if missing else []),
-        *([f"{count_of(beyond, 'record')} more than most_records may be cut from sums"] if beyond else []),
+    outside = count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
+    told = [
+        (clamped, f"{outside} as the nearest bound"),
+        (missing, count_of(missing, "cell holds no number", "cells hold no number")),
+        (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
     ]
-    warning = "who else learns these numbers learns something about the data"
-    return [f"{' and '.join(problems)} (for you only: {warning})"] if problems else []
-
-
-def _values(records: Array | Grouped) -> Array:
-    return records.values if isinstance(records, Grouped) else records
+    said = " and ".join(sentence for count, sentence in told if count)
+    return [f"{said} (for you only: who else learns these numbers learns something about the data)"] if said else []
 
 
 def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
@@ -168,7 +158,7 @@ class Workload:
 
     def units_in(self, records: Array | Grouped) -> int:
         """How many records there are, or persons, or rows of persons where these are added up."""
-        return len(records) if isinstance(records, Grouped) and not self.adds_rows else len(_values(records))
+        return len(records.values if isinstance(records, Grouped) and self.adds_rows else records)
 
     @property
     def counted(self) -> str:
