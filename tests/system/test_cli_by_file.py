@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
 from quietmean.desk.site_folder import SiteFolder
@@ -63,6 +64,10 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
     sealed = Sealed.load("study.sealed")
     assert {entry.name for entry in sealed.entries} == set(names)
     Path("ages.csv").write_text("age\n" + "50\n" * 20)
+    # Nobody gave an address, and nobody needs one: contract and check say what contribute will do.
+    assert sealed.digest[:32] in told("quietmean contract study.sealed --key 0.key", capsys)
+    assert "everything is in order here" in told("quietmean check study.sealed --key 0.key --data ages.csv --no-ledger", capsys)
+    assert qm.contract("study.sealed", key="0.key").digest == sealed.digest
     for number, name in enumerate(names):
         own = f"--key {number}.key --data ages.csv --no-ledger --accept {sealed.digest}"
         told(f"quietmean contribute study.sealed {own}", capsys)
@@ -80,7 +85,8 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
 
 @pytest.mark.slow
 def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    new, keygen, invite, accept, seal, words, budget, contribute, combine, certify = commands("how-to/by-file.md")
+    page = commands("how-to/by-file.md")
+    new, keygen, invite, accept, seal, words, contract, check, budget, contribute, combine, certify = page
     for line in (new, keygen, invite):
         told(line, capsys)
     for number, name in enumerate(PARTIES):
@@ -88,6 +94,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         told(accept.replace("south", name), capsys)
     told(seal, capsys)
     digest = told(words, capsys).split("digest ")[1].split()[0]
+    assert digest[:32] in told(contract, capsys)
+    assert "between" in told(check, capsys)
     told(budget, capsys)
     give = contribute.replace("DIGEST", digest)
     assert "nobody said yes" in refused(shlex.split(contribute.split(" --accept")[0])[1:], capsys)
@@ -189,6 +197,7 @@ elif where == "registered":
     study_keys.StudyKeys.spent = die
 else:
     study_keys.StudyKeys.spent = lambda *given: die(kept(*given))
+import quietmean as qm
 from quietmean.cli.main import main
 main(sys.argv[2:])
 """

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli import check_committee
-from quietmean.cli.check_committee import CommitteeCheck, CommitteePlaces, clocks
+from quietmean.cli.check_committee import CommitteePlaces, FileCheck, clocks
 from quietmean.cli.check_view import Finding
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
@@ -60,18 +60,16 @@ def study(world: CommitteeStudy, planned: Choice, tmp_path: Path, monkeypatch: p
     """One study, whose files are in a folder of this test; it is planned once."""
     shutil.copytree(world.folder, tmp_path / "own")
     Path("box").mkdir()
-    monkeypatch.setattr(CommitteeCheck, "_choice", lambda check: planned)
+    monkeypatch.setattr(FileCheck, "_choice", lambda check: planned)
     return world
 
 
-def check_of(
-    study: CommitteeStudy, name: str, store: Path | None = None, data: str | None = None, **places: Any
-) -> CommitteeCheck:
+def check_of(study: CommitteeStudy, name: str, store: Path | None = None, data: str | None = None, **places: Any) -> FileCheck:
     """``name``'s, with its keys in this test's folder."""
     node = NodeOptions(store=store)
     key = Path("own") / f"{name}.key"
     named: dict[str, Any] = {"study": Path("own/study.sealed"), "sealed": study.sealed, "identity": study.identities[name]}
-    return CommitteeCheck(**named, key=key, data=data, places=CommitteePlaces(**places), node=node)
+    return FileCheck(**named, key=key, data=data, places=CommitteePlaces(**places), node=node)
 
 
 def said(findings: list[Finding]) -> dict[str, str]:

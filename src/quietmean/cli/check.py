@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.check_committee import NO_PLACES, CommitteeCheck, CommitteePlaces, clocks
+from quietmean.cli.check_committee import NO_PLACES, CommitteePlaces, FileCheck, clocks
 from quietmean.cli.check_view import (
     CLOCKS_MATTER,
     CLOCKS_MATTER_LITTLE,
@@ -82,8 +82,8 @@ def command(
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     if not is_session(study):
-        if (checked := CommitteeCheck.load(study, agreed.key, data, places, node)) is not None:
-            _of_committee(checked, wait, json)
+        if (checked := FileCheck.load(study, agreed.key, data, places, node)) is not None:
+            _by_file(checked, wait, json)
             return
         data = needed_data("check", data)
     places.refuse()
@@ -157,8 +157,8 @@ def _with_others(
         raise SystemExit(3 if passed else 2)
 
 
-def _of_committee(checked: CommitteeCheck, wait: float, json: bool) -> None:
-    """Of a sealed study with a committee: a member asks the other members, and a contributor nobody."""
+def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
+    """Of a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
     from quietmean.node.preflight import package_version
     from quietmean.studies.party import Policy
 

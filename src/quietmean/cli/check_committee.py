@@ -1,4 +1,4 @@
-"""``quietmean check`` of a study with a committee: a member's side and the other members, or a contributor's side."""
+"""``quietmean check`` of a study to which parties hand in files: a contributor's side, or that of a member of its committee."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.study_keys import StudyKeys
     from quietmean.studies.party import Contract, Policy
     from quietmean.studies.party.committee_file import CommitteeContributor
+    from quietmean.studies.party.contributing import Contributor
     from quietmean.studies.party.member import MemberFiles
 
 # Clocks that differ by less are alike (s), whatever the study's grace.
@@ -58,8 +59,8 @@ NO_PLACES = CommitteePlaces()
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitteeCheck:
-    """What one party of a sealed study with a committee looks at."""
+class FileCheck:
+    """What one party of a sealed study to which files are handed in looks at."""
 
     study: Path
     sealed: Sealed
@@ -72,22 +73,23 @@ class CommitteeCheck:
     @classmethod
     def load(
         cls, study: Path, key: Path, data: str | Path | None, places: CommitteePlaces, node: NodeOptions
-    ) -> CommitteeCheck | None:
-        """None where the study has no committee."""
+    ) -> FileCheck | None:
+        """None where nobody hands in a file."""
         from quietmean.cli.identity import load_identity
-        from quietmean.studies.agreement.distrust import Distrusted
-        from quietmean.studies.agreement.sealed import sealed_with_committee
+        from quietmean.studies.party.handing_in import taken_by_file
 
-        if (sealed := sealed_with_committee(study)) is None:
+        if (sealed := taken_by_file(study)) is None:
             return None
-        Distrusted().refuse(sealed.holders())
+        if sealed.study.committee is None:
+            places.refuse()
         identity = load_identity(key)
         return cls(study=study, sealed=sealed, identity=identity, key=key, data=data, places=places, node=node)
 
     @property
     def is_member(self) -> bool:
         """Whether it holds shares; everybody else hands in a file."""
-        return any(entry.identity == self.identity.public_key for entry in self.sealed.computing)
+        computing = () if self.sealed.study.committee is None else self.sealed.computing
+        return any(entry.identity == self.identity.public_key for entry in computing)
 
     def of_contributor(self) -> list[Finding]:
         """What contribute would find. Raises :class:`InputError` for who is none, and for what its policy forbids."""
@@ -96,7 +98,7 @@ class CommitteeCheck:
         if self.data is None:
             raise InputError("a contributor's check needs --data, the records that it will hand in")
         choice = self._choice()
-        findings = [_committee(self.sealed, choice.plan), *self._handing_in(choice, self.data)]
+        findings = [_by_whom(self.sealed, choice.plan), *self._handing_in(choice, self.data)]
         return [*findings, _drop(self.places.drop, self.sealed)] if self.places.drop is not None else findings
 
     def of_member(self, own: MemberFiles, usual_folder: str | None) -> list[Finding]:
@@ -108,7 +110,7 @@ class CommitteeCheck:
             raise InputError("--drop is for contributors: a member reads what came with --contributions FOLDER")
         if self.places.contributions is None:
             raise InputError("a member's check needs --contributions, the folder with the files that contributors handed in")
-        findings = [_committee(self.sealed, own.plan), _own_keys(own), _own_store(own, usual_folder)]
+        findings = [_by_whom(self.sealed, own.plan), _own_keys(own), _own_store(own, usual_folder)]
         findings += [_time(own.terms), _contributions(own, self.places.contributions)]
         if self.data is not None:
             findings += self._handing_in(self._choice(), self.data)
@@ -128,6 +130,7 @@ class CommitteeCheck:
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""
         from quietmean.studies.party import Contract, Policy
+        from quietmean.studies.party.by_file import SharingContributor
         from quietmean.studies.party.committee_file import CommitteeContributor
         from quietmean.studies.party.handing_in import contributor_keys, own_place
 
@@ -136,15 +139,16 @@ class CommitteeCheck:
         own_place(self.sealed, self.identity, keys, self.key)
         contract = Contract.by_file(self.sealed, self.identity, choice, keys.voucher)
         rules.refuse(contract)
-        contributor = CommitteeContributor(self.sealed, choice.plan, self.identity, keys)
+        kind = SharingContributor if self.sealed.study.committee is None else CommitteeContributor
+        contributor = kind(self.sealed, choice.plan, self.identity, keys)
         return [
             policy_finding(rules, contract),
-            _own_file(contributor),
+            *([_own_file(contributor)] if isinstance(contributor, CommitteeContributor) else []),
             *self._data(contract, keys, contributor, data, rules),
         ]
 
     def _data(
-        self, contract: Contract, keys: StudyKeys, contributor: CommitteeContributor, data: str | Path, rules: Policy
+        self, contract: Contract, keys: StudyKeys, contributor: Contributor, data: str | Path, rules: Policy
     ) -> list[Finding]:
         from quietmean.studies.data import account_name, records_of
         from quietmean.studies.outcome.forecast import Forecast
@@ -184,8 +188,12 @@ class CommitteeCheck:
             return [*findings, Finding("ledger", False, str(error))]
 
 
-def _committee(sealed: Sealed, plan: Plan) -> Finding:
+def _by_whom(sealed: Sealed, plan: Plan) -> Finding:
+    """The plan, who may contribute, and against whom it holds."""
     committee = plan.target.committee
+    if sealed.study.committee is None:
+        names = ", ".join(entry.name for entry in sealed.entries)
+        return Finding("study", True, f"{plan_text(plan)}: by file, between {names}")
     against = (
         ""
         if committee is None

@@ -41,15 +41,15 @@ def command(
     from quietmean.flower.contract import FlowerContract, is_flower_agreement
     from quietmean.sessions.agreed import SessionContract
     from quietmean.sessions.files import contract_of, load_files
-    from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.agreement.voucher import Voucher
     from quietmean.studies.party import Contract, Policy
+    from quietmean.studies.party.handing_in import taken_by_file
 
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
             contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
-        elif (sealed := sealed_with_committee(study)) is not None:
+        elif (sealed := taken_by_file(study)) is not None:
             identity, voucher = load_identity(agreed.key), Voucher.of_key(agreed.key)
             contract = Contract.by_file(sealed, identity, sealed.study.choice(sealed.admitted), voucher)
         else:

@@ -11,13 +11,17 @@ from quietmean.ledger import Account
 from quietmean.node.net import Identity
 from quietmean.planning import Plan
 from quietmean.protocols.target import budget_warnings
+from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, records_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
+from quietmean.studies.party.by_file import require_by_file
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, Contributor, contributor_of
 from quietmean.studies.party.files import own_keys
@@ -39,6 +43,30 @@ class Handed:
     ledger: Path | None
     account: Account | None
     head: LogHead
+
+
+def taken_by_file(study: Path) -> Sealed | None:
+    """The sealed study in a file to which a party hands in one file: it has a committee, or its parties gave no addresses and its
+    protocol needs none. None for anything else.
+
+    Raises :class:`InputError` for one that is not as its convener signed it, names a distrusted key, or cannot be done by file.
+    """
+    sealed = Sealed.load(study) if is_signed_document(study) else None
+    if sealed is None or not isinstance(sealed.asked, StudyTerms):
+        return None
+    if sealed.asked.committee is None:
+        if sealed.asked.by_folder or all(entry.address for entry in sealed.entries):
+            return None
+        try:
+            plan = sealed.asked.choice(sealed.admitted).plan
+        except InputError:
+            # Of a study that nobody can do by file, whoever reads it next says what is wrong.
+            return None
+        if not plan.protocol.by_file:
+            return None
+        require_by_file(plan)
+    Distrusted().refuse(sealed.holders())
+    return sealed
 
 
 def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) -> str:
