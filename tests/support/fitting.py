@@ -75,7 +75,9 @@ def attributes(made: Any) -> dict[str, Any]:
         *("coef_interval_", "intercept_interval_", "cluster_centers_standard_error_"),
         *("coef_standard_error_", "gradient_standard_error_", "sum_standard_error_", "n_iter_", "epsilon_"),
     )
-    return {name: np.asarray(getattr(made, name)).tolist() for name in wanted if hasattr(made, name)}
+    values = {name: np.asarray(getattr(made, name), dtype=np.float64) for name in wanted if hasattr(made, name)}
+    # What there is none of is NaN, which equals nothing.
+    return {name: value.tolist() for name, value in values.items() if not np.isnan(value).all()}
 
 
 def averaged(budget: dict[str, Any], site: FitSite | None, own: Callable[[Any], Any], **more: Any) -> list[float]:

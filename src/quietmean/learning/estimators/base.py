@@ -298,6 +298,19 @@ class Private(BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = certificate.epsilon
         self.delta_ = certificate.delta
 
+    def _missing_errors(self, noise: str, population: str) -> None:
+        """Why coefficients have no standard errors of the noise, and no intervals of the population; "" where they have.
+
+        What there is none of is NaN: of an earlier fit nothing is left.
+        """
+        self.no_errors_, self.no_intervals_ = noise, population
+        for name in ("coef", "intercept"):
+            shape = np.shape(getattr(self, f"{name}_"))
+            if noise:
+                setattr(self, f"{name}_standard_error_", np.full(shape, np.nan)[()])
+            if population:
+                setattr(self, f"{name}_interval_", np.full((*shape, 2), np.nan))
+
     def _tell(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             warnings.warn(sentence, stacklevel=6)

@@ -27,8 +27,8 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
 
     Fitted: ``coef_`` (d,), ``intercept_``, their standard errors of the noise ``coef_standard_error_`` and
     ``intercept_standard_error_``, their 95 % intervals of the population ``coef_interval_`` (d, 2) and ``intercept_interval_``
-    (2,) (``unit="party"`` has none), ``estimates_``, ``certificate_``, ``epsilon_``, ``delta_``. Where the noise hides the
-    regression they are NaN, with a warning, and ``predict`` is refused.
+    (2,), of ``unit="party"`` NaN, and ``no_intervals_`` says why, ``estimates_``, ``certificate_``, ``epsilon_``, ``delta_``.
+    Where the noise hides the regression they are NaN, with a warning, and ``predict`` is refused.
     """
 
     y_bounds: ArrayLike | None = None
@@ -48,6 +48,7 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
         self.coef_standard_error_ = coefficients.standard_error[1:]
         if coefficients.of_population is not None:
             self.intercept_interval_, self.coef_interval_ = coefficients.of_population[0], coefficients.of_population[1:]
+        self._missing_errors("", coefficients.reason if coefficients.of_population is None else "")
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:

@@ -25,6 +25,15 @@ from quietmean.protocols.execution import Execution
 from quietmean.statistics import Column
 
 GRADIENT, NEWTON = "gradient", "newton"
+# Why coefficients have neither standard errors nor intervals, of records and of whole parties.
+_NO_INFORMATION = (
+    "rounds of gradients release no information of the coefficients: of two classes solver='newton' has standard errors and "
+    "intervals, of more fit one class against another"
+)
+_NO_INFORMATION_OF_PARTIES = (
+    "averages of what whole parties fit by themselves release no information of the coefficients: protect records with "
+    "solver='newton'"
+)
 
 
 def _has_gradients(estimator: Any) -> bool:
@@ -59,10 +68,11 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     Fitted: ``coef_`` (1, d), or (classes, d) of more than two, ``intercept_``, ``classes_``, ``certificate_``, ``epsilon_``,
     ``delta_``. In one shot also ``coef_standard_error_``, ``intercept_standard_error_`` of the noise and ``estimates_``; with
     rounds ``n_iter_`` and ``gradient_standard_error_``, that of the noise on each coordinate of what a round released, in the
-    units of the scaled columns. Coefficients after rounds of gradients have no standard errors: what is released does not tell
-    how well the data determine them. After Newton's rounds there are ``coef_standard_error_`` and ``intercept_standard_error_``
-    of the noise, 95 % intervals of the population ``coef_interval_`` (1, d, 2) and ``intercept_interval_`` (1, 2), which hold
-    whatever the model is (sandwich errors), and ``estimates_``; what the noise hides is NaN, with a warning.
+    units of the scaled columns. After Newton's rounds there are ``coef_standard_error_`` and ``intercept_standard_error_`` of the
+    noise, 95 % intervals of the population ``coef_interval_`` (1, d, 2) and ``intercept_interval_`` (1, 2), which hold whatever
+    the model is (sandwich errors), and ``estimates_``; what the noise hides is NaN, with a warning. Coefficients after rounds of
+    gradients have no errors, as what is released does not tell how well the data determine them, and one shot has no intervals:
+    these are NaN, and ``no_errors_`` and ``no_intervals_`` say why.
     """
 
     classes: ArrayLike | None = None
@@ -180,6 +190,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         self.intercept_, self.coef_ = coefficients.value[:1], coefficients.value[None, 1:-1]
         self.intercept_standard_error_ = coefficients.standard_error[:1]
         self.coef_standard_error_ = coefficients.standard_error[None, 1:-1]
+        self._missing_errors("", coefficients.reason)
         return self
 
     def _by_newton(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
@@ -192,6 +203,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         self.intercept_, self.coef_ = value[:1], value[None, 1:]
         self.intercept_standard_error_, self.coef_standard_error_ = error[:1], error[None, 1:]
         self.intercept_interval_, self.coef_interval_ = ends[:1], ends[None, 1:]
+        self._missing_errors("", "")
         self.estimates_, self.n_iter_ = (found,), session.begun
         self._certify(FitCertificate.of_session(session, model.executions))
         self._tell([*clamped_note(rows, limits), *dict.fromkeys(flag.message for flag in found.flags)])
@@ -299,6 +311,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
             self.gradient_standard_error_ = last.standard_error * averaging.clip
         self.coef_ = averaging.model["w"].T / half
         self.intercept_ = averaging.model["b"] - self.coef_ @ centre
+        self._missing_errors(*[_NO_INFORMATION_OF_PARTIES if self.unit == "party" else _NO_INFORMATION] * 2)
         self.n_iter_ = averaging.session.begun
         certificate = FitCertificate.of_session(averaging.session, self._executions)
         self._certify(certificate if self._before is None else certificate.after(self._before))
