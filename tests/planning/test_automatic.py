@@ -151,3 +151,29 @@ def test_auto_is_not_one_of_several(capsys: pytest.CaptureFixture[str]) -> None:
         main(["plan", "--parties", "8", "--protocol", "auto", "--protocol", "inca"])
     assert caught.value.code == 2
     assert "give it alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--protocol", "cordp-dme", "--trials", "3"), ["trials have no effect on cordp-dme: no history is refused"]),
+        (
+            ("--protocol", "adqsp", "--nats", "0.6", "--trials", "3"),
+            ["trials have no effect on consensus: no history is refused"],
+        ),
+        (
+            ("--protocol", "cordp-dme", "--calibration", "paper"),
+            ["calibration paper has no effect on cordp-dme: the noise there"],
+        ),
+        (("--protocol", "cordp-dme"), []),
+    ],
+)
+def test_an_option_that_changes_nothing_is_told(
+    options: tuple[str, ...], told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from quietmean.cli.main import main
+
+    main(["plan", "--parties", "5", "--colluding", "1", *options, "--no-cache", "--json"])
+    warnings = [one for one in json.loads(capsys.readouterr().out)["warnings"] if "no effect" in one]
+    assert len(warnings) == len(told)
+    assert all(warning.startswith(begin) for warning, begin in zip(warnings, told, strict=True))

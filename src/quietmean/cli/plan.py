@@ -279,7 +279,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         "chosen": chosen,
         "why": why,
         "domain": plan.input_domain.text,
-        "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
+        "warnings": [*budget_warnings(target), *_without_effect(question, candidates)],
         "plan": plan.to_json(),
         "influence": _influence(plan),
         **beside,
@@ -342,11 +342,18 @@ def _named(protocols: list[str] | None) -> list[str] | None:
     return protocols
 
 
-def _without_effect(calibration: CalibrationMethod, candidates: Ranking) -> list[str]:
-    fixed = [candidate.plan.protocol.name for candidate in candidates if candidate.plan.prediction.get("calibration") == "direct"]
-    if calibration == CalibrationMethod.EXACT or not fixed:
-        return []
-    return [f"calibration {calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"]
+def _without_effect(question: dict[str, Any], candidates: Ranking) -> list[str]:
+    """What was asked for and changes nothing of some candidates; of those that were not named only where it changes none."""
+    plans, told = [candidate.plan for candidate in candidates], []
+    fixed = [plan.protocol.name for plan in plans if plan.prediction.get("calibration") == "direct"]
+    if question["calibration"] != CalibrationMethod.EXACT and fixed:
+        told.append(
+            f"calibration {question['calibration']} has no effect on {', '.join(fixed)}: the noise there follows from a formula"
+        )
+    ungated = [plan.protocol.name for plan in plans if not plan.protocol.gated]
+    if question["trials"] is not None and (question["protocols"] or len(ungated) == len(plans)) and ungated:
+        told.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
+    return told
 
 
 def _show(answer: dict[str, Any]) -> None:

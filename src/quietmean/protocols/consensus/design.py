@@ -10,6 +10,7 @@ import numpy as np
 
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import AUTO, OPEN, parameters_of
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
@@ -111,8 +112,8 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
             f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least_nats:.4g} nats of each by itself: "
             "choose more, or plan for more parties or fewer colluding ones"
             if honest > 1
-            else f"the exact mean tells {target.colluding} colluding parties all of the value that is left: plan for more "
-            "parties or fewer colluding ones"
+            else f"the exact mean tells {count_of(target.colluding, 'colluding party', 'colluding parties')} all of the value "
+            "that is left: plan for more parties or fewer colluding ones"
         )
     gap = 1 - math.cos(math.pi / honest)
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
