@@ -1,0 +1,201 @@
+"""What one party says is searched for what moves an answer most: under every protocol that is no more than is stated.
+
+Lies begin anywhere that receivers accept, and go from edge to edge of what they accept, coordinate by coordinate, as long as the
+answer moves further. Where a release is seen alone the liar says it; elsewhere it is given the sum itself, which is more than it
+has. By file, where nobody stated a weight, it says a weight too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.party import Release
+from quietmean.planning import Plan
+from quietmean.planning.accuracy import stated_variance
+from quietmean.planning.influence import influence_of
+from quietmean.planning.possible import ImpossibleResult, ReleasedSum
+from quietmean.planning.release_bounds import PossibleReleases
+from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics.around import Shift
+from quietmean.statistics.moves import moves
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.outcome.outcome import require_possible_result
+from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums
+
+Array = NDArray[np.float64]
+LIAR = 2
+BY_FILE = ("cordp-dme", "local-dp")
+ASKED: list[dict[str, Any]] = [
+    {"kind": "mean", "column": "age"},
+    {"kind": "mean", "column": "score"},
+    {"kind": "variance", "column": "age"},
+    {"kind": "histogram", "column": "age", "bins": 3},
+    {"kind": "sum", "column": "age"},
+]
+# Halvings of a distance, rounds over all coordinates from each beginning, and beginnings: the first one is of the true weight.
+HALVINGS, SWEEPS, BEGINNINGS = 14, 1, 2
+# Of weights that a file may say.
+MOST_RECORDS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What the liar says: in place of the sum, or of its own release, of a weight."""
+
+    vector: Array
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Of a result that is shown: each term's value, and how far one party moves it at most."""
+
+    values: dict[tuple[str, str], float]
+    most: dict[tuple[str, str], float]
+
+
+class Receiver:
+    """Everybody else, once all have said what they say: what is shown of it, or that nothing is."""
+
+    def __init__(self, study: StudyTerms, plan: Plan, places: tuple[float, ...], *, by_file: bool = False) -> None:
+        self._study, self._plan, self._by_file = study, plan, by_file
+        values, self._weights = encoded(study, plan, places)
+        self._execution = executions(plan, self._weights)[0]
+        self._possible = PossibleReleases.of(plan, self._execution.schedule, None if by_file else self._weights)
+        if self._possible is None:
+            self._honest = sums(self._execution, values, 1)[0]
+            self.own = Said(self._honest.total, self._honest.weight)
+        else:
+            releases = self._execution.run(values, InsecurePopulationNoise(1, PARTIES)).releases
+            self.own = Said(releases[LIAR].vector, releases[LIAR].weight)
+            rest = [release for party, release in releases.items() if party != LIAR]
+            total = np.sum([release.vector for release in rest], axis=0)
+            self._honest = ReleasedSum(total, sum(release.weight for release in rest))
+        self._bounds: dict[float, Any] = {}
+
+    def accepts(self, said: Said) -> bool:
+        possible = self._possible
+        if possible is not None and possible.cannot_be(LIAR, Release(said.vector, said.weight)):
+            return False
+        try:
+            require_possible_result(self._plan, self._study.workload, self._execution_of(said.weight), self._opened(said))
+        except ImpossibleResult:
+            return False
+        return True
+
+    def farthest(self, said: Said, direction: Array, far: float) -> Said:
+        """What is accepted of the same weight and is farthest in a direction; what is ``said`` is accepted."""
+        low, high = 0.0, far
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.accepts(replace(said, vector=said.vector + middle * direction)) else (low, middle)
+        return replace(said, vector=said.vector + low * direction)
+
+    def shown(self, said: Said) -> Shown:
+        execution, opened, workload = self._execution_of(said.weight), self._opened(said), self._study.workload
+        if said.weight not in self._bounds:
+            noise = float(np.sqrt(stated_variance(execution)))
+            self._bounds[said.weight] = influence_of(self._plan, execution), noise, execution.counted_weight()
+        influence, noise, counted = self._bounds[said.weight]
+        mean, step = execution.decode(opened.total, opened.weight), execution.protocol.numbers().step
+        answers = workload.decode(mean, noise, counted, step=step)
+        values = {
+            (answer.statistic.text, term): float(value)
+            for answer in answers
+            for term, value in zip(answer.estimates.terms, answer.estimates.value, strict=True)
+        }
+        stated = StudyInfluence.of(workload, influence, step, mean, noise, answers)
+        return Shown(values, {(move.statistic, move.term): move.most for move in stated.moves if move.most is not None})
+
+    def _execution_of(self, weight: float) -> Execution:
+        if not self._by_file or weight == self._weights[LIAR]:
+            return self._execution
+        weights = self._weights.copy()
+        weights[LIAR] = weight
+        return replace(self._execution, weights=weights)
+
+    def _opened(self, said: Said) -> ReleasedSum:
+        if self._possible is None:
+            return replace(self._honest, total=said.vector)
+        return ReleasedSum(self._honest.total + said.vector, self._honest.weight + said.weight)
+
+
+def beginnings(receiver: Receiver, far: float, rng: np.random.Generator, *, by_file: bool) -> Iterator[Said]:
+    """What receivers accept, at the end of ways at random; by file of other weights too."""
+    honest = receiver.own
+    for number in range(BEGINNINGS):
+        weight = float(rng.integers(1, MOST_RECORDS)) if by_file and number else honest.weight
+        said = Said(honest.vector * weight / honest.weight, weight)
+        if receiver.accepts(said):
+            yield receiver.farthest(said, rng.normal(size=honest.vector.size), far)
+
+
+def largest_part(receiver: Receiver, rng: np.random.Generator, *, by_file: bool = False) -> float:
+    """The largest part of a stated bound that was reached by anything that the liar may say."""
+    truth = receiver.shown(receiver.own)
+    far = 1e3 * (1 + float(np.abs(receiver.own.vector).max()))
+    reached = 0.0
+
+    def part(said: Said) -> float:
+        found = receiver.shown(said)
+        # Whoever sees a result knows the bound with the weight that was said; beforehand, that of the true one.
+        bound = {term: max(most, truth.most.get(term, 0.0)) for term, most in found.most.items()} if by_file else found.most
+        parts = [abs(found.values[term] - truth.values[term]) / most for term, most in bound.items() if most > 0]
+        return float(np.nanmax(parts)) if parts else 0.0
+
+    for begin in beginnings(receiver, far, rng, by_file=by_file):
+        said, best = begin, part(begin)
+        for _ in range(SWEEPS):
+            before = best
+            for coordinate in rng.permutation(said.vector.size):
+                for sign in (1.0, -1.0):
+                    direction = np.zeros(said.vector.size)
+                    direction[coordinate] = sign
+                    tried = receiver.farthest(said, direction, far)
+                    if (now := part(tried)) > best:
+                        said, best = tried, now
+            if best <= before:
+                break
+        reached = max(reached, best)
+    return reached
+
+
+def searched(name: str, way: int, *, by_file: bool = False) -> float:
+    only_means = "unit" in WAYS[way]
+    study, plan = study_of(name, way, ASKED[:2] if only_means else ASKED)
+    rng = np.random.default_rng(7)
+    return max(
+        largest_part(Receiver(study, plan, PLACES[place], by_file=by_file), rng, by_file=by_file) for place in ("low", "both")
+    )
+
+
+EVERY = [(name, way) for name in NAMES for way in range(2)]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("name", "way"), EVERY)
+def test_nothing_that_one_party_says_moves_an_answer_by_more_than_is_stated(name: str, way: int) -> None:
+    assert searched(name, way) <= 1 + 1e-9
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", BY_FILE)
+def test_nor_of_any_weight_by_file(name: str) -> None:
+    assert searched(name, 0, by_file=True) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", [pytest.param("local-dp", marks=pytest.mark.slow), "secagg"])
+def test_half_of_what_is_stated_is_found_to_be_exceeded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def halved(workload: Any, shift: Shift, *given: Any) -> Any:
+        return tuple(replace(move, most=None if move.most is None else move.most / 2) for move in moves(workload, shift, *given))
+
+    monkeypatch.setattr("quietmean.studies.outcome.influence.moves", halved)
+    assert searched(name, 1) > 1
