@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.readable import bound_text
 from quietmean.planning import Plan
 from quietmean.planning import influence as planned
 from quietmean.planning.influence import Checked, influence_of
@@ -24,7 +25,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics.around import Shift
 from quietmean.statistics.moves import moves
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome.influence import StudyInfluence, bound_text
+from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, require_possible_result
 from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums
 

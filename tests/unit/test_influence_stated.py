@@ -11,6 +11,7 @@ import pytest
 
 from quietmean.cli.console import print_influence
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.readable import bound_text
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
 from quietmean.planning.calibrate import calibrate
@@ -29,7 +30,6 @@ from quietmean.studies import conclude
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.outcome.influence import (
     StudyInfluence,
-    bound_text,
     checked_text,
     coordinate_json,
     coordinate_text,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,15 @@ def test_no_name_is_left_out() -> None:
     names = " ".join(f"qm.{name};" for name in qm.__all__)
     found = modules_after(f"import quietmean as qm; {names}")
     assert "scipy.stats" not in found
+
+
+def test_a_plan_that_is_known_needs_no_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is printed at once."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    script = "from quietmean.cli.main import main; main(['plan', '--parties', '3', '--protocol', 'local-dp', '--epsilon', '1'])"
+    assert any(module.startswith("quietmean.planning.candidates") for module in modules_after(script))
+    modules = modules_after(script)
+    assert not {module for module in modules if module.startswith(("quietmean.statistics", "quietmean.studies", "scipy"))}
 
 
 @pytest.mark.slow

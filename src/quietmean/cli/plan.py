@@ -20,7 +20,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import bound_text, epsilon_text
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -383,8 +383,6 @@ def _show(answer: dict[str, Any]) -> None:
         _show_ways(answer["ways"])
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
     if (moved := answer.get("influence")) is not None:
-        from quietmean.studies.outcome.influence import bound_text
-
         out.print(
             f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
             f"same; what is held against the bounds: {moved['checked']}",

@@ -16,8 +16,8 @@ HIDDEN = "hidden"
 _LEAST_P = 0.001
 # The most decimals, and the most digits that are rounded away.
 _MOST_DECIMALS, _MOST_ROUNDED = 12, 15
-# Digits of a number without an error.
-_USUAL_DIGITS = 6
+# Digits of a number without an error, and of a bound.
+_USUAL_DIGITS, _BOUND_DIGITS = 6, 3
 _PLAIN = str.maketrans({"−": "-", "∞": "inf"})
 
 
@@ -140,6 +140,18 @@ def days_text(ends: Sequence[float], since: str) -> str:
     if math.isnan(low) or math.isnan(high):
         return UNKNOWN
     return f"{day_text(low, since, 'down')} to {day_text(high, since, 'up')}"
+
+
+def bound_text(most: float | None) -> str:
+    """The most that something can be: rounded up. None: not known."""
+    if most is None:
+        return "a number that is not known"
+    if math.isinf(most):
+        return "infinitely much"
+    if most <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(most)) - _BOUND_DIGITS + 1)
+    return f"{math.ceil(most / unit * (1 - 1e-12)) * unit:.{_BOUND_DIGITS}g}"
 
 
 def epsilon_text(epsilon: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from quietmean.core.party import Vector
-from quietmean.core.readable import percent_text, some_of
+from quietmean.core.readable import bound_text, percent_text, some_of
 from quietmean.planning.influence import Checked, Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Workload
@@ -194,15 +194,3 @@ def checked_text(by: Mapping[str, Any]) -> str:
     return (
         f"checked by {sums} sums of members, of which {needed} determine the result: {wrong} would have been noticed for certain"
     )
-
-
-def bound_text(most: float | None) -> str:
-    """Rounded up."""
-    if most is None:
-        return "a number that is not known"
-    if math.isinf(most):
-        return "infinitely much"
-    if most <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(most)) - _DIGITS + 1)
-    return f"{math.ceil(most / unit * (1 - 1e-12)) * unit:.{_DIGITS}g}"
