@@ -22,6 +22,8 @@ COLUMNS = Columns(
         Column(name="arm", levels=("control", "drug")),
         Column(name="time", low=0, high=10),
         Column(name="died", boolean=True),
+        Column(name="first", boolean=True),
+        Column(name="second", boolean=True),
     ]
 )
 # Records that the truth is taken from where nobody knows it.
@@ -60,7 +62,12 @@ class Case:
 
 def _table(rng: np.random.Generator, n: int, x: Array, y: Array, site: NDArray[np.int64] | None = None) -> Array:
     sites = rng.choice(4, n, p=_SITES) if site is None else site
-    columns = [np.clip(x, -6, 8), np.clip(y, -6, 8), sites, np.zeros(n), np.zeros(n), np.zeros(n)]
+    columns = [np.clip(x, -6, 8), np.clip(y, -6, 8), sites, *np.zeros((5, n))]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _rated(rng: np.random.Generator, first: NDArray[np.bool_], second: NDArray[np.bool_], site: NDArray[np.int64]) -> Array:
+    columns = [np.zeros(len(first))] * 2 + [site, np.zeros(len(first)), np.zeros(len(first)), np.zeros(len(first)), first, second]
     return np.column_stack(columns).astype(np.float64)
 
 
@@ -106,11 +113,33 @@ def lived(rng: np.random.Generator, n: int) -> Array:
     event = rng.weibull(1.0, n) * (4.0 + 4.0 * site)
     leaves = rng.uniform(2.0, 14.0, n)
     time, died = np.minimum(event, np.minimum(leaves, 9.99)), event < np.minimum(leaves, 9.99)
-    return np.column_stack([site, site, site, arm, time, died]).astype(np.float64)
+    return np.column_stack([site, site, site, arm, time, died, *np.zeros((2, n))]).astype(np.float64)
+
+
+def rarely_yes(rng: np.random.Generator, n: int) -> Array:
+    """Two raters of a property that one record in 25 has, who overlook it and see it where it is not."""
+    has, site = rng.random(n) < 0.04, rng.choice(4, n, p=_SITES)
+    seen = [np.where(has, rng.random(n) < 0.7, rng.random(n) < 0.01) for _ in range(2)]
+    return _rated(rng, seen[0], seen[1], site)
+
+
+def rises_and_falls(rng: np.random.Generator, n: int) -> Array:
+    """Proportions that rise and fall again from group to group, and odds ratios of other signs in them."""
+    site = rng.choice(4, n, p=(0.25, 0.25, 0.25, 0.25))
+    first = rng.random(n) < np.array((0.1, 0.4, 0.4, 0.1))[site]
+    odds = np.array((-0.8, 0.4, 0.4, 1.2))[site] * first - 0.5
+    return _rated(rng, first, rng.random(n) < 1 / (1 + np.exp(-odds)), site)
+
+
+def skewed_differences(rng: np.random.Generator, n: int) -> Array:
+    """Measured twice, with differences that are skewed and seldom long."""
+    x = rng.standard_normal(n)
+    return _table(rng, n, x, x + rng.choice([0.0, 1.0], n, p=(0.8, 0.2)) * rng.exponential(1.5, n) - 0.3)
 
 
 _RANKS, _LIMIT, _SITES_OF = "kruskal-wallis(x, by=site)", "bland-altman(x, y)", "meta-analysis(mean(x), by=site)"
 _STRATA = "survival(time, died, by=arm, strata=site)"
+_MH, _ICC = "mantel-haenszel(first, second, by=site)", "icc(x, y)"
 CASES = (
     Case(_RANKS, "A", "alike at all sites", normal, True, "kruskal-wallis", 0.5),
     Case(_RANKS, "A", "one median, deviations 0.5 to 2", other_spreads, False, "kruskal-wallis", 0.5),
@@ -121,4 +150,11 @@ CASES = (
     Case(_SITES_OF, "random", "alike at all sites", normal, True, "Q", 0.0),
     Case(_SITES_OF, "random", "sites differ, skewed", other_sites, False, "", 0.0),
     Case(_STRATA, "", "sites of other hazards", lived, True, "log-rank"),
+    Case("kappa(first, second)", "kappa", "4 % have it, raters err", rarely_yes, False),
+    Case("mcnemar(first, second)", "difference", "4 % have it, raters err", rarely_yes, False, "mcnemar", 0.0),
+    Case("trend(first, by=site)", "slope", "rises and falls", rises_and_falls, False, "trend", 0.0),
+    Case(_MH, "odds-ratio", "odds ratios differ by group", rises_and_falls, False),
+    Case("paired-difference(x, y)", "difference", "skewed, mostly none", skewed_differences, False, "paired-t", 0.0),
+    Case(_ICC, "agreement", "normal errors", measured_twice, True),
+    Case(_ICC, "agreement", "skewed errors that grow", skewed_twice, False),
 )

@@ -56,6 +56,8 @@ COLUMNS = (
 )
 TERMS = "age + arm + stage + nothing"
 NOTHING = "nothing"
+# A flag that is counted in words.
+IN_WORDS = "separated"
 # The test of a term itself.
 OF_TERM = "term"
 
@@ -168,7 +170,7 @@ def measured(question: Question, n: int, epsilon: float, runs: int, truth: tuple
     for _ in range(runs):
         answer = fitted(model, [question.draw(rng, n)], noise, rng, model.rounds).coefficients
         intervals, errors = np.asarray(answer.of_population), np.asarray(answer.population)
-        held.flags.update({flag.code for flag in answer.flags})
+        held.flags.update({flag.code for flag in answer.flags} - {IN_WORDS})
         unsettled = {term for flag in answer.flags if flag.code == "not-settled" for term in flag.terms}
         for term in answer.headline:
             place = answer.terms.index(term)
@@ -318,7 +320,10 @@ whose own error takes up to half a point of the coverage at 10,000.
 *Population*: intervals that hold the truth, of all terms with an estimate, in percent, with the 99 % interval of this, as if
 terms were independent. *Type I*: p-values below 5 % of the number that goes with nothing, where at least 20 studies have one.
 *Width*: the standard error over that of pooled data, the median. *Unknown*: terms in percent that noise hides, or that have
-the flag `not-settled`. *Flags*: percent of the studies.
+the flag `not-settled`. *Flags*: percent of the studies, but for `separated`, whose terms are counted as all others are. Of 12
+studies of each size of models that fit, that flag is in 12 (logistic), 10 (Gamma) and 9 (hazards) of 500 records at epsilon 1,
+where nearly everything is hidden, in 5 of Gamma of 500 at epsilon 4, and in 1 (Gamma) and 7 (hazards) of 2,000 at epsilon 1; in
+no other of logistic regression and Gamma.
 
 | model | records | epsilon | population | type I | width | unknown | flags |
 |---|---:|---:|---:|---:|---:|---:|---|
@@ -339,11 +344,11 @@ CASE_HEAD = """
 
 Each line is {cases} studies. The first six lines of a statistic are of data that fit what its method assumes, the others of data
 that do not. Intervals of Kruskal and Wallis's parts, of Bland and Altman's limits, of a correlation (Fisher's z) and of the mean
-of sites (Knapp and Hartung); tests are of hypotheses that are true, but for Kruskal and Wallis's where deviations differ: there
-the medians are one, and the test asks whether the distributions are. *Unknown*: studies without the term, or where there is none,
-without the test, in percent. Four sites whose means differ by a skewed distribution do not tell the mean over all sites like
-these well, and do not show that: Student's interval of four exponential values holds in 88 %. The flag `few-sites` always
-says so.
+of sites (Knapp and Hartung), and those of the statistics above on data that do not fit; tests are of hypotheses that are true,
+but for Kruskal and Wallis's where deviations differ: there the medians are one, and the test asks whether the distributions are.
+*Unknown*: studies without the term, or where there is none, without the test, in percent. Four sites whose means differ by a
+skewed distribution do not tell the mean over all sites like these well, and do not show that: Student's interval of four
+exponential values holds in 88 %. The flag `few-sites` always says so.
 
 | statistic | data | records | epsilon | population | type I | unknown | flagged |
 |---|---|---:|---:|---:|---:|---:|---:|
