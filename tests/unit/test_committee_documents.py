@@ -23,6 +23,7 @@ from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.agreement.study_keys import StudyKeys
+from support.committee_study import CommitteeStudy
 
 BY = "2027-03-01T12:00:00Z"
 COMMITTEE: dict[str, Any] = {"members": 4, "contribute_by": BY}
@@ -284,3 +285,31 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert run("new", *column, *line, "--out", "other.toml") == 2
         assert reason in capsys.readouterr().err
         assert not (tmp_path / "other.toml").exists()
+
+
+def test_a_sealed_study_is_verified_once_in_a_process_and_what_was_changed_is_not_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = CommitteeStudy(tmp_path)
+    loaded = Sealed.load(made.path)
+    checked: list[str] = []
+    real = Entry.verified
+
+    def counted(signed: Signed) -> Entry:
+        entry = real(signed)
+        checked.append(entry.name)
+        return entry
+
+    monkeypatch.setattr(Entry, "verified", counted)
+    assert Sealed.load(made.path) is loaded
+    assert checked == []
+    whole = json.loads(made.path.read_text())
+    for name, wrong in (("signature", "A" * len(whole["signature"])), ("body", whole["body"][:-4])):
+        (tmp_path / "changed").write_text(json.dumps({**whole, name: wrong}))
+        for _ in range(2):
+            with pytest.raises(InputError):
+                Sealed.load(tmp_path / "changed")
+    # Another study with the same parties is read anew.
+    (tmp_path / "other").mkdir()
+    other = CommitteeStudy(tmp_path / "other")
+    assert Sealed.load(other.path) is not loaded
