@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.pages import blocks
 from support.ports import reserved
 
 FLOWER = "QUIETMEAN_FLOWER_PYTHON"
@@ -133,9 +134,9 @@ class FlowerRun:
                     process.wait()
 
     def _run(self, timeout: float, settings: str, options: str = "") -> None:
-        config = (
-            f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n{options}'
-        )
+        # As the page has it.
+        (there,) = blocks("how-to/flower.md", "toml")
+        config = there.replace(":8000", f":{self.port}") + options
         (self.root / "flwr" / "config.toml").write_text(config)
         command: list[str | Path] = [self.programs / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
         until = time.monotonic() + timeout
