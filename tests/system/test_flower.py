@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Step, Vector
-from quietmean.flower import FlowerAgreement, Home, StarParty
+from quietmean.flower import FlowerAgreement, Home, StarParty, workflow
 from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
 from quietmean.protocols.packed_sharing.party import PackedSharingParty
@@ -56,6 +57,23 @@ def test_rounds_with_one_gone_in_each_are_those_of_one_process(
     assert accounts == [ROUNDS - gone.count(party) for party in range(PARTIES)]
     with pytest.raises(ProtocolFailure, match="round 4 cannot begin"):
         relay.mean(4)
+
+
+@pytest.mark.parametrize("running", [0, 3])
+def test_a_run_whose_clients_do_not_come_ends_after_its_time(
+    tmp_path: Path, agreement: FlowerAgreement, values: Vector, running: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of their SuperNodes do not run, or none: it ends, and says how many are there and how many have to be."""
+    star, seconds = Star(tmp_path, values), iter(range(100))
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda seconds: None)
+    monkeypatch.setattr(workflow, "time", clock)
+    monkeypatch.setattr(workflow.SealedMean, "_exchange", lambda mean, requests, begins: star.exchange(requests, begins))
+    grid = SimpleNamespace(get_node_ids=lambda: range(FIRST_NODE, FIRST_NODE + running))
+    said = (
+        rf"{running} of 10 clients are there after 20 s, and the agreement plans for 9 or more: see whether their SuperNodes run"
+    )
+    with pytest.raises(ProtocolFailure, match=said):
+        workflow.SealedMean(grid, agreement).wait(20.0)
 
 
 def leader(agreement: FlowerAgreement, round_: int) -> int:
