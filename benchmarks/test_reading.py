@@ -233,7 +233,7 @@ def test_groups_that_an_engine_counts(
     else:
         rows.write_parquet(path)
     del rows
-    runs = 3 if millions == 1 else 1
+    runs = 2 if millions == 1 else 1
     # By rows as they are read, and without what a process of its own for them takes to begin.
     asked = [(warm, BY_ROWS), (warm + HERE, BY_ROWS), (warm, BY_GROUPS.format(ENGINES[engine]))]
     done = [[measured(path, *each) for _ in range(runs)] for each in asked]
