@@ -448,7 +448,7 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence_before_anything_is_spen
         assert isinstance(caught.value, ValueError), text
         assert "\n" not in str(caught.value), text
         assert not hasattr(estimator, "certificate_")
-    with pytest.raises(InputError, match="3 groups for 1200 rows"):
+    with pytest.raises(InputError, match="3 groups for 1,200 rows"):
         fit(kind(**asked, **ALL[kind]), groups=[0, 1, 2])
     with pytest.raises(InputError, match="has no party"):
         fit(kind(**asked, **ALL[kind]), groups=[None, *GROUPS[1:]])
