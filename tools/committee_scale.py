@@ -41,8 +41,8 @@ from support.ports import reserved
 EPSILON, HIGH, OUTSIDE = 4.0, 1000.0, 3
 # So long a session may take after the deadline, and so often a member's words are looked at (s).
 MOST, LOOK = 3000.0, 0.05
-# Of a session: members are killed when they say one of them.
-PHASES = ("agreement", "mixing")
+# Members are killed when they say this: who is gone while they agree is left out by the others, and one more would be too many.
+PHASE = "mixing"
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,7 @@ class Day:
         rng = np.random.default_rng(self.size.contributors)
         victims = members[-self.size.gone - 1 :]
         for number, member in enumerate(victims):
-            phase = "mixing" if number else PHASES[int(rng.integers(len(PHASES)))]
-            while not member.said(phase) and not member.ended():
+            while not member.said(PHASE) and not member.ended():
                 time.sleep(LOOK)
             time.sleep(float(rng.exponential(1.0)))
             member.kill()

@@ -519,7 +519,7 @@ def test_what_lies_beyond_its_bounds_or_is_missing_stops_nothing_and_is_told_to_
     asked: dict[str, Any] = {"classes": [0, 1], "rounds": 3, "parties": 2, "site": SILENT}
     with pytest.warns(UserWarning, match="for you only") as told:
         found = LogisticRegression(bounds=BOUNDS, **BUDGET, **asked).fit(rows, labels)
-    assert {"1 rows" in str(one.message) for one in told} == {True, False}
+    assert {"1 row " in str(warning.message) for warning in told} == {True, False}
     # A row with a missing value counts as nothing, as one with another label does.
     labels[5] = 9
     with pytest.warns(UserWarning, match="for you only"):
