@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -185,7 +185,7 @@ class GateRecord:
     votes: Mapping[PartyId, GateVote]
     published: bool
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """That of the history: what parties vote on."""
         return history_digest(self.execution, self.incomplete)
