@@ -47,6 +47,7 @@ def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
             assert receipt["origin"]["names"] == list(there)
             assert receipt["origin"]["start"]["members"] == [1, 2, 3, 4]
             assert receipt["origin"]["start"]["not_in_at_start"] == ["ada"]
+            assert f"by {name} alone" in (consortium.folder / f"{name}.report.html").read_text()
         else:
             assert receipt["start"]["members"] == list(there)
             assert receipt["rounds"]["counted"] == dict.fromkeys(there, 2)

@@ -141,7 +141,7 @@ def command(
             show_balance(charged)
     # The answer first: it is paid for, and pages only show it.
     shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
-    own = f"{end.names[contract.party]} alone"
+    own = f"{contract.own.name} alone"
     pages.write(files.study.name, outcome, tell=not json, sent_by=own, **shown_to, **end.effort())
 
 
