@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.privacy import Adversary, Effort, PrivacyAnalysis
-from quietmean.privacy.coalitions import Scope
+from quietmean.privacy import Adversary, Effort, PrivacyAnalysis, coalitions
+from quietmean.privacy.coalitions import CoalitionCertificate, Scope
 from quietmean.privacy.information import coalition_batches
 from quietmean.privacy.information.coalition_batches import CoalitionBatches
 from quietmean.privacy.information.coalition_solver import DOUBTFUL
@@ -118,6 +118,14 @@ def test_what_is_not_clear_is_left_to_the_solver_that_refines() -> None:
     np.testing.assert_allclose(tried.mu, one_by_one.mu, rtol=1e-8)
 
 
+def tried_one_by_one(privacy: PrivacyAnalysis, size: int) -> CoalitionCertificate:
+    """Each coalition by the other solver, however many there are."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(coalitions, "_LEAST_BATCHED", math.inf)
+        patched.setattr(CoalitionBatches, "tried", None)
+        return privacy.coalitions(size, limit=10**6)
+
+
 def analysis(number: int = 0, parties: int = 14, trusted: frozenset[int] = frozenset()) -> PrivacyAnalysis:
     execution = example_execution("inca", parties, number, rounds=6, sigma_star=0.7, sigma_delta=2.0, **CHURN)
     return PrivacyAnalysis.of_gaussian(execution.transcript(), 1.5, DELTA, trusted=trusted)
@@ -125,7 +133,7 @@ def analysis(number: int = 0, parties: int = 14, trusted: frozenset[int] = froze
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_with_effort_every_coalition_is_tried(size: int) -> None:
-    with_effort, one_by_one = analysis().coalitions(size, limit=20, effort=Effort(60)), analysis().coalitions(size, limit=10**6)
+    with_effort, one_by_one = analysis().coalitions(size, limit=20, effort=Effort(60)), tried_one_by_one(analysis(), size)
     assert with_effort.scope == Scope.TRIED
     assert with_effort.tried == one_by_one.tried == math.comb(14, size)
     np.testing.assert_allclose(with_effort.mu, one_by_one.mu, rtol=AGREEMENT)
@@ -139,12 +147,17 @@ def test_with_effort_every_coalition_is_tried(size: int) -> None:
     assert bound.to_json()["effort_to_try_all"] == bound.seconds
 
 
+def test_with_effort_few_coalitions_are_tried_too() -> None:
+    few = analysis(parties=8).coalitions(2, limit=5, effort=Effort(60))
+    assert (few.scope, few.tried) == (Scope.TRIED, math.comb(8, 2))
+
+
 def test_grids_are_counted_as_one_by_one() -> None:
     """Discrete noise: the loss of each coalition is that of its certificate."""
     grid: dict[str, Any] = {"grid": 2.0**-10, "noise": "discrete", "dimension": 3, "sigma_star": 0.75, "sigma_delta": 2.0}
     execution = example_execution("inca", 12, 2, rounds=6, **grid)
     tried = execution.privacy(DELTA).coalitions(2, limit=5, effort=Effort(60))
-    again = example_execution("inca", 12, 2, rounds=6, **grid).privacy(DELTA).coalitions(2, limit=10**6)
+    again = tried_one_by_one(example_execution("inca", 12, 2, rounds=6, **grid).privacy(DELTA), 2)
     assert tried.exhaustive
     np.testing.assert_allclose(tried.mu, again.mu, rtol=AGREEMENT)
 
@@ -154,7 +167,7 @@ def test_trusted_parties_are_in_no_coalition() -> None:
     tried = analysis(trusted=trusted).coalitions(3, limit=20, effort=Effort(60))
     assert tried.tried == math.comb(12, 3)
     assert not tried.worst & trusted
-    np.testing.assert_allclose(tried.mu, analysis(trusted=trusted).coalitions(3, limit=10**6).mu, rtol=AGREEMENT)
+    np.testing.assert_allclose(tried.mu, tried_one_by_one(analysis(trusted=trusted), 3).mu, rtol=AGREEMENT)
 
 
 def test_workers_change_nothing() -> None:

@@ -253,7 +253,7 @@ def every_coalition(
     needed = solver.seconds(size, count)
     few = count <= (most_tried(solver, size) if limit is None else limit)
     if few or needed <= effort.seconds:
-        batches = solver.batches if count >= _LEAST_BATCHED and math.isfinite(needed) else None
+        batches = solver.batches if count >= _LEAST_BATCHED or not few else None
         if few or batches is not None:
             tally.add_every(able, batches, effort.workers)
             return tally.certificate(Scope.TRIED)

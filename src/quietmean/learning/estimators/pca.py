@@ -85,16 +85,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
     def _components_of(self, columns: int) -> int:
         if columns < 2:
             raise InvalidInput(f"components of {columns} feature(s) say nothing: give two columns or more")
-        wanted_components = columns if self.n_components is None else self.n_components
-        if (
-            isinstance(wanted_components, bool)
-            or not isinstance(wanted_components, int | np.integer)
-            or not 1 <= wanted_components <= columns
-        ):
-            raise InvalidInput(
-                f"n_components is {wanted_components!r}: choose a whole number from 1 to {columns}, the number of columns"
-            )
-        return int(wanted_components)
+        count = columns if self.n_components is None else self.n_components
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= columns:
+            raise InvalidInput(f"n_components is {count!r}: choose a whole number from 1 to {columns}, the number of columns")
+        return int(count)
 
 
 def _table(estimates: Estimates, values: Array, columns: Sequence[str]) -> Array:
