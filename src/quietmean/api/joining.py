@@ -20,7 +20,6 @@ from quietmean.node.monitor import event_json
 from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
-from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, account_name
 from quietmean.studies.party import (
     Contract,
@@ -34,7 +33,7 @@ from quietmean.studies.party import (
     PreparedStudy,
     take_part,
 )
-from quietmean.studies.party.handing_in import taken_by_file
+from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -85,8 +84,7 @@ def contract(
     read. Raises :class:`InputError` for a study that this site's ``policy`` refuses, with all rules that are broken.
     """
     if not isinstance(study, Study) and roster is None and (sealed := taken_by_file(Path(study))) is not None:
-        identity, voucher = identity_at(Path(key), passphrase), Voucher.of_key(Path(key))
-        contract = Contract.by_file(sealed, identity, sealed.study.choice(sealed.admitted, no_privacy=no_privacy), voucher)
+        contract = contract_by_file(sealed, identity_at(Path(key), passphrase), Path(key), no_privacy=no_privacy)
     else:
         files = _files(study, roster, key, store, passphrase)
         contract = Contract.of(files, files.plan(path_of(plan), no_privacy))

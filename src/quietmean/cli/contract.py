@@ -41,17 +41,15 @@ def command(
     from quietmean.flower.contract import FlowerContract, is_flower_agreement
     from quietmean.sessions.agreed import SessionContract
     from quietmean.sessions.files import contract_of, load_files
-    from quietmean.studies.agreement.voucher import Voucher
     from quietmean.studies.party import Contract, Policy
-    from quietmean.studies.party.handing_in import taken_by_file
+    from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
             contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
         elif (sealed := taken_by_file(study)) is not None:
-            identity, voucher = load_identity(agreed.key), Voucher.of_key(agreed.key)
-            contract = Contract.by_file(sealed, identity, sealed.study.choice(sealed.admitted), voucher)
+            contract = contract_by_file(sealed, load_identity(agreed.key), agreed.key)
         else:
             files = load_files(study, agreed.roster, agreed.key, load_identity, store)
             contract = contract_of(files, agreed.plan, agreed.no_privacy)

@@ -69,6 +69,12 @@ def taken_by_file(study: Path) -> Sealed | None:
     return sealed
 
 
+def contract_by_file(sealed: Sealed, identity: Identity, key: Path, *, no_privacy: bool = False) -> Contract:
+    """What the party with this ``key``, of which the ``identity`` is, agrees to where it hands in a file."""
+    choice = sealed.study.choice(sealed.admitted, no_privacy=no_privacy)
+    return Contract.by_file(sealed, identity, choice, Voucher.of_key(key))
+
+
 def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) -> str:
     """The party's name. Raises :class:`InputError` for keys that were made for another identity."""
     if keys.entry.identity != identity.public_key:
